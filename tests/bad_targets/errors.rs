@@ -1,4 +1,4 @@
-//! All errors of the workspace, by their source code: none shows a value in its debug form, and each
+//! No error type of the workspace shows a value in its debug form, and each
 //! message contains its cause.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Listeners that are no servers, or strange ones.
+//! Listeners that are not Redis servers, or behave strangely.
 
 use std::net::SocketAddr;
 

@@ -1,5 +1,5 @@
-//! Targets that cannot work, and what a client says of each: the message names the node and the
-//! cause, shows no value in its debug form, and comes at once where waiting cannot help.
+//! Unusable targets and the errors of a client: the message names the node and the cause, shows no
+//! value in its debug form, and comes at once if waiting cannot help.
 
 mod errors;
 mod fake;

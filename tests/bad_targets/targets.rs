@@ -1,4 +1,4 @@
-//! The servers and listeners that the rows are about.
+//! The servers and listeners of the rows.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

@@ -1,4 +1,4 @@
-//! The published least-privilege line is enough.
+//! The published least-privilege permissions are sufficient.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ async fn every_published_line_is_taken_by_the_server_also_with_narrower_keys() {
     }
 }
 
-async fn a_whole_life(server: RedisServer) {
+async fn complete_lifecycle(server: RedisServer) {
     let observer = server.observer().await.unwrap();
     let mut command = vec!["ACL".to_owned(), "SETUSER".to_owned(), "app".to_owned()];
     command.extend(published());
@@ -104,31 +104,32 @@ async fn a_whole_life(server: RedisServer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_lives_its_whole_life_under_the_published_line() {
-    a_whole_life(server().await).await;
+async fn a_lock_works_with_the_published_permissions() {
+    complete_lifecycle(server().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_line_is_enough_on_the_newest_server_too() {
     let test = "the_published_line_is_enough_on_the_newest_server_too";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
-    a_whole_life(RedisServer::builder().binary(newest).start().await.unwrap()).await;
+    complete_lifecycle(RedisServer::builder().binary(newest).start().await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_whose_password_is_empty_is_logged_in_and_one_without_any_is_refused_here() {
+async fn an_empty_password_is_sent_and_a_missing_one_rejected() {
     let server = server().await;
     server.set_user("app", &["on", "nopass", "~*", "&*", "+@all"]).await.unwrap();
     let client = client_with(&format!("redis://app:@{}", server.addr()), |config| config).await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     assert!(server.clients().await.unwrap().iter().all(|client| client.user == "app"));
-    // It was logged in as `default`, who may do everything.
+    // It would be logged in as `default`, with all permissions.
     let config = redgrid_core::Config::from_url(&format!("redis://app@{}", server.addr())).unwrap();
     let refused = redgrid_core::Client::connect(config).await.unwrap_err();
     assert!(refused.to_string().contains("a user logs in with a password"), "{refused}");
 }
 
-/// They were a syntax error, or unbalanced quotes, to the server: a login goes there as a line of words.
+/// They were a syntax error, or unbalanced quotes, to the server: a login goes there as a line of
+/// words.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_may_have_spaces_quotes_and_whatever_else() {
     let server = server().await;
@@ -167,23 +168,25 @@ async fn with_permit(client: Client, section: Duration) {
 
 /// Another process finds a release by its poll, and is given the time for that.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_may_not_publish_lets_others_in_although_its_own_tasks_wait() {
+async fn without_publish_other_processes_enter_despite_local_waiters() {
     lets_others_in::<16, _>(with_lock).await;
 }
 
-/// Its task listens to the channel only while it waits, so the other process is the only subscriber at each release.
+/// Its task listens to the channel only while it waits, so the other process is the only subscriber
+/// at each release.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_of_one_task_that_may_not_publish_lets_others_in() {
+async fn without_publish_a_single_task_lets_others_enter() {
     lets_others_in::<1, _>(with_lock).await;
 }
 
 /// Tasks of one process pass permits on to each other.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_may_not_publish_lets_others_have_permits_although_its_own_tasks_wait() {
+async fn without_publish_others_get_permits_despite_local_waiters() {
     lets_others_in::<16, _>(with_permit).await;
 }
 
-/// A process with so many tasks does one section after the other, and another process wants to do six.
+/// A process with so many tasks does one section after the other, and another process wants to do
+/// six.
 async fn lets_others_in<const TASKS: usize, F>(work: fn(Client, Duration) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -221,7 +224,7 @@ where
 
 /// Without others that listen there is nothing to wait for.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_may_not_publish_and_is_alone_waits_for_nobody() {
+async fn without_publish_a_lone_process_does_not_wait() {
     let server = server().await;
     let url = muted(&server).await;
     let client = client_with(&url, |config| config.poll_interval(Duration::from_secs(600))).await;

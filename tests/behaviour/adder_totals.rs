@@ -1,4 +1,4 @@
-//! Adders whose clients save what they count.
+//! Adders whose clients save their counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -19,7 +19,7 @@ async fn saving(client: &Client, interval: Duration) -> LongAdder {
     adder
 }
 
-/// What is saved on the server.
+/// Returns the total saved on the server.
 async fn total(observer: &Observer) -> Option<i64> {
     observer.query::<Option<i64>>(&["HGET", TOTAL, "sum"]).await.unwrap()
 }
@@ -29,7 +29,7 @@ async fn until_total(observer: &Observer, expected: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_saved_stays_and_is_in_each_sum_once() {
+async fn saved_counts_stay_and_are_in_each_sum_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two, three) = (client(&server).await, client(&server).await, client(&server).await);
@@ -48,7 +48,7 @@ async fn what_is_saved_stays_and_is_in_each_sum_once() {
     here.add(4_000);
     one.shutdown(SOON).await.unwrap();
     assert_eq!((total(&observer).await, plain.sum().await.unwrap()), (Some(4_320), 4_321));
-    // A client that begins knows of it, and goes on with it.
+    // A new client continues from the saved total.
     let again = saving(&two, OFTEN).await;
     again.add(-4_000);
     until_total(&observer, 320).await;
@@ -93,7 +93,8 @@ impl Drop for Stop {
     }
 }
 
-/// Rounds meet saves at every moment: nothing is counted twice or missing, and resets leave nothing.
+/// Rounds meet saves at every moment: nothing is counted twice or missing, and resets leave
+/// nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn sums_are_exact_while_all_save_all_the_time() {
     let server = server().await;
@@ -117,7 +118,7 @@ async fn sums_are_exact_while_all_save_all_the_time() {
         for n in 0..100 {
             let before = added.load(Ordering::SeqCst);
             let sum = if n % 3 == 0 { asking.sum().await } else { one.sum().await }.unwrap();
-            // Each of the two may have added one that it has not told yet.
+            // Each of the two may have added one that it has not reported yet.
             let after = added.load(Ordering::SeqCst) + 2;
             assert!((before..=after).contains(&sum), "{sum} of {before} to {after}");
         }
@@ -151,7 +152,7 @@ async fn answered(observer: &Observer, message: &str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_saved_behind_the_total_of_a_round_is_answered_or_taken_back() {
+async fn counts_saved_after_a_rounds_total_are_answered_or_reverted() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -214,7 +215,7 @@ async fn lost_and_late_answers_save_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_total_that_is_lost_is_saved_again_by_those_who_live() {
+async fn a_lost_total_is_saved_again_by_live_members() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -247,7 +248,8 @@ async fn a_total_that_is_lost_is_saved_again_by_those_who_live() {
     until_total(&observer, 9).await;
 }
 
-/// The total is the same, and has been saved to as often: a member's first save is not there any more.
+/// The total is the same, and has been saved to as often: a member's first save is not there any
+/// more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_save_that_a_failover_has_lost_is_saved_again() {
     let server = server().await;
@@ -285,7 +287,7 @@ async fn a_first_save_that_a_failover_has_lost_is_saved_again() {
 const ADDER: &str = env!("CARGO_BIN_EXE_adder");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_that_end_have_saved_and_killed_ones_what_they_had_saved() {
+async fn ended_processes_have_saved_and_killed_ones_their_last_save() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -307,7 +309,7 @@ async fn processes_that_end_have_saved_and_killed_ones_what_they_had_saved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_stands_still_is_told_of_and_counts_again_when_it_goes_on() {
+async fn a_stopped_process_is_reported_and_counts_again_when_it_continues() {
     let server = server().await;
     let client = client(&server).await;
     let adder = LongAdder::new(&client, "views");
@@ -323,7 +325,7 @@ async fn a_process_that_stands_still_is_told_of_and_counts_again_when_it_goes_on
         AdderError::Partial { answered: 2, expected: 3, so_far, .. } => assert_eq!(so_far.to_string(), "301"),
         other => panic!("{other:?}"),
     }
-    // It hears of this one when it is over.
+    // It receives this one when the round has ended.
     let told = adder.reset().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     adder.add(4_000);

@@ -1,4 +1,5 @@
-//! What gets into the way of adders: permissions, listeners who do not count, members that come and go, ends.
+//! Faults of adders: missing permissions, subscribers that do not count, members that join and
+//! leave, shutdowns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,7 +27,7 @@ async fn saved(observer: &Observer) -> Option<String> {
     observer.query::<Option<String>>(&["HGET", TOTAL, "sum"]).await.unwrap()
 }
 
-/// One that hears everything and answers nothing.
+/// A member that receives everything and answers nothing.
 async fn mute(server: &RedisServer) -> (Client, OrderedSubscription) {
     let client = client(server).await;
     let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
@@ -75,7 +76,7 @@ async fn a_save_that_is_refused_half_way_saves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_to_who_asks_is_told_at_once() {
+async fn a_rejected_sum_is_reported_at_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "-incrby", "allchannels"]).await.unwrap();
@@ -89,7 +90,7 @@ async fn what_is_refused_to_who_asks_is_told_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_listens_by_a_pattern_is_not_waited_for() {
+async fn pattern_subscribers_are_not_waited_for() {
     let server = server().await;
     let mut listener = TcpStream::connect(server.addr()).await.unwrap();
     listener.write_all(b"PSUBSCRIBE *\r\n").await.unwrap();
@@ -104,7 +105,7 @@ async fn who_listens_by_a_pattern_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_joins_hides_nobody_who_leaves() {
+async fn a_joining_member_hides_no_leaving_one() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -166,9 +167,9 @@ async fn a_name_is_free_for_the_other_kind_once_its_adder_was_destroyed() {
     }
 }
 
-/// Heard while its last request is under way.
+/// Received while its last request is in flight.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_heard_is_answered_before_it_ends() {
+async fn a_received_request_is_answered_before_the_end() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -186,7 +187,7 @@ async fn what_was_heard_is_answered_before_it_ends() {
         sees.store(true, Ordering::SeqCst);
         Action::CutBefore
     });
-    // Another one hears by the same way.
+    // Another member subscribes through the same proxy.
     let other = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let mut hearing = other.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
     wait_until(SOON, async || hearing.is_active()).await;

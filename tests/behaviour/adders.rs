@@ -1,4 +1,4 @@
-//! Sums that each process counts in its own memory.
+//! Adders: sums that each process counts in its own memory.
 
 use redgrid_core::author::ClientExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,8 @@ use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The keys of adders that are there but for the memory of answers, and those that would be there for ever.
+/// The keys of adders that are there but for the memory of answers, and those that would be there
+/// for ever.
 async fn keys(observer: &Observer) -> (Vec<String>, Vec<String>) {
     let all: Vec<String> = observer.query(&["KEYS", "*"]).await.unwrap();
     let (mut left, mut for_ever) = (Vec::new(), Vec::new());
@@ -35,7 +36,7 @@ async fn adders(clients: &[&Client]) -> Vec<LongAdder> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_all_clients_count_is_summed_and_reset() {
+async fn counts_of_all_clients_are_summed_and_reset() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -67,9 +68,9 @@ async fn what_all_clients_count_is_summed_and_reset() {
     wait_until(SOON, async || keys(&observer).await == (vec![], vec![])).await;
 }
 
-/// Right after it was made, before the server has heard of it.
+/// Immediately after its creation, before the server knows it.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sums_at_once_is_in_the_sum() {
+async fn a_concurrent_sum_includes_the_caller() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let there = adders(&[&one]).await;
@@ -109,7 +110,7 @@ async fn sums_and_additions_of_many_tasks_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_beyond_numbers_are_errors_and_what_is_not_finite_is_refused() {
+async fn overflowing_sums_are_errors_and_nonfinite_values_rejected() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let all = adders(&[&one, &two]).await;
@@ -119,7 +120,7 @@ async fn sums_beyond_numbers_are_errors_and_what_is_not_finite_is_refused() {
     assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
     all[1].add(-2);
     assert_eq!(all[0].sum().await.unwrap(), i64::MAX - 1);
-    // Beyond what one process may tell.
+    // More than one process may report.
     all[0].add(i64::MAX);
     let told = all[1].sum().await.unwrap_err();
     assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
@@ -144,7 +145,7 @@ async fn sums_beyond_numbers_are_errors_and_what_is_not_finite_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_told() {
+async fn invalid_calls_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let bad = LongAdder::new(&client, "a{b");
@@ -165,7 +166,7 @@ async fn what_can_not_be_is_told() {
     assert_eq!(good.sum().await.unwrap(), 0);
 }
 
-/// One that hears everything and answers nothing, as one that stands still.
+/// A member that receives everything and answers nothing, as a stopped one.
 async fn mute(observer_of: &redgrid_testkit::RedisServer) -> (Client, redgrid_core::OrderedSubscription) {
     let client = client(observer_of).await;
     let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
@@ -174,7 +175,7 @@ async fn mute(observer_of: &redgrid_testkit::RedisServer) -> (Client, redgrid_co
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_bound_it_is_told_what_came_and_no_key_stays_for_ever() {
+async fn at_the_timeout_partial_sums_are_reported_and_no_key_stays() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -193,7 +194,7 @@ async fn at_the_bound_it_is_told_what_came_and_no_key_stays_for_ever() {
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     let (left, for_ever) = keys(&observer).await;
     assert!(!left.is_empty() && for_ever.is_empty(), "{left:?} {for_ever:?}");
-    // One of Redisson that goes on later adds to what is there, and its commands set no lifetime.
+    // A member of Redisson that continues later adds to the key, and its commands set no lifetime.
     let mut round = None;
     while let Some(heard) = hearing.take() {
         if let redgrid_core::ChannelEvent::Message { payload, .. } = heard {
@@ -248,7 +249,7 @@ async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
     wait_until(SOON, async || listeners(&observer).await == 0).await;
 }
 
-/// A client whose requests go through a proxy.
+/// Returns a client whose requests pass a proxy.
 async fn through(proxy: &Proxy, server: &redgrid_testkit::RedisServer) -> Client {
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300));
     client_with(&server.url_via(proxy.addr()), quick).await
@@ -279,7 +280,7 @@ fn next_call(proxy: &Proxy, script: &str, action: Action) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_counts_nobody_twice() {
+async fn a_lost_reply_counts_no_member_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (one, two) = (client(&server).await, through(&proxy, &server).await);
@@ -321,7 +322,7 @@ async fn a_reset_that_arrives_late_takes_nothing_that_came_after_it() {
     all[1].add(4_000);
     assert_eq!(all[0].sum().await.unwrap(), 4_300);
     assert!(proxy.release_held().await > 0, "the first one is still to come");
-    // What it may have begun is heard before this one.
+    // The requests it may have begun are received before this one.
     assert_eq!(all[0].sum().await.unwrap(), 4_300);
     all[1].ready().await.unwrap();
     assert_eq!(all[1].sum().await.unwrap(), 4_300);
@@ -336,22 +337,22 @@ async fn ask(observer: &Observer, message: &str, answered: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_that_is_over_or_heard_again_wipes_nothing() {
+async fn a_finished_or_repeated_reset_clears_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
     let adder = &adders(&[&client]).await[0];
     adder.add(5);
-    // One of ours whose caller has gone, and things that are no messages.
+    // A round of ours whose caller has left, and invalid messages.
     for message in ["0:redgrid-gone", "1:redgrid-gone", "0", "", "2:x", "0:"] {
         observer.cmd(&["PUBLISH", "{views}:adder-topic", message]).await.unwrap();
     }
     assert_eq!(adder.sum().await.unwrap(), 5);
     assert!(!observer.exists("{views}:redgrid-gone:semaphore").await.unwrap());
-    // One of Redisson, whose keys have a lifetime from us.
+    // A round of Redisson, whose keys get a lifetime from us.
     ask(&observer, "0:0123456789abcdef0123456789abcdef", 1).await;
     adder.add(7);
-    // A message of it that is late, behind which another one is certainly heard.
+    // Its message is late; another one certainly arrives after it.
     observer.cmd(&["PUBLISH", "{views}:adder-topic", "0:0123456789abcdef0123456789abcdef"]).await.unwrap();
     assert_eq!(adder.sum().await.unwrap(), 7);
     ask(&observer, "1:00000000000000000000000000000000", 1).await;
@@ -360,7 +361,7 @@ async fn a_reset_that_is_over_or_heard_again_wipes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_loses_its_subscription_is_asked_all_the_same() {
+async fn a_member_without_subscription_is_queried() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -370,7 +371,7 @@ async fn who_loses_its_subscription_is_asked_all_the_same() {
     for _ in 0..20 {
         observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
         let sum = all[0].sum().await.unwrap();
-        // The other may not have been there again; who asks is in it in any case.
+        // The other member may not be subscribed again; the caller always counts.
         assert!(sum == 1 || sum == 21, "{sum}");
         all[1].ready().await.unwrap();
     }
@@ -417,7 +418,7 @@ async fn without_contact_or_permission_a_sum_ends_at_its_bound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_that_are_dropped_leave_no_key_for_ever() {
+async fn dropped_sums_leave_no_permanent_key() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -437,7 +438,7 @@ async fn sums_that_are_dropped_leave_no_key_for_ever() {
     all[0].reset().await.unwrap();
     all[1].add(4);
     assert_eq!(all[0].sum().await.unwrap(), 4);
-    // What was begun and dropped is left to its lifetime.
+    // Dropped rounds are left to their lifetimes.
     assert_eq!(keys(&observer).await.1, Vec::<String>::new());
     let rounds = async || keys(&observer).await.0.iter().any(|key| key.starts_with("redgrid_adder_round"));
     wait_until(SOON, async || !rounds().await).await;
@@ -455,7 +456,8 @@ async fn a_member_that_is_shut_down_meanwhile_holds_no_sum_up() {
         other.add(1);
         let (told, closed) = tokio::join!(adder.sum().timeout(SOON).into_future(), there.shutdown(SOON));
         closed.unwrap();
-        // It had answered, or it had left; where it went while it was asked, the others were asked again.
+        // It had answered, or it had left. If it left during the request, the others were queried
+        // again.
         assert!(matches!(told, Ok(0 | 1)), "{told:?}");
     }
     assert!(began.elapsed() < Duration::from_secs(10), "nobody waits for his bound: {:?}", began.elapsed());

@@ -1,4 +1,4 @@
-//! What is refused before anything is asked, and what a caller is told that asks for too much.
+//! Arguments that are rejected without a request, and their errors.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redgrid_locks::{AcquireError, ExtendError, Holder, Lock};
 use redgrid_tests::{SOON, client, server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_name_is_told_with_its_rule_by_the_first_call() {
+async fn an_invalid_name_is_reported_with_its_rule_by_the_first_call() {
     let server = server().await;
     let client = client(&server).await;
     for (name, rule) in [("", "at least one character"), ("a{b", "needs its `}`"), ("{}x", "at least one character")] {
@@ -23,7 +23,7 @@ async fn a_bad_name_is_told_with_its_rule_by_the_first_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_option_is_told_with_what_is_allowed() {
+async fn an_invalid_option_is_reported_with_the_allowed_values() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -52,7 +52,7 @@ async fn a_bad_option_is_told_with_what_is_allowed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scope_enters_again_and_is_told_when_it_would_wait_for_itself() {
+async fn a_scope_reenters_and_reports_a_self_deadlock() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
@@ -60,7 +60,7 @@ async fn a_scope_enters_again_and_is_told_when_it_would_wait_for_itself() {
         let outer = lock.acquire().await.unwrap();
         let inner = lock.acquire().await.unwrap();
         assert_eq!(outer.token(), inner.token());
-        // As somebody else, without a bound, from inside: it could never end.
+        // As another holder, without a timeout, under its own lock: it could never end.
         let other = Holder::new();
         let stuck = lock.acquire().holder(&other).await;
         assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
@@ -103,7 +103,7 @@ async fn a_wait_of_zero_is_one_look() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_whose_guards_have_gone_may_ask_anew_although_somebody_still_watches() {
+async fn a_holder_without_guards_may_acquire_again_while_it_is_watched() {
     let server = server().await;
     let (client, thief) = (client(&server).await, redgrid_tests::client(&server).await);
     let me = Holder::new();

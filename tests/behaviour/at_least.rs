@@ -1,4 +1,4 @@
-//! Names that stay taken for an `at_least` after their release.
+//! Locks that stay taken for a minimum time after their release.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn a_renewal_that_arrives_after_the_release_does_not_keep_the_name_longer(
         renewed_late(&observer, kind, &field).await;
         let stays = left(&observer, kind).await;
         assert!(stays > Duration::ZERO && stays <= keep, "{kind}: {stays:?}");
-        // Until then nobody gets in, and an inspection names the former holder.
+        // Until then no caller enters, and an inspection names the former holder.
         let state = Lock::new(&client, kind).inspect().await.unwrap().unwrap();
         assert!(field.starts_with(&state.holders[0].client), "{kind}: {state:?}");
         let writer = RwLock::new(&client, kind).try_write().await.unwrap();
@@ -85,7 +85,8 @@ async fn a_renewal_that_arrives_after_the_release_does_not_keep_the_name_longer(
     }
 }
 
-/// The script is idempotent: a second copy answers as the first and does not keep the name any longer.
+/// The script is idempotent: a second copy answers as the first and does not keep the name any
+/// longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
     let server = server().await;
@@ -110,7 +111,8 @@ async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
     }
 }
 
-/// A full server refuses commands that need memory as the first write of a script. Releases are not among them.
+/// A full server refuses commands that need memory as the first write of a script. Releases are not
+/// among them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_kept_no_longer_on_a_full_server() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! Numbers that many change at the same time: what leaves together, answers that are lost.
+//! Atomic numbers under contention: batches and lost replies.
 
 use std::collections::BTreeSet;
 use std::future::IntoFuture;
@@ -26,7 +26,7 @@ pub(crate) fn count(proxy: &Proxy) -> Arc<AtomicU64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_tasks_add_a_hundred_thousand_by_far_fewer_commands_and_each_has_its_own_number() {
+async fn ten_tasks_add_a_hundred_thousand_by_far_fewer_commands_with_own_results() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -107,7 +107,7 @@ async fn additions_and_subtractions_leave_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_batch_that_is_too_much_only_those_are_refused_that_are() {
+async fn of_an_overflowing_batch_only_overflowing_additions_are_rejected() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -167,7 +167,8 @@ fn lost_answers() -> u64 {
     std::env::var("REDGRID_LOST_ANSWERS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
-/// How a proxy loses every so manieth answer about a number: by the silence of its connection, or by its end.
+/// How a proxy loses every so manieth answer about a number: by the silence of its connection, or
+/// by its end.
 fn loses_answers(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
     let (lost, asked) = (Arc::clone(lost), AtomicU64::new(0));
     proxy.on_request(move |request| {
@@ -185,8 +186,8 @@ fn loses_answers(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
     });
 }
 
-/// A server, and clients whose answers are lost, which are quick to notice it: more of them where many are to be lost, as they
-/// mostly wait.
+/// Starts a server, and clients with lost replies and short timeouts: more clients for more losses,
+/// because they mostly wait.
 async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy, Client)>, Arc<AtomicU64>) {
     let (server, lost) = (server().await, Arc::default());
     let mut clients = Vec::new();
@@ -203,7 +204,7 @@ async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged() {
+async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
     let enough = lost_answers();
     let (server, clients, lost) = forgetful(enough, "{once}:n").await;
     let tasks = clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 4)).map(|client| {
@@ -213,7 +214,8 @@ async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged()
             while lost.load(Ordering::Relaxed) < enough {
                 match n.increment().await {
                     Ok(now) => had.push(now),
-                    // On a machine that stands still for as long as a call is patient. The second has changed nothing.
+                    // On a machine that stands still for as long as a call is patient. The second
+                    // has changed nothing.
                     Err(AtomicError::Failed(Failure::OutcomeUnknown { .. })) => unknown += 1,
                     Err(AtomicError::Failed(Failure::Unavailable { .. })) => {}
                     Err(error) => panic!("{error:?}"),
@@ -236,7 +238,7 @@ async fn with_lost_answers_what_is_added_exactly_once_is_what_was_acknowledged()
     had.sort_unstable();
     had.dedup();
     assert_eq!(had.len(), acknowledged, "each was told its own");
-    // Else those whose answer was lost were not asked again.
+    // Otherwise requests with lost replies were not retried.
     let lost = lost.load(Ordering::Relaxed);
     assert!(unknown as u64 * 20 <= lost, "{unknown} unknown, {lost} answers lost");
     let not_acknowledged = usize::try_from(value).unwrap() - acknowledged;
@@ -258,7 +260,8 @@ async fn with_lost_answers_doubles_and_updates_are_changed_exactly_once_too() {
                     let told = if task % 2 == 0 { n.add(0.5).await } else { n.update(|n| n + 0.5).await };
                     match told {
                         Ok(now) => had.push(now),
-                        // The others add much faster than answers are awaited. Nothing is changed then.
+                        // The others add much faster than answers are awaited. Nothing is changed
+                        // then.
                         Err(AtomicError::Contended { .. }) => {}
                         Err(error) => panic!("{error:?}"),
                     }

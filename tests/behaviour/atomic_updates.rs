@@ -1,4 +1,4 @@
-//! Updates of a number: they wait for each other in a process, and none holds up the others.
+//! Updates of a number: serialized in a process, and no unpolled one blocks the others.
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -47,12 +47,12 @@ async fn updates_of_many_tasks_all_succeed_and_cost_little_more_than_one_command
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn updates_of_several_clients_lose_nothing_and_what_others_do_between_is_seen() {
+async fn concurrent_updates_lose_nothing_and_see_other_changes() {
     let server = server().await;
     let clients = join_all((0..3).map(|_| client(&server))).await;
     let n = AtomicLong::new(&clients[0], "n");
     assert_eq!(n.update(|n| n + 1).await.unwrap(), 1);
-    // What the client remembers of it is not what it is any more.
+    // The client's cached value is outdated.
     AtomicLong::new(&clients[1], "n").set(10).await.unwrap();
     assert_eq!(n.update(|n| n + 1).await.unwrap(), 11);
     let tasks = (0..90).map(|task| {
@@ -66,7 +66,7 @@ async fn updates_of_several_clients_lose_nothing_and_what_others_do_between_is_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_is_not_answered_lets_the_next_one_go_on() {
+async fn an_unanswered_update_lets_the_next_one_continue() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     observer.cmd(&["SET", "n", "1"]).await.unwrap();
@@ -86,7 +86,7 @@ async fn an_update_that_is_not_answered_lets_the_next_one_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_is_dropped_lets_the_next_one_go_on() {
+async fn a_dropped_update_lets_the_next_one_continue() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     observer.cmd(&["SET", "n", "3"]).await.unwrap();
@@ -128,13 +128,14 @@ async fn without_contact_updates_that_wait_for_each_other_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_nobody_polls_holds_up_nobody() {
+async fn an_unpolled_update_blocks_no_other_client() {
     let server = server().await;
     let client = client(&server).await;
     for once in [false, true] {
         let n = AtomicLong::new(&client, format!("n:{once}"));
         let n = if once { n.exactly_once() } else { n };
-        // One whose turn it is, and two that wait for theirs. The server stands still, so that none is answered before it is left lying.
+        // One in its turn, and two that wait for it. The server is stopped, so that none is
+        // answered before its future is abandoned.
         server.pause().await.unwrap();
         let mut held: Vec<_> = (0..3).map(|_| Box::pin(n.update(|n| n + 1))).collect();
         for update in &mut held {
@@ -179,7 +180,8 @@ async fn an_update_that_is_overtaken_ends_when_its_time_is_over() {
     let told = n
         .update(|n| {
             rounds += 1;
-            // Others are quicker each time: the hundred rounds would take five times as long as its time.
+            // Others are quicker each time: the hundred rounds would take five times as long as its
+            // time.
             other.write_all(b"INCR n\r\n").unwrap();
             other.read_exact(&mut [0]).unwrap();
             std::thread::sleep(Duration::from_millis(50));
@@ -194,7 +196,7 @@ async fn an_update_that_is_overtaken_ends_when_its_time_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_is_not_told_of_a_number_that_was_another_before_it_began() {
+async fn an_update_ignores_changes_from_before_its_start() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let (whole, real) = (AtomicLong::new(&client, "whole"), AtomicDouble::new(&client, "real"));

@@ -1,4 +1,4 @@
-//! Numbers that all processes share.
+//! Atomic numbers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redgrid_core::Failure;
 use redgrid_testkit::{Action, Fault, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The least number that a double can not tell from its neighbour.
+/// The smallest number that a double cannot distinguish from its neighbour.
 const FINE: i64 = (1 << 53) + 1;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,7 +64,7 @@ async fn numbers_are_exact_over_all_of_i64() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_what_is_added_together_only_that_is_refused_which_is_too_much() {
+async fn of_batched_additions_only_overflowing_ones_are_rejected() {
     let server = server().await;
     let client = client(&server).await;
     for once in [false, true] {
@@ -80,7 +80,7 @@ async fn of_what_is_added_together_only_that_is_refused_which_is_too_much() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bounds_hold_and_lifetimes_are_as_asked() {
+async fn bounds_hold_and_lifetimes_are_as_requested() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lives = async || observer.query::<i64>(&["PTTL", "n"]).await.unwrap();
@@ -124,7 +124,7 @@ async fn bounds_hold_and_lifetimes_are_as_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_told_and_nothing_is_added_twice() {
+async fn a_lost_reply_is_reported_and_nothing_is_added_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // Quick to find a lost answer, and patient.
@@ -145,7 +145,7 @@ async fn a_lost_answer_is_told_and_nothing_is_added_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_contact_all_who_add_end_and_only_what_is_unknown_may_be_added() {
+async fn without_contact_all_additions_end_and_only_unknown_ones_may_count() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     observer.cmd(&["SET", "n", "1"]).await.unwrap();
@@ -183,7 +183,7 @@ async fn doubles_are_read_and_changed() {
         assert_eq!((n.get().await.unwrap(), n.delete().await.unwrap()), (0.0, false));
         assert_eq!((n.increment().await.unwrap(), n.decrement().await.unwrap()), (1.0, 0.0));
         assert_eq!((n.add(0.1).await.unwrap(), n.add(0.2).await.unwrap()), (0.1, 0.3));
-        // What is taken away from what it is then would be 0.30000000000000004.
+        // Subtracting from the result would give 0.30000000000000004.
         assert_eq!((n.get_and_add(0.4).await.unwrap(), n.get().await.unwrap()), (0.3, 0.7));
         assert_eq!((n.get_and_increment().await.unwrap(), n.get_and_decrement().await.unwrap()), (0.7, 1.7));
         assert_eq!((n.get_and_set(-1e300).await.unwrap(), n.get().await.unwrap()), (0.7, -1e300));
@@ -264,7 +264,7 @@ async fn a_double_is_kept_as_it_is_and_never_goes_beyond_all_doubles() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bounds_of_doubles_hold_and_lifetimes_are_as_asked() {
+async fn bounds_of_doubles_hold_and_lifetimes_are_as_requested() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lives = async || observer.query::<i64>(&["PTTL", "n"]).await.unwrap();
@@ -362,7 +362,7 @@ async fn a_lifetime_is_given_to_a_double_without_changing_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_number_is_told() {
+async fn a_value_that_is_not_a_number_is_reported() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let n = AtomicLong::new(&client, "n");

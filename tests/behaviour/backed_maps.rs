@@ -16,7 +16,7 @@ use redgrid_tests::store::{NEVER, Store, before, behind, key};
 use redgrid_tests::{SOON, client, client_with, server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_is_loaded_once_and_stays() {
+async fn a_missing_value_is_loaded_once_and_stays() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([("a", 1), ("b", 2)]);
@@ -31,7 +31,7 @@ async fn what_is_missing_is_loaded_once_and_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_that_wants_one_key_has_it_loaded_once() {
+async fn concurrent_reads_of_a_key_load_it_once() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([("a", 1)]);
@@ -72,7 +72,7 @@ async fn two_processes_load_a_key_once_under_its_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_load_that_fails_hangs_or_panics_is_told_and_changes_nothing() {
+async fn a_load_that_fails_hangs_or_panics_is_reported_and_changes_nothing() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([("a", 1)]);
@@ -95,7 +95,7 @@ async fn a_load_that_fails_hangs_or_panics_is_told_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_are_loaded_and_replaced_where_asked() {
+async fn many_values_are_loaded_and_replaced_on_request() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([("a", 1), ("b", 2), ("c", 3)]);
@@ -111,7 +111,7 @@ async fn many_are_loaded_and_replaced_where_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_have_what_was_written_through() {
+async fn map_and_store_have_written_through_values() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -131,7 +131,7 @@ async fn both_have_what_was_written_through() {
     assert_eq!((store.get("1099"), map.map().len().await.unwrap()), (Some(1099), 1100));
     assert_eq!(map.remove_many((0..1200).map(|n| n.to_string())).await.unwrap(), 1100);
     assert!(store.has.lock().unwrap().is_empty() && map.map().is_empty().await.unwrap());
-    // What only the store has is loaded for a change, and removed from it too.
+    // Values only in the store are loaded for a change, and removed from it too.
     store.has.lock().unwrap().extend([(key("d"), 7), (key("e"), 8)]);
     assert_eq!(map.alter(key("d"), |n| n.map(|n| n + 1)).await.unwrap(), Some(8));
     assert_eq!((store.get("d"), map.map().get("d").await.unwrap()), (Some(8), Some(8)));
@@ -140,7 +140,7 @@ async fn both_have_what_was_written_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_store_does_not_take_is_changed_back() {
+async fn values_that_the_store_rejects_are_reverted() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -181,7 +181,7 @@ async fn what_the_store_does_not_take_is_changed_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_that_can_not_be_changed_back_is_told() {
+async fn a_failed_revert_is_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -208,7 +208,7 @@ async fn a_map_that_can_not_be_changed_back_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_nobody_waits_for_reaches_the_store() {
+async fn a_change_without_a_waiter_reaches_the_store() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -279,7 +279,7 @@ async fn a_batch_goes_when_it_is_full_and_else_after_the_delay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_to_be_removed_is_not_loaded_again() {
+async fn a_key_waiting_for_removal_is_not_loaded_again() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([("a", 1)]);
@@ -328,7 +328,7 @@ async fn a_full_queue_holds_changes_back_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_store_never_takes_is_counted_and_told() {
+async fn values_that_the_store_never_accepts_are_counted_and_reported() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -362,7 +362,7 @@ async fn what_the_store_never_takes_is_counted_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_writes_what_waits() {
+async fn a_shutdown_writes_pending_changes() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -400,7 +400,7 @@ async fn a_shutdown_does_not_wait_for_a_store_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_handle_leaves_nothing_behind_that_is_not_written() {
+async fn the_last_handle_leaves_no_unwritten_changes() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);

@@ -11,7 +11,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::store::{NEVER, Store, before, behind, key};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// Counts the keys that are told as lost.
+/// Counts the keys reported as lost.
 fn counted() -> (Arc<AtomicU32>, impl Fn(Loss<String>) + Send + Sync + 'static) {
     let lost = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&lost);
@@ -22,7 +22,7 @@ fn counted() -> (Arc<AtomicU32>, impl Fn(Loss<String>) + Send + Sync + 'static) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_short_shutdown_does_not_write_is_told() {
+async fn unwritten_changes_of_a_short_shutdown_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -42,7 +42,7 @@ async fn what_a_short_shutdown_does_not_write_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_last_handle_leaves_unwritten_is_told() {
+async fn unwritten_changes_of_the_last_handle_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -57,7 +57,7 @@ async fn what_the_last_handle_leaves_unwritten_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_waits_for_what_is_written_through() {
+async fn a_shutdown_waits_for_write_through() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -85,12 +85,12 @@ async fn a_shutdown_waits_for_what_is_written_through() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_has_changed_back_what_the_store_did_not_take() {
+async fn a_shutdown_reverts_values_that_the_store_rejected() {
     let server = server().await;
     let (other, hung, failing) = (client(&server).await, client(&server).await, client(&server).await);
     let store = Store::with([]);
     let seen = before(&other, &store).build().unwrap();
-    // One whose store hangs, and one whose store says no while the client is being shut down.
+    // One whose store hangs, and one whose store rejects, while the client shuts down.
     for (client, within, opens) in [(hung, Duration::from_secs(4), false), (failing, SOON, true)] {
         seen.insert(key("a"), 1).await.unwrap();
         let map = before(&client, &store).store_timeout(NEVER).build().unwrap();
@@ -120,7 +120,7 @@ async fn a_shutdown_has_changed_back_what_the_store_did_not_take() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_whose_answer_is_lost_reaches_the_store() {
+async fn a_change_with_a_lost_reply_reaches_the_store() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -153,7 +153,7 @@ async fn a_change_whose_answer_is_lost_reaches_the_store() {
         let has = ["a", "c", "e", "f"].map(|key| store.get(key));
         assert_eq!(has, [Some(2), None, Some(5), Some(6)], "behind: {behind_it}");
         assert_eq!(map.write_behind_stats().lost, 0);
-        // What never came to the server does not reach the store either.
+        // Changes that never reached the server do not reach the store either.
         proxy.next(1, "EVALSHA", Action::CutBefore);
         map.set(key("a"), 3).await.unwrap_err();
         assert!(map.flush(SOON).await);
@@ -195,7 +195,7 @@ async fn a_queue_that_is_shorter_than_a_batch_is_emptied_when_it_is_full() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_whose_lock_is_lost_is_written_and_loaded_no_more() {
+async fn a_key_whose_lock_is_lost_is_no_longer_written_or_loaded() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([("b", 1)]);
@@ -223,7 +223,7 @@ async fn a_key_whose_lock_is_lost_is_written_and_loaded_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_are_changed_and_what_they_had_is_read_in_one_step() {
+async fn bulk_changes_read_old_values_in_one_step() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;

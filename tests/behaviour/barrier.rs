@@ -1,4 +1,4 @@
-//! Barriers: all for all, round after round.
+//! Cyclic barriers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub(crate) async fn until(observer: &Observer, key: &str, many: u64) {
     wait_until(SOON, async || count(observer, key).await == many).await;
 }
 
-/// What there is has a lifetime.
+/// Checks that all keys have lifetimes.
 pub(crate) async fn all_end(observer: &Observer) {
     for key in observer.keys("redgrid*").await.unwrap() {
         let left: i64 = observer.query(&["PTTL", &key]).await.unwrap();
@@ -49,7 +49,7 @@ fn wait(client: &Client, parties: u32) -> JoinHandle<Result<BarrierWaitResult, B
 const WAITING: &str = "redgrid_barrier_waiting:{a}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_goes_on_before_all_are_there_and_one_of_them_leads() {
+async fn no_party_passes_before_all_arrived_and_one_leads() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await];
@@ -103,7 +103,7 @@ async fn rounds_of_many_do_not_mix() {
         task.await.unwrap();
     }
     assert_eq!(leaders.load(Ordering::SeqCst), ROUNDS);
-    // What is remembered is bounded by who takes part, not by rounds.
+    // The stored state is bounded by the number of parties, not of rounds.
     let observer = server.observer().await.unwrap();
     let fields: u64 = observer.query(&["HLEN", "redgrid_barrier:{a}"]).await.unwrap();
     assert!(fields <= u64::from(PARTIES) + 2, "{fields}");
@@ -111,7 +111,7 @@ async fn rounds_of_many_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gives_up_is_not_counted() {
+async fn a_cancelled_party_is_not_counted() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -134,7 +134,7 @@ async fn who_gives_up_is_not_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_killed_is_not_counted_for_longer_than_its_lease() {
+async fn a_killed_party_is_not_counted_after_its_lease() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
@@ -181,7 +181,7 @@ async fn lost_answers_count_once() {
     let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
     let one = client(&server).await;
     let swallow = |count| proxy.next(count, "barrier_arrive.lua: wait", Action::SwallowReply);
-    // The one who waits: it does not count twice. By hash or by text, whichever is sent.
+    // A waiter: it does not count twice. By hash or by text, whichever is sent.
     swallow(1);
     let first = wait(&lossy, 3);
     until(&observer, WAITING, 1).await;
@@ -192,7 +192,7 @@ async fn lost_answers_count_once() {
     let third = wait(&one, 3).await.unwrap().unwrap();
     assert_eq!((third.generation(), first.await.unwrap().unwrap().generation()), (1, 1));
     second.await.unwrap().unwrap();
-    // The one who opens it: it leads, and does not wait for the next round.
+    // The last party: it leads, and does not wait for the next round.
     let (first, second) = (wait(&one, 3), wait(&one, 3));
     until(&observer, WAITING, 2).await;
     let sha = sha_of("barrier_arrive.lua");
@@ -206,7 +206,7 @@ async fn lost_answers_count_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_comes_after_its_sender_has_left_counts_for_nobody() {
+async fn a_late_copy_of_a_party_that_left_does_not_count() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -231,7 +231,7 @@ async fn a_copy_that_comes_after_its_sender_has_left_counts_for_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_says_another_number_is_told() {
+async fn a_different_party_count_is_reported() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -241,7 +241,7 @@ async fn who_says_another_number_is_told() {
     assert!(matches!(told, Err(BarrierError::PartiesDiffer { ours: 3, theirs: 2, .. })), "{told:?}");
     wait(&client, 2).await.unwrap().unwrap();
     first.await.unwrap().unwrap();
-    // With nobody there, it is another barrier.
+    // Without other parties, it is a new barrier.
     assert!(wait(&client, 1).await.unwrap().unwrap().is_leader());
     let none = wait(&client, 0).await.unwrap();
     assert!(matches!(none, Err(BarrierError::Failed(Failure::InvalidArgument { .. }))), "{none:?}");
@@ -253,7 +253,7 @@ async fn who_says_another_number_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_takes_out_who_waits_and_tells_it() {
+async fn a_shutdown_removes_and_notifies_waiters() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let leaving = client(&server).await;
@@ -268,7 +268,7 @@ async fn a_shutdown_takes_out_who_waits_and_tells_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_at_a_server_that_forgot_everything_is_there_again() {
+async fn a_waiter_registers_again_at_an_emptied_server() {
     let server = server().await;
     let (one, two) = (leased(&server).await, leased(&server).await);
     let first = wait(&one, 2);
@@ -279,7 +279,7 @@ async fn who_waits_at_a_server_that_forgot_everything_is_there_again() {
     assert_eq!(first.await.unwrap().unwrap().generation(), second.generation());
 }
 
-/// Nobody answers: it ends by its bound, or `Unavailable` after its patience.
+/// Without replies: it ends at its timeout, or as `Unavailable` without contact.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_contact_a_wait_ends_by_its_bound_or_unavailable() {
     let server = server().await;

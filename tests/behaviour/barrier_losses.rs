@@ -1,4 +1,4 @@
-//! Barriers and double barriers when seats, rounds, answers or rights are lost.
+//! Barriers and double barriers during loss of participants, rounds, replies or permissions.
 
 use bytes::Bytes;
 use redgrid_barrier::{Barrier, BarrierError, DoubleBarrier, Failure};
@@ -13,7 +13,7 @@ const WAITING: &str = "redgrid_barrier_waiting:{a}";
 const DOUBLE: &str = "redgrid_double_barrier:{a}";
 const INSIDE: &str = "redgrid_double_barrier_inside:{a}";
 
-/// A client whose user may neither publish nor subscribe.
+/// Returns a client without permission to publish or subscribe.
 pub(crate) async fn mute(server: &RedisServer) -> Client {
     let rules = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"];
     server.observer().await.unwrap().cmd(&rules).await.unwrap();
@@ -36,7 +36,7 @@ pub(crate) async fn dump<'a>(observer: &Observer, key: &'a str) -> (&'a str, Byt
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_publish_opens_barriers_all_the_same() {
+async fn without_publish_a_client_opens_barriers() {
     let server = server().await;
     let client = mute(&server).await;
     let wait = || Barrier::new(&client, "a", 2).wait().timeout(SOON).into_future();
@@ -53,9 +53,10 @@ async fn who_may_not_publish_opens_barriers_all_the_same() {
     two.unwrap();
 }
 
-/// What one handle may stand for the server remembers for as long, from when it was told, not from when it was so.
+/// The server remembers a result as long as one handle may be stopped, from the notification, not
+/// from the end of the round.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_round_is_remembered_from_when_it_was_told() {
+async fn a_round_is_remembered_from_its_notification() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -71,7 +72,7 @@ async fn a_round_is_remembered_from_when_it_was_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gives_up_over_a_slow_network_is_told_when_it_has_left() {
+async fn a_cancelled_party_on_a_slow_network_learns_when_it_has_left() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -83,7 +84,7 @@ async fn who_gives_up_over_a_slow_network_is_told_when_it_has_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_let_in_at_the_last_moment_is_inside() {
+async fn a_party_admitted_at_the_last_moment_is_inside() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -116,9 +117,10 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_up_to_the_bound
     waiting.await.unwrap().unwrap();
 }
 
-/// The seat was another's before, who has left; a failover has lost who sits there now.
+/// The participant number was used before by a party that left; a failover has lost the current
+/// one.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sits_where_another_has_left_is_there_again_after_a_failover() {
+async fn a_party_with_a_reused_seat_is_present_after_a_failover() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (leased(&server).await, leased(&server).await);
@@ -141,7 +143,7 @@ async fn who_sits_where_another_has_left_is_there_again_after_a_failover() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_is_told_to_who_is_inside() {
+async fn a_shutdown_notifies_parties_inside() {
     let server = server().await;
     let leaving = client(&server).await;
     let inside = DoubleBarrier::new(&leaving, "a", 1).enter().timeout(SOON).await.unwrap();

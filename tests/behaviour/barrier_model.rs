@@ -1,4 +1,4 @@
-//! Barriers and phasers against models of them in memory: random sizes, arrivals, leaves and delays.
+//! Barriers and phasers compared with models in memory: random sizes, arrivals, leaves and delays.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ async fn pause(random: &mut fastrand::Rng) {
     }
 }
 
-/// One who waits: its task, and in the model the round that lets it through.
+/// A waiter: its task, and in the model the round that completes it.
 struct Waiter {
     task: JoinHandle<Result<BarrierWaitResult, BarrierError>>,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_barrier_does_what_its_model_does() {
+async fn a_barrier_matches_its_model() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await, client(&server).await];
@@ -32,7 +32,7 @@ async fn a_barrier_does_what_its_model_does() {
         let parties = random.u32(1..6);
         let name = format!("b{seed}");
         let waiting_key = format!("redgrid_barrier_waiting:{{{name}}}");
-        // The model: those who wait, and how many rounds there were.
+        // The model: the waiters, and the number of rounds.
         let (mut waiting, mut round): (Vec<Waiter>, u64) = (Vec::new(), 0);
         for _ in 0..60 {
             match random.u8(..4) {
@@ -57,7 +57,7 @@ async fn a_barrier_does_what_its_model_does() {
                 }
                 assert_eq!(leaders, 1, "seed {seed}");
             }
-            // The model is one step at a time: so many wait, and nobody is through.
+            // The model has single steps: this many wait, and none is through.
             wait_until(SOON, async || count(&observer, &waiting_key).await == waiting.len() as u64).await;
             assert!(waiting.iter().all(|waiter| !waiter.task.is_finished()), "seed {seed}");
         }
@@ -75,7 +75,7 @@ struct Model {
 }
 
 impl Model {
-    /// Goes on when all have arrived; ends without parties.
+    /// Advances when all have arrived; ends without parties.
     fn settle(&mut self) {
         if self.parties.is_empty() {
             self.ended = true;
@@ -86,7 +86,7 @@ impl Model {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_phaser_does_what_its_model_does() {
+async fn a_phaser_matches_its_model() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     for seed in seeds(12) {
@@ -144,7 +144,7 @@ async fn a_phaser_does_what_its_model_does() {
             if model.ended {
                 break;
             }
-            // Who watches is told of what is over, and of nothing else.
+            // An observer sees completed phases only.
             if model.phase > 0 {
                 assert!(phaser.wait_advance(model.phase.unsigned_abs() - 1).timeout(SOON).await.is_ok());
             }

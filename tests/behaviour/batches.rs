@@ -1,4 +1,4 @@
-//! Many calls at once.
+//! Batches of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ fn refusal(told: CallError) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_call_has_its_own_result_and_they_are_carried_out_in_their_order() {
+async fn each_call_has_its_own_result_in_order() {
     let server = server().await;
     let client = client(&server).await;
     for atomic in [false, true] {
@@ -84,7 +84,7 @@ async fn a_long_one_stays_in_order_and_scripts_stay_where_they_stand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_served_between_two_calls_of_an_atomic_one() {
+async fn an_atomic_batch_is_not_interleaved() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let stop = Arc::new(AtomicBool::new(false));
@@ -114,7 +114,7 @@ async fn nobody_is_served_between_two_calls_of_an_atomic_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_queued_has_none_carried_out() {
+async fn a_batch_with_an_invalid_command_executes_nothing() {
     let server = server().await;
     let client = client(&server).await;
     let mut batch = Batch::new(&client).atomic();
@@ -131,7 +131,7 @@ async fn what_can_not_be_queued_has_none_carried_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_use_multi_has_nothing_carried_out() {
+async fn without_permission_for_multi_nothing_is_executed() {
     let server = RedisServer::builder().user("weak", "on >secret ~* &* +@all -multi").start().await.unwrap();
     let client = client_with(&server.url(), |config| config.credentials(Some("weak"), "secret")).await;
     let mut batch = Batch::new(&client).atomic();
@@ -153,7 +153,7 @@ async fn lossy() -> (RedisServer, Proxy, Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_atomic_one_whose_answer_is_lost_is_unknown_and_carried_out_once() {
+async fn an_atomic_batch_with_a_lost_reply_is_unknown_and_executed_once() {
     let (server, proxy, client) = lossy().await;
     let observer = server.observer().await.unwrap();
     for (action, n) in [(Action::SwallowReply, 1), (Action::CutAfterForward, 2)] {
@@ -183,7 +183,7 @@ async fn an_atomic_one_that_is_lost_before_exec_is_sent_again_and_carried_out_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_plain_one_what_got_no_answer_is_unknown_and_what_reads_is_asked_again() {
+async fn a_plain_batch_without_reply_is_unknown_and_its_reads_are_retried() {
     let (server, proxy, client) = lossy().await;
     proxy.next(1, "INCRBY", Action::SwallowReply);
     let mut batch = Batch::new(&client).timeout(SOON);
@@ -195,7 +195,7 @@ async fn of_a_plain_one_what_got_no_answer_is_unknown_and_what_reads_is_asked_ag
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_one_is_carried_out_whole_or_not_at_all_and_the_next_is_not_disturbed() {
+async fn a_dropped_batch_is_atomic_and_does_not_disturb_the_next() {
     let server = server().await;
     let client = client(&server).await;
     for patience in 0..200 {
@@ -212,7 +212,7 @@ async fn a_dropped_one_is_carried_out_whole_or_not_at_all_and_the_next_is_not_di
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_much_is_refused_before_it_is_sent() {
+async fn oversized_batches_are_rejected_before_they_are_sent() {
     let server = server().await;
     let client = client(&server).await;
     let told = |told: CallError| match told {
@@ -239,7 +239,7 @@ async fn what_is_too_much_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_as_durable_as_asked_is_told_for_each() {
+async fn missing_durability_is_reported_for_each_call() {
     let server = server().await;
     let client = client(&server).await;
     let replicas = Durability::Replicas { at_least: 1, timeout: Duration::from_millis(100) };

@@ -1,4 +1,4 @@
-//! Bits, many at once, in ranges and as numbers; what sets make together; counts of what is different.
+//! Bit sets: single bits, ranges, numbers and combinations; and counts of distinct elements.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -50,7 +50,7 @@ async fn bits_are_set_read_and_cleared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_bit_and_none_behind_it() {
+async fn the_last_bit_is_allowed_and_none_after_it() {
     let server = server().await;
     let client = client(&server).await;
     let bits = BitSet::new(&client, "bits");
@@ -96,9 +96,9 @@ async fn the_last_bit_and_none_behind_it() {
     }
 }
 
-/// Ranges whose ends lie anywhere in bytes, and parts that are larger than one write.
+/// Ranges that end anywhere in a byte, and chunks larger than one write.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bit_set_is_what_its_model_is() {
+async fn a_bit_set_matches_its_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(12) {
@@ -168,7 +168,7 @@ async fn sets_make_others_together_and_live_as_long_as_before() {
     ];
     for (way, expected) in ways {
         let set = of(way);
-        // What somebody may have left there changes nothing.
+        // A leftover key of another program changes nothing.
         observer.cmd(&["SET", &format!("redgrid_bits:{{{way}}}:1"), "left behind"]).await.unwrap();
         set.set_many(a, true).await.unwrap();
         set.object().expire_in(HOUR).await.unwrap();
@@ -196,7 +196,7 @@ async fn sets_make_others_together_and_live_as_long_as_before() {
         let told = set.or(names).await.unwrap_err();
         assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "names", .. })), "{told:?}");
     }
-    // What can not be combined changes nothing, and leaves nothing.
+    // Keys that cannot be combined change nothing, and leave nothing.
     observer.cmd(&["RPUSH", "list", "a"]).await.unwrap();
     let told = set.exactly_one(["b", "list"]).await.unwrap_err();
     assert!(matches!(&told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
@@ -255,7 +255,7 @@ async fn numbers_in_bits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
+async fn a_change_with_a_lost_reply_is_unknown_and_executed_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -266,13 +266,13 @@ async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
     let told = bits.add_integer(field, 1, Overflow::Wrap).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(bits.integer(field).await.unwrap(), 1);
-    // What only reads is asked again.
+    // Reads are retried.
     proxy.next(1, "BITCOUNT", Action::SwallowReply);
     assert_eq!(bits.count().await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_different_is_counted_and_merged() {
+async fn distinct_elements_are_counted_and_merged() {
     let server = server().await;
     let client = client(&server).await;
     let of = |name: &str| HyperLogLog::<u64>::new(&client, name);
@@ -296,7 +296,7 @@ async fn what_is_different_is_counted_and_merged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_made_on_the_way_is_gone_or_never_made() {
+async fn temporary_keys_are_removed_or_never_created() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let bits = BitSet::new(&client, "bits");
@@ -334,7 +334,7 @@ async fn a_stream_is_not_read_from_replicas() {
 
 /// Not one request for each mebibyte that there could be.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_behind_the_end_is_cleared_at_once() {
+async fn bits_after_the_end_are_cleared_at_once() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let bits = BitSet::new(&client, "bits");

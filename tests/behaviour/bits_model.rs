@@ -1,4 +1,4 @@
-//! What sets of bits make together, and the numbers in them, are what a row of `bool`s says.
+//! Combinations of bit sets, and numbers in them, compared with a row of `bool`s.
 
 use redgrid_bits::{BitSet, Field, FieldOp, Overflow};
 use redgrid_core::{Client, Request};
@@ -12,7 +12,7 @@ const SETS: usize = 3;
 const BITS: u64 = 150;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_sets_of_bits_are_together_and_the_numbers_in_them_are_what_their_models_are() {
+async fn bit_set_combinations_and_numbers_match_their_models() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 16).await;
     let left: Vec<String> = server.observer().await.unwrap().query(&["KEYS", "redgrid_bits:*"]).await.unwrap();
@@ -43,7 +43,8 @@ impl Model {
         std::mem::replace(&mut self.0[index as usize], bit)
     }
 
-    /// What it and others make, by how each bit of it is and how many of the others have the bit.
+    /// Returns the combination with others; `bit` receives each own bit and the number of others
+    /// with the bit.
     fn made(&self, others: &[Model], bit: impl Fn(bool, usize) -> bool) -> Model {
         let len = others.iter().map(|other| other.0.len()).max().unwrap_or(0).max(self.0.len());
         let of = |at| bit(self.get(at), others.iter().filter(|other| other.get(at)).count());
@@ -62,7 +63,7 @@ impl Model {
         }
     }
 
-    /// What one of the parts of a call does and tells.
+    /// Applies one operation of a call, and returns its result.
     fn apply(&mut self, op: &Op) -> Option<i64> {
         let number = &op.number;
         let was = self.number(number);
@@ -274,7 +275,7 @@ async fn numbers(set: &BitSet, model: &mut Model, ops: &[Op]) -> bool {
     }
 }
 
-/// Somebody who knows of strings alone, as Redisson does.
+/// Writes as a program that only knows strings, as Redisson does.
 async fn intrude(
     client: &Client,
     model: &mut Model,

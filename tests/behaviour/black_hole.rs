@@ -1,4 +1,4 @@
-//! A network that swallows everything: every call ends by its bound, or when its patience is over.
+//! A network that drops everything: every call ends at its timeout, or without contact.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Config, Failure, Token};
 use redgrid_locks::{AcquireError, Client, Detached, Election, Fence, Lock, MultiLock};
 use redgrid_testkit::{Direction, Fault, Proxy, RedisServer};
-use redgrid_tests::made::{Made, granting};
+use redgrid_tests::fake_server::{FakeServer, granting};
 use redgrid_tests::{client_unready, server};
 
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -28,14 +28,14 @@ enum Phase {
     Both,
 }
 
-struct Rig {
+struct Harness {
     _server: RedisServer,
     proxy: Proxy,
     client: Client,
     phase: Phase,
 }
 
-async fn rig(phase: Phase) -> Rig {
+async fn harness(phase: Phase) -> Harness {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     if matches!(phase, Phase::BeforeConnecting) {
@@ -48,10 +48,10 @@ async fn rig(phase: Phase) -> Rig {
     if !matches!(phase, Phase::BeforeConnecting) {
         client.wait_ready(Duration::from_secs(10)).await.unwrap();
     }
-    Rig { _server: server, proxy, client, phase }
+    Harness { _server: server, proxy, client, phase }
 }
 
-impl Rig {
+impl Harness {
     fn fall(&self) {
         match self.phase {
             Phase::BeforeConnecting => {}
@@ -62,15 +62,15 @@ impl Rig {
     }
 }
 
-/// Runs `call` in a network that has fallen; it has to end within `bound` and the slack. A machine under load may miss
-/// it once by chance: the best of three counts.
+/// Runs `call` in a network that has fallen; it has to end within `bound` and the slack. A machine
+/// under load may miss it once by chance: the best of three counts.
 async fn ends<T>(what: &str, phase: Phase, bound: Duration, call: impl AsyncFn(&Client) -> T) {
     let mut best = Duration::MAX;
     for _ in 0..3 {
-        let rig = rig(phase).await;
-        rig.fall();
+        let harness = harness(phase).await;
+        harness.fall();
         let began = Instant::now();
-        let _ = tokio::time::timeout(Duration::from_secs(20), call(&rig.client))
+        let _ = tokio::time::timeout(Duration::from_secs(20), call(&harness.client))
             .await
             .unwrap_or_else(|_| panic!("{what}, {phase:?}: does not end"));
         best = best.min(began.elapsed());
@@ -139,14 +139,14 @@ async fn every_call_ends_when_answers_vanish() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_is_released_or_extended_within_its_lease() {
+async fn held_locks_are_released_or_extended_within_their_lease() {
     let lease = Duration::from_secs(1);
     let mut best = Duration::MAX;
     for extend in [false, true, false, true] {
-        let rig = rig(Phase::Both).await;
+        let harness = harness(Phase::Both).await;
         let began = Instant::now();
-        let guard = Lock::new(&rig.client, "a").acquire().lease(lease).await.unwrap();
-        rig.fall();
+        let guard = Lock::new(&harness.client, "a").acquire().lease(lease).await.unwrap();
+        harness.fall();
         let failed =
             if extend { guard.extend(Duration::from_secs(5)).await.is_err() } else { guard.release().await.is_err() };
         assert!(failed);
@@ -155,10 +155,11 @@ async fn what_is_held_is_released_or_extended_within_its_lease() {
     assert!(best <= lease + SLACK, "{best:?}");
 }
 
-/// By a clock that nobody holds up, at a server whose connection gives no request up: who asks alone has a bound of his own.
+/// With a simulated clock, and a server whose connection never drops a request: a single caller has
+/// its own timeout.
 #[tokio::test(start_paused = true)]
-async fn an_acquire_whose_request_never_ends_does_when_its_patience_is_over() {
-    let server = Arc::new(Made::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+async fn an_acquire_with_an_unanswered_request_ends_after_its_timeout() {
+    let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));
     let config = Config::single("one").unwrap().response_timeout(TIMEOUT).retries(1);
     let client = Client::over_one(server, config, Clock::runtime()).unwrap();
     let begun = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Bloom filters: what is in them is found, and no more of the rest than they were made for.
+//! Bloom filters: added elements are found, and false positives are within the error rate.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_added_is_found() {
+async fn added_elements_are_found() {
     let server = server().await;
     let client = client(&server).await;
     let filter: BloomFilter<String> = BloomFilter::new(&client, "seen");
@@ -46,7 +46,7 @@ async fn what_was_added_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_is_found_by_its_name_with_what_it_is() {
+async fn a_filter_is_found_by_its_name_with_its_parameters() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -60,7 +60,7 @@ async fn a_filter_is_found_by_its_name_with_what_it_is() {
     assert!(BloomFilter::<String>::new(&client, "other").contains("a").await.unwrap());
     assert_eq!(keys.delete(["other"]).await.unwrap(), 1);
     assert!(!observer.exists("{other}:config").await.unwrap());
-    // What has this name and is nobody's configuration is somebody's own.
+    // A key of this name that is no configuration belongs to another program.
     for (name, field) in [("text", "size"), ("other", "colour")] {
         observer.cmd(&["SET", name, "1"]).await.unwrap();
         observer.cmd(&["HSET", &format!("{{{name}}}:config"), field, "1"]).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_filter_is_found_by_its_name_with_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_be_no_filter_is_told() {
+async fn invalid_filters_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let filter: BloomFilter<String> = BloomFilter::new(&client, "f");
@@ -85,7 +85,7 @@ async fn what_can_be_no_filter_is_told() {
         let told = filter.try_init(elements, share).await.unwrap_err();
         assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "size", .. })), "{told:?}");
     }
-    // What somebody has written there that can be no filter.
+    // Invalid configurations of filters.
     let observer = server.observer().await.unwrap();
     for (size, hashes) in [("0", "7"), ("100", "0"), ("100", "4000000000")] {
         observer.cmd(&["HSET", "{f}:config", "size", size, "hashIterations", hashes]).await.unwrap();
@@ -101,7 +101,7 @@ async fn what_can_be_no_filter_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_that_was_made_anew_is_asked_by_its_new_size() {
+async fn a_recreated_filter_is_used_with_its_new_size() {
     let server = server().await;
     let client = client(&server).await;
     let filter: BloomFilter<i64, Long> = BloomFilter::new(&client, "f");
@@ -139,7 +139,7 @@ async fn a_filter_is_made_as_another_one_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_element_whose_answer_is_lost_may_be_added_again() {
+async fn an_element_with_a_lost_reply_may_be_added_again() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -150,7 +150,7 @@ async fn an_element_whose_answer_is_lost_may_be_added_again() {
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     let told = filter.add(&2).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    // Whoever asks while the connection is made anew may not know either.
+    // A caller during the reconnect may not know either.
     let again = async {
         loop {
             match filter.add(&2).await {
@@ -167,7 +167,7 @@ async fn an_element_whose_answer_is_lost_may_be_added_again() {
 
 /// Where a replica does not know of the filter, the primary answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_has_no_filter_yet_is_not_asked_again() {
+async fn a_replica_without_the_filter_is_not_queried_again() {
     let replicated = Replicated::start(1).await.unwrap();
     let replica = &replicated.replicas()[0];
     let config = Config::master_slave(replicated.primary().addr().to_string(), [replica.addr().to_string()]).unwrap();

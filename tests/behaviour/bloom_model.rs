@@ -1,4 +1,5 @@
-//! A Bloom filter is what its model is: nothing that was added is ever not found, and of the rest no more than was asked for.
+//! A Bloom filter compared with a model: no false negatives, and false positives within the error
+//! rate.
 
 use std::collections::HashSet;
 
@@ -9,11 +10,11 @@ use redgrid_tests::{client, server};
 
 type Filter = BloomFilter<u64, Text>;
 
-/// What was added.
+/// The added elements.
 type Model = HashSet<u64>;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_filter_is_what_its_model_is_to_all_clients() {
+async fn a_filter_matches_its_model_for_all_clients() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let observer = server.observer().await.unwrap();
@@ -21,7 +22,8 @@ async fn a_filter_is_what_its_model_is_to_all_clients() {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("model:{seed}");
         let handles = [Filter::new(&clients[0], &name), Filter::new(&clients[1], &name)];
-        // Made, filled, deleted, and made anew of another size, which those who know the former go by.
+        // Created, filled, deleted, and recreated with another size while clients know the former
+        // one.
         for life in 0..3 {
             let (share, room) = ([0.1, 0.03, 0.01, 0.001][random.usize(..4)], [1, 40, 400, 1500][random.usize(..4)]);
             let whom = |random: &mut fastrand::Rng| &handles[random.usize(..2)];
@@ -60,11 +62,11 @@ async fn a_filter_is_what_its_model_is_to_all_clients() {
     }
 }
 
-/// Of many filters of each kind: the share of what is found and is not in, with three standard errors of it, is no more than a tenth above
-/// what was asked for; and no less than that below, where a filter is no larger than it must be. What is added and asked is the same each time. More sizes are
-/// measured without a server, in the crate.
+/// For many filters of each kind. The share of false positives, with three standard errors, is at
+/// most a tenth above the requested one; and at most that below it, for filters of the minimum
+/// size. Elements are the same each time. More sizes are measured without a server, in the crate.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_share_of_errors_is_within_a_tenth_of_what_was_asked_for() {
+async fn the_error_rate_is_within_a_tenth_of_the_requested_one() {
     let server = server().await;
     let client = client(&server).await;
     for (elements, share, filters, probes, may_be_less) in
@@ -99,7 +101,7 @@ async fn apply(
     let strangers: Vec<u64> = (0..count).map(|_| random.u64(..1 << 40)).collect();
     let may = room as usize - model.len();
     match step {
-        // One: told as new exactly where it was not found.
+        // One element: reported as new exactly if it was not found.
         0 => {
             let one = strangers[0];
             let found = filter.contains(&one).await.unwrap();
@@ -117,7 +119,7 @@ async fn apply(
             // But for the few that have the bits of others among them.
             new <= free && free - new <= 1 + free / 10
         }
-        // What is in is found, and is not new.
+        // An added element is found, and not new.
         3 => {
             let some: Vec<u64> = model.iter().copied().take(count).collect();
             let again = match some.first() {

@@ -1,4 +1,4 @@
-//! Values under a name.
+//! Buckets: values under a name.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -37,7 +37,7 @@ async fn values_are_set_read_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lifetimes_are_as_asked() {
+async fn lifetimes_are_as_requested() {
     let server = server().await;
     let client = client(&server).await;
     let bucket: Bucket<i64, Long> = Bucket::new(&client, "n");
@@ -63,13 +63,13 @@ async fn lifetimes_are_as_asked() {
     assert!(endless().await);
     assert!(bucket.set_if_exists(&10).expires_in(HOUR).await.unwrap() && !endless().await);
     assert!(bucket.delete().await.unwrap() && bucket.try_set(&11).expires_in(HOUR).await.unwrap() && !endless().await);
-    // What has passed is gone at once.
+    // A time in the past removes the value at once.
     bucket.set(&12).expires_at(SystemTime::now() - HOUR).await.unwrap();
     assert_eq!(bucket.get().await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_told_and_not_asked() {
+async fn invalid_calls_are_reported_without_a_request() {
     let server = server().await;
     let client = client(&server).await;
     let bucket: Bucket<String> = Bucket::new(&client, "text");
@@ -92,7 +92,7 @@ async fn what_can_not_be_is_told_and_not_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_decoded_is_told_with_what_it_looks_like_and_stays() {
+async fn an_undecodable_value_is_reported_with_a_guess_and_stays() {
     let server = server().await;
     let client = client(&server).await;
     let text: Bucket<String, Text> = Bucket::new(&client, "name");
@@ -163,7 +163,7 @@ async fn a_stale_token_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_fenced_ends_and_fails_as_what_is_not() {
+async fn fenced_writes_expire_and_fail_as_plain_ones() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(500)).retries(1);
@@ -195,7 +195,7 @@ async fn what_is_fenced_ends_and_fails_as_what_is_not() {
     }
     let fields = (0..3000).map(|n| (n.to_string().into(), "b".into())).collect();
     assert_eq!(fence.write("{ledger}:m", Write::HashSet { fields }, token).await.unwrap(), 3000);
-    // What is refused, or finds no server, is told as of any other change.
+    // Errors and missing servers are reported as for any other change.
     observer.cmd(&["DEL", "redgrid_fence:{ledger}"]).await.unwrap();
     observer.cmd(&["RPUSH", "redgrid_fence:{ledger}", "no token"]).await.unwrap();
     let told = bucket.set(&6).fenced(token).await.unwrap_err();
@@ -215,7 +215,7 @@ async fn what_is_fenced_ends_and_fails_as_what_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
+async fn a_change_with_a_lost_reply_is_unknown_and_executed_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -226,7 +226,7 @@ async fn a_change_whose_answer_is_lost_is_unknown_and_made_once() {
     let told = bucket.set(&1).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(observer.get::<String>("lost").await.unwrap().as_deref(), Some("1"));
-    // What only reads is asked again.
+    // Reads are retried.
     proxy.next(1, "lost", Action::SwallowReply);
     assert_eq!(bucket.get().await.unwrap(), Some(1));
 }
@@ -259,7 +259,7 @@ async fn many_buckets_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_is_what_its_model_is() {
+async fn a_bucket_matches_its_model() {
     let server = server().await;
     redgrid_tests::model::bucket(&client(&server).await, "model", 20).await;
 }

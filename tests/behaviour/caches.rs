@@ -83,7 +83,7 @@ async fn it_is_a_map() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_is_not_there_whatever_is_asked() {
+async fn expired_entries_are_absent_for_every_operation() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     // More than one call takes out, so that it is still stored: `aa` comes first.
@@ -265,7 +265,7 @@ async fn more_than_the_limit_go_by_their_use() {
     assert_eq!(keys().await, ["a"], "at once");
     map.clear_limit().await.unwrap();
     assert_eq!((map.limit().await.unwrap(), observer.exists(USES).await.unwrap()), (None, false));
-    // What was there before there was a limit goes too.
+    // Entries from before the limit are evicted too.
     for n in 0..10 {
         map.set(&format!("k{n}"), &n).await.unwrap();
     }
@@ -290,7 +290,7 @@ async fn event(events: &mut Events<String, u32, Json, Json>) -> EntryEvent<Strin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_happens_to_entries_is_told_and_gaps_too() {
+async fn entry_events_and_gaps_are_delivered() {
     let (server, client, observer) = ready().await;
     let other = redgrid_tests::client(&server).await;
     let (map, there): (Cache, Cache) = (MapCache::new(&client, "c"), MapCache::new(&other, "c"));
@@ -314,7 +314,7 @@ async fn what_happens_to_entries_is_told_and_gaps_too() {
     let both = [event(&mut events).await, event(&mut events).await];
     assert!(both.contains(&EntryEvent::Removed { key: key("c"), value: 4 }), "{both:?}");
     assert!(both.contains(&EntryEvent::Created { key: key("d"), value: 5 }), "{both:?}");
-    // What is no message of these is told, and what comes behind it is heard.
+    // Invalid messages are reported, and later ones received.
     observer.cmd(&["PUBLISH", "redisson_map_cache_created:{c}", "x"]).await.unwrap();
     assert!(matches!(next(&mut events).await, Notice::Unreadable(ObjectError::Unexpected { .. })));
     // A lost connection is a gap.
@@ -327,7 +327,7 @@ async fn what_happens_to_entries_is_told_and_gaps_too() {
     .await;
     drop(events);
     wait_until(SOON, async || observer.pubsub_channels("redisson_map_cache*").await.unwrap().is_empty()).await;
-    // A slow reader is told how much he missed.
+    // A slow reader learns how many events it missed.
     let mut slow = map.events().buffer(1).begin().await.unwrap();
     wait_until(SOON, async || {
         // More come than are read.
@@ -355,7 +355,7 @@ async fn all_that_belongs_to_a_map_goes_with_it() {
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 5);
     assert_eq!(Keys::new(&client).delete(["{c}:new"]).await.unwrap(), 1);
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
-    // What comes to a map that has an end ends with it.
+    // An entry added to a map with a lifetime ends with it.
     map.set("a", &1).await.unwrap();
     assert!(map.object().expire_in(HOUR).await.unwrap());
     map.set("b", &1).expires_in(2 * HOUR).idle_for(2 * HOUR).await.unwrap();
@@ -364,7 +364,7 @@ async fn all_that_belongs_to_a_map_goes_with_it() {
     for key in ["c", ENDS, IDLES, USES, OPTIONS] {
         assert!(observer.time_to_live(key).await.unwrap().is_some(), "{key} ends");
     }
-    // Redisson's lease of a key is over when somebody else has written it.
+    // Redisson's lease of a key has ended when another client has written it.
     for written in [true, false] {
         observer.cmd(&["SET", "redisson__map__lease:{c}:\"a\"", "x", "PX", "60000"]).await.unwrap();
         if written {
@@ -396,7 +396,7 @@ async fn updates_of_several_clients_are_all_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
+async fn rejected_calls_change_nothing_and_lost_replies_are_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -447,7 +447,7 @@ async fn what_is_refused_changes_nothing_and_lost_answers_are_told() {
     }
     let unnamed: Cache = MapCache::new(&client, "a{b");
     assert!(matches!(unnamed.set("a", &1).await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
-    // What can not be decoded is one error, and the stream goes on behind it.
+    // An undecodable entry is one error, and the stream continues after it.
     let texts: MapCache<String, String> = MapCache::new(&client, "c");
     texts.set("b", &"text".to_owned()).await.unwrap();
     assert!(matches!(map.get("b").await, Err(ObjectError::Decode { .. })));

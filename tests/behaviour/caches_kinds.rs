@@ -1,4 +1,4 @@
-//! Sets whose values have lifetimes, and maps whose entries the server ends.
+//! Sets whose values have lifetimes, and maps whose entries the server expires.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -88,7 +88,7 @@ async fn fields_with_lifetimes_are_the_servers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_lifetimes_of_fields_is_told() {
+async fn a_server_without_field_lifetimes_is_reported() {
     let (_server, client, observer) = ready().await;
     let knows: u64 = observer
         .query(&["EVAL", "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')", "0"])

@@ -1,4 +1,4 @@
-//! A map whose entries have lifetimes beside a model of it.
+//! A map whose entries have lifetimes, compared with a model.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,10 @@ use redgrid_tests::model::seeds;
 
 use super::caches::{HOUR, ready};
 
-/// A map, and what it is to be, through the same operations in any order. An end is made to have come by its score.
+/// A map, and what it is to be, through the same operations in any order. An end is made to have
+/// come by its score.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_is_what_its_model_is() {
+async fn a_map_matches_its_model() {
     let (_server, client, observer) = ready().await;
     for seed in seeds(10) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -85,7 +86,7 @@ async fn a_map_is_what_its_model_is() {
                     if ends {
                         model.remove(&key);
                     }
-                    // What was over before may be stored still.
+                    // An entry that expired before may still be stored.
                     had.is_none() || (done == 1) == ends
                 }
                 10 => map.get(&key).await.unwrap() == was,

@@ -1,4 +1,5 @@
-//! Caches where something is half there: flags that are lost, maps that had an end, users with a part of the rights, more of it than a call takes.
+//! Partial states of caches: lost flags, maps with a lifetime, users with some of the permissions,
+//! more entries than one call handles.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +20,7 @@ async fn gap(events: &mut Events<String, u32, Json, Json>) {
     while !matches!(next(events).await, Notice::Gap) {}
 }
 
-/// What has happened is told, and nothing before it but gaps.
+/// The next event is this one, after gaps only.
 async fn created(events: &mut Events<String, u32, Json, Json>, new: &str) {
     loop {
         match next(events).await {
@@ -63,7 +64,7 @@ async fn a_native_map_takes_no_end_that_servers_do_not() {
     }
 }
 
-/// A user who may set fields and ask for their lifetimes, and give them none.
+/// A user that may set fields and read their lifetimes, but not set them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_without_the_rights_is_as_it_was() {
     let (server, client, observer) = ready().await;
@@ -85,7 +86,7 @@ async fn a_native_map_without_the_rights_is_as_it_was() {
     ] {
         assert!(matches!(told, Err(ObjectError::Failed(Failure::Refused { .. }))), "{told:?}");
         assert_eq!(map.get_many(["a", "b"]).await.unwrap(), [Some(1), None]);
-        // Valkey and Redis both tell milliseconds.
+        // Valkey and Redis both report milliseconds.
         let left: Vec<i64> = observer.query(&["HPTTL", "n", "FIELDS", "1", "\"a\""]).await.unwrap();
         assert!(left[0] == -1 || left[0] > 1_800_000, "{left:?}");
     }
@@ -105,14 +106,14 @@ async fn listeners_hear_again_when_the_map_was_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listeners_hear_again_behind_a_server_that_has_lost_all() {
+async fn listeners_resume_after_a_server_lost_all() {
     let (server, client, _observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     let mut events = map.events().begin().await.unwrap();
     map.set("a", &1).await.unwrap();
     created(&mut events, "a").await;
     server.restart_empty().await.unwrap();
-    // What comes behind a gap is heard: there is no waiting for a later look.
+    // Events after a gap are received without another poll.
     gap(&mut events).await;
     client.wait_ready(SOON).await.unwrap();
     let mut n = 0;
@@ -148,7 +149,7 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
         }
         map.object().delete().await.unwrap();
     }
-    // Beside Redisson, whose `expire` has an entry of its own in the sets.
+    // With Redisson, whose `expire` adds an entry to the sets.
     map.set("a", &1).await.unwrap();
     for set in [ENDS, IDLES] {
         observer.cmd(&["ZADD", set, "92233720368547758", "redisson__expiretag"]).await.unwrap();
@@ -164,7 +165,7 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
     assert_eq!(observer.query::<Vec<String>>(&["ZRANGE", ENDS, "0", "-1"]).await.unwrap(), ["\"b\""]);
     map.remove("b").await.unwrap();
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
-    // Who begins to listen leaves no key behind for a map that ends.
+    // A new subscription leaves no key for a map that ends.
     map.set("a", &1).await.unwrap();
     assert!(map.object().expire_in(HOUR).await.unwrap());
     drop(map.events().begin().await.unwrap());
@@ -172,7 +173,7 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_of_another_type_is_told_before_anything_is_written() {
+async fn another_type_is_reported_before_any_write() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set("a", &1).await.unwrap();
@@ -239,7 +240,7 @@ async fn a_user_with_a_part_of_the_rights_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_twice_is_counted_once() {
+async fn a_duplicate_is_counted_once() {
     let (_server, client, _observer) = ready().await;
     let set: SetCache<u32> = SetCache::new(&client, "s");
     assert_eq!(set.insert_many(&[5, 5, 6]).await.unwrap(), 2);
@@ -260,7 +261,7 @@ async fn fill(map: &Cache, observer: &Observer, keys: u32, over: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_takes_the_place_of_nobody() {
+async fn an_expired_entry_displaces_no_other() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_recently_used(500)).await.unwrap();
@@ -293,7 +294,7 @@ async fn one_call_takes_out_no_more_than_it_brings_and_a_hundred() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_limit_leaves_nothing_behind() {
+async fn removing_the_limit_leaves_nothing_behind() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_frequently_used(3)).await.unwrap();
@@ -305,7 +306,7 @@ async fn no_limit_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_put_over_what_is_over_was_never_used() {
+async fn replacing_an_expired_entry_resets_its_use() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_frequently_used(1000)).await.unwrap();

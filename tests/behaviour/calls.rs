@@ -1,4 +1,4 @@
-//! Calls of scripts, functions and commands where it matters whose words an answer has, where they are sent, and in what order.
+//! Calls of scripts, functions and commands: the origin of errors, the target node, and the order.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ fn says(words: &str) -> Script {
     Script::new(format!("redis.call('INCR', KEYS[1]); return redis.error_reply('{words}')"))
 }
 
-/// The client below drops the connection that says so: whether it was carried out is not known then, and it is not sent again.
+/// The client below drops the connection that says so: whether it was carried out is not known
+/// then, and it is not sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_says_that_its_cluster_is_down_is_run_once() {
     let server = server().await;
@@ -51,7 +52,7 @@ async fn a_script_that_sends_elsewhere_is_not_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_that_says_that_it_only_reads_costs_nobody_the_connection() {
+async fn a_script_that_claims_to_read_only_costs_no_connection() {
     let server = server().await;
     let client = client(&server).await;
     let epoch = async || client.primaries().await.unwrap()[0].epoch();
@@ -76,7 +77,7 @@ async fn add_atomically(client: &Client) -> Result<i64, CallError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_atomic_batch_follows_an_address_whose_former_server_takes_no_writes() {
+async fn an_atomic_batch_follows_an_address_whose_server_became_read_only() {
     let (former, next) = (server().await, server().await);
     let (address, client) = by_address(&former).await;
     let (host, port) = (next.addr().ip().to_string(), next.addr().port().to_string());
@@ -128,7 +129,7 @@ async fn keys_and_arguments_of_a_command_are_sent_in_the_order_in_which_they_wer
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_would_stop_or_change_the_shared_connection_is_not_sent() {
+async fn commands_that_would_block_or_change_the_shared_connection_are_not_sent() {
     let server = server().await;
     let client = client(&server).await;
     let blocking = |name: &'static str| Call::command(name).arg("COUNT").int(1);
@@ -165,7 +166,7 @@ async fn what_would_stop_or_change_the_shared_connection_is_not_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_asked_at_the_target_of_a_slot_that_moves_is_answered_as_elsewhere() {
+async fn requests_at_the_target_of_a_moving_slot_are_answered_as_elsewhere() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = client_with(&cluster.url(), |config| config).await;
     let slot = cluster.slot_of("{t}").await.unwrap();
@@ -186,7 +187,7 @@ async fn what_is_asked_at_the_target_of_a_slot_that_moves_is_answered_as_elsewhe
 
 /// As Redis 6.2 has it.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_atomic_batch_with_a_script_that_reads_is_carried_out_by_a_server_without_commands_for_those() {
+async fn an_atomic_batch_with_a_read_only_script_runs_on_servers_without_eval_ro() {
     let server = RedisServer::builder().config("rename-command EVALSHA_RO \"\"").config("rename-command EVAL_RO \"\"");
     let server = server.start().await.unwrap();
     let client = client(&server).await;
@@ -206,7 +207,8 @@ async fn of_a_batch_that_was_refused_until_its_time_was_over_that_is_said() {
     let mut batch = Batch::new(&client).timeout(Duration::from_millis(300));
     let all: Vec<_> = (0..50).map(|_| batch.push::<i64>(Call::command("INCRBY").key("n").int(1))).collect();
     let results = batch.send().await.unwrap();
-    // The one that was under way at the end may have no answer yet; those behind it were not sent any more.
+    // The one that was under way at the end may have no answer yet; those behind it were not sent
+    // any more.
     let unknown = all
         .iter()
         .filter(|one| matches!(results.get(one), Err(CallError::Failed(Failure::OutcomeUnknown { .. }))))
@@ -242,7 +244,7 @@ async fn the_text_of_scripts_counts_for_the_size_of_a_batch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_primaries_are_asked_for_as_long_as_was_said() {
+async fn all_primaries_are_queried_within_the_timeout() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(SOON)).await;
@@ -256,7 +258,7 @@ async fn all_primaries_are_asked_for_as_long_as_was_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_library_is_told_from_one_whose_name_differs_by_case() {
+async fn libraries_are_distinguished_by_case() {
     let server = server().await;
     let client = client(&server).await;
     let functions = Functions::new(&client);

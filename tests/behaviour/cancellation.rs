@@ -1,4 +1,4 @@
-//! A future that is dropped leaves nothing behind.
+//! A dropped future leaves nothing behind.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::{NOTHING, SOON, client, server};
 
-/// What is left a second after everybody has left.
+/// The time after which the leftovers of cancelled callers are checked.
 const AFTER: Duration = Duration::from_secs(1);
 
 async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
@@ -74,7 +74,7 @@ async fn ten_thousand_acquisitions_dropped_at_random_leave_nothing() {
     }
     assert!(granted > 500, "the mix is to acquire now and then: {granted}");
     nothing_is_left(&observer, &[&one, &two]).await;
-    // Whoever comes next gets in at once.
+    // The next caller enters at once.
     for name in 0..6 {
         Lock::new(&one, format!("name:{name}")).try_acquire().await.unwrap().unwrap().release().await.unwrap();
     }
@@ -86,7 +86,7 @@ fn ask_never() -> Result<redgrid_locks::LockGuard, redgrid_locks::AcquireError> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
+async fn an_unpolled_first_waiter_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
@@ -102,12 +102,13 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
     });
     let observer = server.observer().await.unwrap();
     wait_until(Duration::from_secs(5), async || observer.exists("a").await.unwrap()).await;
-    // What is granted and not taken goes to the next after a second.
+    // An unclaimed grant goes to the next after a second.
     second.await.unwrap().unwrap().release().await.unwrap();
     // Polled again at last, the first one asks anew.
     stuck.await.unwrap().release().await.unwrap();
 
-    // Behind a holder elsewhere: the first waiter is polled once and never again, the second one gets in.
+    // Behind a holder elsewhere: the first waiter is polled once and never again, the second one
+    // gets in.
     let other = redgrid_tests::client(&server).await;
     let held = Lock::new(&other, "b").acquire().await.unwrap();
     let lock = Lock::new(&client, "b");
@@ -123,7 +124,7 @@ async fn a_first_waiter_that_is_never_polled_again_delays_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_never_polled_again_delays_nobody() {
+async fn an_unpolled_release_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
@@ -155,25 +156,25 @@ async fn a_waiter_that_leaves_ends_its_subscription() {
 
 /// The job has not run: its name is not kept for it.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
+async fn a_cancelled_acquire_does_not_retain_the_name() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lock = Lock::new(&client, "a");
     let job = || lock.acquire().hold_at_least(Duration::from_secs(600)).timeout(SOON).into_future();
     let free = async || client.stats().names == 0 && !observer.exists("a").await.unwrap();
     for polls in 0..20 {
-        // Alone, and behind somebody of this process who lets go meanwhile.
+        // Alone, and behind a task of this process that releases meanwhile.
         let before = if polls % 2 == 1 { Some(lock.acquire().timeout(SOON).await.unwrap()) } else { None };
         let releasing = async { drop(before) };
         let (got, ()) = tokio::join!(at_most(polls / 2 + 1, job()), releasing);
         if got.is_some() {
-            // It was in, so its name is kept: the end of these rounds for who is polled so often.
+            // It was granted, so its name is retained: the end of the rounds with this many polls.
             drop(got);
             lock.force_release().await.unwrap();
         }
         wait_until(SOON, free).await;
     }
-    // Granted and not polled again: the grant waits where nobody comes for it.
+    // Granted and not polled again: the grant is not claimed.
     let before = lock.acquire().await.unwrap();
     let mut waiting = Box::pin(job());
     assert!(futures_util::poll!(&mut waiting).is_pending());
@@ -184,7 +185,7 @@ async fn who_leaves_before_it_is_in_keeps_no_name_for_its_at_least() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_dropped_goes_on() {
+async fn a_dropped_release_continues() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -196,9 +197,10 @@ async fn a_release_that_is_dropped_goes_on() {
     nothing_is_left(&observer, &[&client]).await;
 }
 
-/// A name is given back just when the one who waits for it leaves, on another processor: it is nobody's then, and can be had.
+/// A name is released just when its waiter is cancelled on another processor: it is free then, and
+/// can be acquired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn whoever_leaves_beside_a_hand_over_does_not_take_the_name_along() {
+async fn a_waiter_cancelled_during_a_handover_does_not_keep_the_name() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lock = Lock::new(&client, "name");

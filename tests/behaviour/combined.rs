@@ -1,4 +1,4 @@
-//! What several ask together: who stands behind others waits for them, and for his own answer, and no longer.
+//! Batched calls: a queued caller waits for those before it and for its own reply, and no longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use redgrid_core::clock::{Clock, Instant};
 use redgrid_core::{Client, Config, Reply, ServerError};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, Semaphore};
 
 /// Its first batch is answered when it may be, and no other.
@@ -37,8 +37,8 @@ impl BatchExecutor for Slow {
 }
 
 #[tokio::test]
-async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))));
+async fn a_batched_caller_does_not_wait_for_the_batchs_timeout() {
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))));
     let config = Config::single("one").unwrap().response_timeout(Duration::from_millis(500)).retries(3);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let slow = Slow::default();
@@ -55,17 +55,17 @@ async fn who_has_left_with_others_does_not_wait_as_long_as_they_may() {
     assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
 }
 
-/// A client of a server that is not asked, by the clock of the runtime.
+/// Returns a client of a server that gets no requests, with the runtime's clock.
 fn asking(timeout: Duration) -> Client {
-    client_of(Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1)))), timeout)
+    client_of(Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1)))), timeout)
 }
 
-fn client_of(server: Arc<Made>, timeout: Duration) -> Client {
+fn client_of(server: Arc<FakeServer>, timeout: Duration) -> Client {
     let config = Config::single("one").unwrap().response_timeout(timeout).retries(3);
     Client::over_one(server as Arc<dyn Server>, config, Clock::runtime()).unwrap()
 }
 
-/// Tells each what he has asked, a batch for a permit.
+/// Returns to each caller its own request, a batch per permit.
 #[derive(Clone)]
 struct Echo {
     may: Arc<Semaphore>,
@@ -92,10 +92,10 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Whoever carries this out panics.
+/// Executing this request panics.
 const UNHEARD_OF: u64 = 13;
 
-/// Who looks whether this fits panics.
+/// Checking whether this request fits panics.
 const UNFIT: u64 = 14;
 
 /// A second and a half are over when this is answered, where the clock stands still.
@@ -116,7 +116,7 @@ impl BatchExecutor for Echo {
         assert!(!batch.contains(&UNHEARD_OF), "what nobody asks");
         tokio::task::yield_now().await;
         if batch.contains(&LONG) {
-            // Polled once, as nobody is told meanwhile that his time is over.
+            // Polled once, because no caller is notified of its timeout meanwhile.
             let _ = futures_util::poll!(Box::pin(tokio::time::advance(Duration::from_millis(1500))));
         }
         std::mem::forget(unanswered);
@@ -124,7 +124,7 @@ impl BatchExecutor for Echo {
     }
 }
 
-/// The same; so many batches may be under way.
+/// An echo with a limit of batches in flight.
 struct InTurns<const WAYS: usize>(Echo);
 
 impl<const WAYS: usize> BatchExecutor for InTurns<WAYS> {
@@ -166,7 +166,7 @@ async fn asks<C: BatchExecutor<Request = u64, Reply = u64>>(
 type Answer = Result<u64, ServerError>;
 
 #[tokio::test]
-async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
+async fn a_cancelled_caller_is_not_sent_and_an_abandoned_batch_is_dropped() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, 1).await;
@@ -183,10 +183,11 @@ async fn who_has_left_is_not_asked_and_what_nobody_waits_for_is_given_up() {
     assert_eq!(combiner.submit(&client, 4).await.unwrap(), 4);
 }
 
-/// On one thread, those who wait for the first leave by two batches, with half of them in each. Those of the other half go on although nobody
-/// waits for the one, be it before theirs or behind it; each is told his own.
+/// On one thread, the waiters for the first batch are sent as two batches, with half of them in
+/// each. The other half continues although the first is abandoned, whether it is before or behind
+/// it; each caller gets its own result.
 #[tokio::test]
-async fn of_two_batches_the_one_that_nobody_waits_for_is_given_up() {
+async fn of_two_batches_the_abandoned_one_is_dropped() {
     for given_up in [0, 1] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
         let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
@@ -234,9 +235,9 @@ async fn three_batches_are_under_way_unless_many_ask() {
     }
 }
 
-/// Both are answered at once; those who were told ask again, and are told their own again.
+/// Both are answered at once; their callers send again, and get their own results again.
 #[tokio::test]
-async fn those_of_two_batches_are_told_their_own_in_turns() {
+async fn callers_of_two_batches_get_their_own_results() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
     let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
     let asking = (0..20).map(|who| {
@@ -256,9 +257,9 @@ async fn those_of_two_batches_are_told_their_own_in_turns() {
     assert!(asked[1..].iter().all(|batch| batch.len() <= 10), "more than half of all: {asked:?}");
 }
 
-/// Those under way, of which batch ever, do not know what became of theirs.
+/// The outcome of those in flight, in either batch, is unknown.
 #[tokio::test]
-async fn a_shutdown_or_a_panic_tells_those_of_two_batches() {
+async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     for panics in [false, true] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
         let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
@@ -289,9 +290,10 @@ async fn a_shutdown_or_a_panic_tells_those_of_two_batches() {
     }
 }
 
-/// Who is told before the others of his batch has left it, and his place is another's: by this clock nothing takes time but sleep.
+/// A caller that is notified before the others of its batch has left it, and its place is reused.
+/// With this clock, only sleeping takes time.
 #[tokio::test(start_paused = true)]
-async fn whose_time_is_over_is_told_and_what_comes_then_is_nobody_elses() {
+async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, 0).await;
@@ -312,7 +314,7 @@ async fn whose_time_is_over_is_told_and_what_comes_then_is_nobody_elses() {
     assert_eq!(third.await.unwrap().unwrap(), 3);
     assert_eq!(echo.asked(), [vec![0], vec![1, 2], vec![3]]);
 
-    // Nothing is answered any more: who is behind is told first, as nothing of him has left.
+    // Nothing is answered any more: a queued caller is notified first, because it was not sent.
     let (began, first) = (tokio::time::Instant::now(), asks(&combiner, &client, 4).await);
     let behind = asks(&combiner, &client, 5).await;
     let told = behind.await.unwrap();
@@ -324,7 +326,7 @@ async fn whose_time_is_over_is_told_and_what_comes_then_is_nobody_elses() {
 }
 
 #[tokio::test]
-async fn a_shutdown_tells_those_under_way_and_those_behind_them() {
+async fn a_shutdown_notifies_callers_in_flight_and_queued() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo));
     let first = asks(&combiner, &client, 1).await;
@@ -336,9 +338,9 @@ async fn a_shutdown_tells_those_under_way_and_those_behind_them() {
     assert!(matches!(told, Err(ServerError::NotSent { .. } | ServerError::ShuttingDown)), "{told:?}");
 }
 
-/// Alone, it is in the caller's own task; with others behind him, in one that nobody looks at.
+/// Alone, it runs in the caller's own task; with others behind it, in a separate one.
 #[tokio::test]
-async fn a_panic_tells_those_under_way_and_those_behind_them() {
+async fn a_panic_notifies_callers_in_flight_and_queued() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let alone = asks(&combiner, &client, UNHEARD_OF).await;
@@ -357,8 +359,8 @@ async fn a_panic_tells_those_under_way_and_those_behind_them() {
 
 /// Nothing is driven any more, and the connections have not ended.
 #[tokio::test]
-async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
+async fn callers_during_the_end_of_connections_are_notified() {
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
     let client = client_of(Arc::clone(&server), Duration::from_secs(60));
     let combiner = Arc::new(Batcher::new(Echo::new(0)));
     let first = asks(&combiner, &client, 1).await;
@@ -374,7 +376,7 @@ async fn who_comes_while_the_connections_end_is_told_and_so_is_who_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_where_those_who_leave_are_counted_leaves_nobody_asleep() {
+async fn a_panic_in_the_cancel_counter_strands_no_caller() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, LONG).await;

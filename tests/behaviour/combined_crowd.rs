@@ -1,7 +1,7 @@
-//! What several ask together, in a crowd that is polled as seldom as may be: each only when the waker of its last poll was woken,
-//! another time by another thread, with another waker; some leave, wherever they are, and some are polled for nothing. From some
-//! moment on nobody leaves, and nobody is polled for nothing: a wake-up that was lost, or went to a waker of before, leaves one of them
-//! waiting for ever.
+//! Batched calls of a crowd with minimal polling: each is polled only when the waker of its last
+//! poll was woken, by changing threads and wakers. Some are cancelled anywhere, and some polled
+//! without reason. From some moment on, no call is cancelled or polled without reason: a lost
+//! wake-up, or one of an old waker, then leaves a caller waiting.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -15,14 +15,14 @@ use redgrid_core::author::{BatchExecutor, Batcher, Server};
 use redgrid_core::clock::{Clock, Instant};
 use redgrid_core::{Client, Config, Reply};
 use redgrid_tests::SOON;
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, mpsc};
 
-/// How often a crowd comes to that moment, and how many are told until then, for each place in it.
+/// Rounds of a crowd, and results per round, for each place in it.
 const ROUNDS: u64 = 1_000;
 const EACH: u64 = 10;
 
-/// Tells each what it has asked, after a moment or at once. Nothing is asked twice.
+/// Returns to each caller its own request, at once or after a moment. No request is repeated.
 #[derive(Clone, Default)]
 struct Echo {
     asked: Arc<Mutex<HashSet<u64>>>,
@@ -51,7 +51,7 @@ impl BatchExecutor for Echo {
 #[derive(Default)]
 struct Place {
     asks: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// The number of its last poll: another's waker wakes nobody.
+    /// The number of its last poll: an outdated waker has no effect.
     polled: u64,
     is_over: bool,
 }
@@ -60,11 +60,11 @@ struct Crowd {
     combiner: Batcher<Echo>,
     client: Client,
     places: Vec<Mutex<Place>>,
-    /// Who polls: a place and the number of the poll whose waker was woken.
+    /// The pollers: a place, and the number of the poll whose waker was woken.
     pollers: Vec<mpsc::UnboundedSender<(usize, u64)>>,
     begun: AtomicU64,
     told: AtomicU64,
-    /// So many are told in this round, and those who are on their way.
+    /// The number of results in this round, and of those in progress.
     goal: AtomicU64,
     left: AtomicU64,
     all: Notify,
@@ -108,7 +108,7 @@ impl Crowd {
         }
     }
 
-    /// Asks again and again, until all together were told often enough.
+    /// Sends requests until all together have enough results.
     async fn ask(self: Arc<Self>) {
         while self.goes_on() {
             let what = self.begun.fetch_add(1, Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl Crowd {
 }
 
 async fn crowd_of(size: usize) -> Echo {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))));
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))));
     let config = Config::single("one").unwrap().response_timeout(Duration::from_secs(100)).retries(3);
     let client = Client::over_one(server as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let (pollers, woken): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::unbounded_channel()).unzip();
@@ -170,7 +170,7 @@ async fn crowd_of(size: usize) -> Echo {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nobody_waits_for_ever_and_each_is_told_his_own_whoever_leaves_and_whoever_polls() {
+async fn all_callers_get_their_own_results_however_others_leave() {
     for size in [1, 2, 3, 12] {
         let echo = crowd_of(size).await;
         assert_eq!(echo.most.load(Ordering::Relaxed), size.min(5) as u64, "as many as may went together");

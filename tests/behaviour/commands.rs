@@ -1,4 +1,4 @@
-//! What goes over the wire, counted.
+//! Counts of the commands on the wire.
 
 use std::sync::{Arc, Mutex};
 
@@ -70,9 +70,10 @@ async fn a_holder_that_waits_twice_asks_once() {
     let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
     assert_eq!(first.token(), second.token());
     assert!(!stranger.is_finished());
-    // The one that the release woke; or a second one, if the confirmation of the subscription came in between.
+    // The one that the release woke; or a second one, if the confirmation of the subscription came
+    // in between.
     assert!(*asks.borrow() <= 2, "{} attempts for two entries", *asks.borrow());
-    // Once in, entering again asks nobody.
+    // Reentry sends no request.
     let seen = record(&proxy);
     let third = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(take(&seen), Vec::<String>::new());

@@ -71,7 +71,7 @@ async fn the_epoch_changes_when_any_of_them_is_new_and_nothing_is_proven_of_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn epochs_of_two_nodes_differ_although_nobody_may_ask_who_they_are() {
+async fn connection_ids_of_two_nodes_differ_without_permissions() {
     let servers = [server().await, server().await];
     let mut epochs = Vec::new();
     for server in &servers {
@@ -126,7 +126,7 @@ async fn holds_and_waiters_outlive_each_connection() {
     }
 }
 
-/// What is heard of a connection before it has answered is no news of another one.
+/// An event of a connection before its handshake is not one of another connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_was_lost_is_followed_by_one_that_is_greeted_once() {
     let server = server().await;
@@ -155,9 +155,9 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     (server, proxy, config.response_timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
 }
 
-/// Nobody waits for the answer any more, and nobody asks for anything else.
+/// No caller waits for the reply any more, and there are no other requests.
 #[tokio::test]
-async fn a_connection_on_which_nothing_comes_back_is_given_up_although_nobody_waits_for_anything() {
+async fn an_unresponsive_connection_is_closed_without_waiters() {
     let (_server, proxy, config) = behind_a_proxy().await;
     let node = redgrid_core::server(&config).unwrap();
     let first = node.connection_id().wait_for(Option::is_some).await.unwrap().clone();
@@ -172,7 +172,7 @@ async fn a_connection_on_which_nothing_comes_back_is_given_up_although_nobody_wa
 
 /// And not when its own time is over, or when there is another connection.
 #[tokio::test]
-async fn who_waits_is_told_when_the_connection_is_given_up() {
+async fn waiters_are_notified_when_the_connection_is_closed() {
     let (_server, proxy, config) = behind_a_proxy().await;
     let node = redgrid_core::server(&config.response_timeout(Duration::from_secs(3))).unwrap();
     node.connection_id().wait_for(Option::is_some).await.unwrap();
@@ -183,9 +183,10 @@ async fn who_waits_is_told_when_the_connection_is_given_up() {
     node.close().await;
 }
 
-/// What has come is not looked at while something is asked all the time: each is told by himself, and that has the connection looked at.
+/// Received data is not processed during constant requests: each times out by itself, and that
+/// causes a check of the connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_told_and_the_connection_given_up_while_others_ask_all_the_time() {
+async fn waiters_are_notified_and_the_connection_closed_despite_constant_requests() {
     let (_server, proxy, config) = behind_a_proxy().await;
     let client = Client::connect(config).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -211,7 +212,7 @@ async fn who_waits_is_told_and_the_connection_given_up_while_others_ask_all_the_
 }
 
 #[tokio::test]
-async fn a_connection_on_which_nobody_is_greeted_is_given_up() {
+async fn a_connection_without_handshake_is_closed() {
     let (_server, proxy, config) = behind_a_proxy().await;
     proxy.next(2, "SETNAME", Action::SwallowReply);
     let node = redgrid_core::server(&config).unwrap();

@@ -1,4 +1,4 @@
-//! Passwords that change: nothing is lost, and no caller hears of it.
+//! Rotating passwords: nothing is lost, and no caller notices.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-/// What a vault says, and how often it was asked.
+/// The vault's answer, and the number of its calls.
 #[derive(Clone)]
 struct Vault(Arc<(Mutex<Says>, AtomicUsize)>);
 
@@ -120,7 +120,7 @@ async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
     server.set_user("app", &["<first"]).await.unwrap();
     // New connections log in with it, too.
     assert!(server.kill_connections_where(|client| client.user == "app").await.unwrap() >= 4);
-    // What was not renewed since would be lost then.
+    // A hold that was not renewed since would be lost by then.
     tokio::time::sleep(lease).await;
 
     assert!(held.iter().all(LockGuard::is_held), "renewed over the rotation");
@@ -158,10 +158,10 @@ async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_the_server_logged_out_logs_in_again_and_goes_on() {
+async fn a_logged_out_connection_logs_in_again_and_continues() {
     let server = server().await;
     let vault = Vault::new(Says::Password("first"));
-    // Nothing but the refusal tells.
+    // Only the rejection reveals it.
     let config = config(&server, &vault).credentials_interval(Duration::from_secs(3600));
     let client = Client::connect(config).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -216,7 +216,7 @@ async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_vault_is_asked_for_all_connections_together() {
+async fn the_provider_is_called_once_for_all_connections() {
     let server = server().await;
     let vault = Vault::new(Says::Password("first"));
     let client = Client::connect(config(&server, &vault).connections_per_node(8)).await.unwrap();
@@ -232,7 +232,7 @@ async fn the_vault_is_asked_for_all_connections_together() {
     client.shutdown(SOON).await.unwrap();
 }
 
-/// What docs/security.md and docs/acl.md say a user at the sentinels needs.
+/// The permissions of a user at the sentinels in docs/security.md and docs/acl.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
@@ -268,7 +268,7 @@ async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published(
 
 /// Each subscription that is refused costs a connection, and was tried again at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_subscribe_at_a_sentinel_does_not_besiege_it() {
+async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
     let rules = WATCHER.replace("+subscribe", "");
     let sentinels = RedisServer::builder().user("watcher", format!("on >secret resetchannels -@all {rules}"));
     let deployment = Sentinels::builder().sentinels(1).replicas(0).sentinel_options(sentinels).start().await.unwrap();
@@ -289,7 +289,7 @@ async fn a_user_who_may_not_subscribe_at_a_sentinel_does_not_besiege_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_vault_that_hangs_is_asked_no_more_often_than_one_that_answers() {
+async fn a_hanging_provider_is_called_as_often_as_a_working_one() {
     let server = server().await;
     let vault = Vault::new(Says::Password("first"));
     let every = Duration::from_secs(1);
@@ -324,7 +324,7 @@ async fn a_lost_connection_is_noticed_while_the_vault_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_password_at_the_sentinels_rotates_and_their_silence_is_told() {
+async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     let sentinels = RedisServer::builder().password("nobody").user("app", "on >first &* +@all");
     let deployment = Sentinels::builder().sentinels(2).replicas(1).sentinel_options(sentinels).start().await.unwrap();
     let addresses = deployment.addrs().into_iter().map(|addr| addr.to_string());

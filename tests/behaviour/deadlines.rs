@@ -1,4 +1,4 @@
-//! A holder stops believing before the server may give the lock away.
+//! A hold ends locally before the server may grant the lock to another.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Failure, Reply, Request};
 use redgrid_locks::{ExtendError, Lock, LockGuard, LostReason};
 use redgrid_testkit::{Direction, Fault, Observer, Proxy, RedisServer, ServerBinary, wait_until};
-use redgrid_tests::made::{Made, granted};
+use redgrid_tests::fake_server::{FakeServer, granted};
 use redgrid_tests::{SOON, client_with, server};
 
 const HOLDS: usize = 1000;
@@ -19,14 +19,16 @@ fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
 
-/// Looks up when each key expires, in milliseconds since 1970 by the server's clock, which is this machine's.
+/// Looks up when each key expires, in milliseconds since 1970 by the server's clock, which is this
+/// machine's.
 fn expiries() -> [String; 4] {
     let script = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) local out = {} \
                   for i = 0, ARGV[1] - 1 do out[#out + 1] = now + redis.call('PTTL', 'name:' .. i) end return out";
     ["EVAL".into(), script.into(), "0".into(), HOLDS.to_string()]
 }
 
-/// The last of that: in the same step the server stops to carry anything out, so that no renewal comes behind it.
+/// The last of that: in the same step the server stops to carry anything out, so that no renewal
+/// comes behind it.
 async fn last_expiries(observer: &Observer) -> Vec<u64> {
     observer.cmd(&["MULTI"]).await.unwrap();
     observer.cmd(&expiries()).await.unwrap();
@@ -34,8 +36,8 @@ async fn last_expiries(observer: &Observer) -> Vec<u64> {
     observer.query::<(Vec<u64>, String)>(&["EXEC"]).await.unwrap().0
 }
 
-/// Takes a thousand locks, lets `fault` cut the server off, and records for each the last instant at which it was
-/// believed.
+/// Takes a thousand locks, lets `fault` cut the server off, and records for each the last instant
+/// at which it was believed.
 async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, cut: bool) {
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;
@@ -46,7 +48,8 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
         guards.push(ask.await.unwrap());
     }
     if renewed {
-        // One round, which moves the expiry by most of a second; the reading itself is off by one millisecond now and then.
+        // One round, which moves the expiry by most of a second; the reading itself is off by one
+        // millisecond now and then.
         let look = async || observer.query::<Vec<u64>>(&expiries()).await.unwrap();
         let first = look().await;
         let renewed = async || look().await.iter().zip(&first).all(|(now, first)| *now > first + 500);
@@ -135,7 +138,7 @@ async fn work_under_a_lost_lock_is_dropped() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// A client whose answers take `delay` from now on.
+/// Returns a client whose replies take `delay` from now on.
 async fn slow_answers(server: &RedisServer, delay: Duration) -> (Proxy, redgrid_locks::Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -154,7 +157,7 @@ async fn a_lease_is_counted_from_before_the_request_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_that_was_over_before_it_was_known_is_no_guard() {
+async fn a_grant_that_expired_before_its_reply_is_no_guard() {
     let server = server().await;
     let (_proxy, client) = slow_answers(&server, Duration::from_millis(300)).await;
     let got = Lock::new(&client, "a").acquire().lease(Duration::from_millis(200)).await;
@@ -167,7 +170,8 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
     let server = server().await;
     let (proxy, client) = slow_answers(&server, Duration::ZERO).await;
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(400)).await.unwrap();
-    // An extension in time for the server, whose answer comes when the lease is over for us.
+    // An extension that is in time for the server, whose reply arrives after the local end of the
+    // lease.
     proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(600)));
     let (extended, reason) = tokio::join!(guard.extend(Duration::from_secs(10)), guard.lost());
     assert!(extended.is_err(), "{extended:?}");
@@ -191,13 +195,14 @@ async fn a_renewal_is_counted_from_before_it_left() {
     assert!(guard.remaining() < lease - Duration::from_millis(600), "{:?}", guard.remaining());
 }
 
-/// A lease is extended in time, but the answer is read late: after the hold was seen lost. It stays lost.
+/// A lease is extended in time, but the answer is read late: after the hold was seen lost. It stays
+/// lost.
 ///
 /// One thread, and nothing yields to it in between: the engine does not mark the end first.
 #[tokio::test]
 async fn a_hold_that_was_seen_lost_is_not_held_again_by_an_extension() {
     let server = Arc::new(
-        Made::new("one:1", |request: &Request| match request.label() {
+        FakeServer::new("one:1", |request: &Request| match request.label() {
             "lock/acquire" => Ok(granted("1700000000000000")),
             _ => Ok(Reply::Array(vec![Reply::Int(1)])),
         })

@@ -1,7 +1,8 @@
 //! A delayed queue is what its model is, with clients of Redisson beside it.
 //!
-//! All is delayed by half-hours; that hours pass is done by moving what is delayed that much nearer, in one step. So the clock decides nothing but
-//! what comes first of what is due together, which is the order in which it was pushed.
+//! All is delayed by half-hours; that hours pass is done by moving what is delayed that much
+//! nearer, in one step. So the clock decides nothing but what comes first of what is due together,
+//! which is the order in which it was pushed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,7 +19,7 @@ const UNIT: Duration = Duration::from_secs(1_800);
 /// A run of one seed takes less.
 const ENOUGH: Duration = Duration::from_secs(1_700);
 
-/// What is delayed, so much nearer.
+/// Moves delayed elements nearer by this much.
 static PASS: Script<1> = Script::new(
     "test/pass",
     "for _, one in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], -ARGV[1], one) end
@@ -53,13 +54,13 @@ static MOVE: Script<3> = Script::new(
 );
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delayed_queue_is_what_its_model_is() {
+async fn a_delayed_queue_matches_its_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_a_millisecond_counts_as_a_whole() {
+async fn a_fraction_of_a_millisecond_counts_as_a_whole() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u8> = DelayedQueue::new(&client, "later");
@@ -72,7 +73,8 @@ async fn a_part_of_a_millisecond_counts_as_a_whole() {
     assert_eq!(behind, [0.0, 1.0, 1.0, 1.0, 2.0]);
 }
 
-/// What is in the list, and what is delayed: by when it is due, in units from the beginning, and by the order in which it was pushed.
+/// The elements of the list, and the delayed ones: by due time, in units from the beginning, and by
+/// the order of their pushes.
 #[derive(Debug, Default)]
 struct Model {
     now: u64,
@@ -89,7 +91,7 @@ impl Model {
         at
     }
 
-    /// What is delayed and due.
+    /// Returns the delayed elements that are due.
     fn due(&self) -> impl Iterator<Item = u8> {
         self.later.range(..=(self.now, u64::MAX)).map(|(_, value)| *value)
     }
@@ -133,7 +135,7 @@ impl Other<'_> {
         }
     }
 
-    /// Has so many units pass; tells how many elements are delayed.
+    /// Lets units pass; returns the number of delayed elements.
     async fn pass(&self, units: u64) -> u64 {
         let millis = u128::from(units) * UNIT.as_millis();
         self.script(&PASS, [TIMES], &[millis.to_string().into()]).await
@@ -143,7 +145,8 @@ impl Other<'_> {
 const TIMES: &str = "redisson_delay_queue_timeout";
 const LIST: &str = "redisson_delay_queue";
 
-/// Queues and what they are to be, each through the same operations of two clients, and of one as Redisson's are.
+/// Queues and what they are to be, each through the same operations of two clients, and of one as
+/// Redisson's are.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -163,7 +166,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
             let same = counted == model.count() && beside.peek().await.unwrap() == model.peek();
             assert!(fits && same, "seed {seed}: {model:?} after {story:?}");
         }
-        // All comes in its order in the end, whoever takes it.
+        // All elements arrive in order in the end, whoever takes them.
         other.pass(20).await;
         model.now += 20;
         while let Some(next) = model.take() {
@@ -181,7 +184,7 @@ async fn apply(
     tickets: &mut Vec<(Delayed, (u64, u64))>,
     (step, n, value): (u8, u64, u8),
 ) -> bool {
-    // Those of ours are due at whole hours, those of others in between.
+    // Ours are due at whole hours, those of others in between.
     let after = |n: u64| UNIT * (2 * n) as u32;
     match step {
         0..3 => {
@@ -253,7 +256,7 @@ async fn intrude(other: &Other<'_>, model: &mut Model, (step, n, value): (u8, u6
             }
             moved == n || model.due().next().is_none()
         }
-        // As whoever uses the queue it leads to.
+        // As a user of the destination queue.
         _ => match n {
             0 | 1 => {
                 let popped = Request::command("LPOP").key(other.key(""));

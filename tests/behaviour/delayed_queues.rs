@@ -26,7 +26,7 @@ async fn number(observer: &Observer, section: &str, field: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_due_is_taken_in_order_and_what_is_not_stays() {
+async fn due_elements_are_taken_in_order_and_others_stay() {
     let server = server().await;
     let client = client(&server).await;
     let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");
@@ -41,7 +41,7 @@ async fn what_is_due_is_taken_in_order_and_what_is_not_stays() {
     assert!(queue.cancel(&pushed[2]).await.unwrap() && !queue.cancel(&pushed[2]).await.unwrap());
     assert_eq!((queue.take().await.unwrap(), queue.take().await.unwrap()), (1, 2));
     assert_eq!(queue.take_within(ms(0)).await.unwrap(), None);
-    // A wait that begins before it is pushed, and one whose element comes to be due.
+    // A wait that begins before the push, and one whose element becomes due.
     let waiting = tokio::spawn({
         let queue = queue.clone();
         async move { queue.take().await.unwrap() }
@@ -59,7 +59,7 @@ async fn what_is_due_is_taken_in_order_and_what_is_not_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_for_who_has_left_is_due_again_in_front() {
+async fn a_take_of_a_cancelled_caller_is_due_again_in_front() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");
@@ -75,14 +75,14 @@ async fn what_is_taken_for_who_has_left_is_due_again_in_front() {
     assert_eq!(got, (0..wanted).collect::<Vec<_>>());
     assert!(queue.is_empty().await.unwrap());
     assert_eq!(queue.take_within(ms(0)).await.unwrap(), None);
-    // An item that is none is told, and nothing is taken.
+    // An invalid item is reported, and nothing is taken.
     observer.cmd(&["ZADD", TIMES, "1", "x"]).await.unwrap();
     assert!(matches!(queue.take().await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     assert_eq!(observer.query::<u64>(&["ZCARD", TIMES]).await.unwrap(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_client_of_redisson_has_delayed_and_found_due_is_taken() {
+async fn elements_that_redisson_delayed_are_taken() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let (queue, plain): (DelayedQueue<u64>, Queue<u64>) =
@@ -163,6 +163,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
     );
     assert!((full - memory) / many < 250, "{}", (full - memory) / many);
     assert!(queue.is_empty().await.unwrap());
-    // Each is taken by its part of a request of a hundred: ZMSCORE, ZREM and ZRANGE are counted too.
+    // Each is taken by its part of a request of a hundred: ZMSCORE, ZREM and ZRANGE are counted
+    // too.
     assert!(commands < many + 2_000, "{commands}");
 }

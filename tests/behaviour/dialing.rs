@@ -1,4 +1,5 @@
-//! How an address becomes a connection: several addresses of a name, resolvers, dialers, proxies, and mapped addresses.
+//! From an address to a connection: several addresses of a name, resolvers, dialers, proxies, and
+//! mapped addresses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 /// A documentation address (RFC 5737): this machine drops what goes there, or refuses it.
 const SILENT: &str = "192.0.2.1:6379";
 
-/// Answers with the same addresses for every name, and notes what it is asked.
+/// Returns the same addresses for every name, and records the names.
 struct Fixed {
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     asked: Arc<AtomicU64>,
@@ -41,7 +42,7 @@ async fn works(client: &Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_whose_first_address_is_silent_is_reached_at_another_and_followed_when_it_moves() {
+async fn a_host_with_a_silent_address_is_reached_at_another_and_followed() {
     let (one, two) = (server().await, server().await);
     let addresses = Arc::new(Mutex::new(vec![SILENT.parse().unwrap(), one.addr()]));
     let asked = Arc::new(AtomicU64::new(0));
@@ -69,7 +70,7 @@ async fn a_name_that_is_not_known_is_said_to_be() {
     wait_until(SOON, async || trouble().await.is_some_and(|trouble| trouble.contains(says))).await;
 }
 
-/// Connects to one place whatever is asked, and counts.
+/// Connects to one address whatever is requested, and counts.
 struct Tunnel {
     to: SocketAddr,
     dialed: Arc<Mutex<Vec<String>>>,
@@ -111,7 +112,8 @@ async fn tls_is_spoken_through_a_dialer_with_the_name_of_the_server() {
 async fn addresses_of_a_cluster_behind_nat_are_mapped() {
     let cluster = redgrid_testkit::Cluster::start(3, 0).await.unwrap();
     let seed = cluster.addrs()[0];
-    // As seen from outside, each node has another address, and what nodes say of themselves is of no use.
+    // As seen from outside, each node has another address, and what nodes say of themselves is of
+    // no use.
     let mut map = Vec::new();
     let mut doors = Vec::new();
     for addr in cluster.addrs() {

@@ -1,4 +1,4 @@
-//! Double barriers: all begin together, and all end together.
+//! Double barriers: all parties begin together, and all end together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ async fn all_begin_together_and_all_end_together() {
         assert_eq!((first.session(), second.session()), (session, session));
         let left = leave(first);
         until(&observer, INSIDE, 1).await;
-        // Who comes while somebody is inside waits for the next session, however many they are.
+        // Parties that arrive during a session wait for the next one, however many they are.
         let early = [enter(&one, 2), enter(&two, 2)];
         until(&observer, WAITING, 2).await;
         assert!(!left.is_finished() && early.iter().all(|early| !early.is_finished()));
@@ -91,7 +91,7 @@ async fn sessions_of_many_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_dies_inside_or_outside_does_not_hang_the_others() {
+async fn a_party_that_dies_does_not_hang_the_others() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
@@ -105,7 +105,7 @@ async fn who_dies_inside_or_outside_does_not_hang_the_others() {
     tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
     let first = enter(&one, 2);
     until(&observer, WAITING, 1).await;
-    // Inside: those who leave wait for the end of its lease, and those who come after it enter.
+    // Inside: leaving parties wait for the end of its lease, and later parties enter.
     let url = server.url();
     let other = Other::start(party, &[&url, &lease, "inside", "a", "2"]).await;
     let first = first.await.unwrap().unwrap();
@@ -119,7 +119,7 @@ async fn who_dies_inside_or_outside_does_not_hang_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_dropped_leaves_and_who_is_inside_counts_for_many_leases() {
+async fn a_dropped_party_leaves_and_one_inside_counts_for_many_leases() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = leased(&server).await;
@@ -163,7 +163,7 @@ async fn messages_that_are_lost_delay_and_a_shutdown_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_inside_when_everything_is_forgotten_is_inside_again() {
+async fn a_party_inside_is_inside_again_after_the_server_lost_all() {
     let server = server().await;
     let (one, two) = (leased(&server).await, leased(&server).await);
     let (first, second) = (enter(&one, 2), enter(&two, 2));
@@ -178,9 +178,9 @@ async fn who_is_inside_when_everything_is_forgotten_is_inside_again() {
     left.await.unwrap().unwrap();
 }
 
-/// As if a failover had forgotten that they entered, for one of them: the other, who is inside, says so.
+/// As if a failover had lost the entry of one party: the other one, which is inside, restores it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_opening_is_made_known_by_who_is_inside() {
+async fn a_lost_opening_is_announced_by_parties_inside() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (leased(&server).await, leased(&server).await);
@@ -189,7 +189,7 @@ async fn a_lost_opening_is_made_known_by_who_is_inside() {
     let before: Vec<u8> = observer.query(&["DUMP", "redgrid_double_barrier:{a}"]).await.unwrap();
     let inside = enter(&two, 2).await.unwrap().unwrap();
     waiting.await.unwrap().unwrap().leave().timeout(500 * MS).await.unwrap_err();
-    // The state of before, in which somebody else waits before the one inside has its next word.
+    // The former state, in which another party waits before the keep-alive of the one inside.
     let third = loop {
         let restore: [&[u8]; 5] = [b"RESTORE", b"redgrid_double_barrier:{a}", b"600000", &before, b"REPLACE"];
         observer.cmd(&restore).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_lost_opening_is_made_known_by_who_is_inside() {
         third.abort();
         wait_until(SOON, async || count(&observer, WAITING).await == 0).await;
     };
-    // The one inside says at its next word that session 1 had begun, and who waited for it is let in.
+    // The keep-alive of the party inside restores session 1, and its waiters are admitted.
     let third = tokio::time::timeout(SOON, third).await.expect("it is let in").unwrap().unwrap();
     assert_eq!((third.session(), inside.session()), (1, 1));
 }

@@ -1,4 +1,4 @@
-//! One leader at a time, known to all who look.
+//! Elections: one leader at a time, known to all observers.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn next(changes: &mut Observation) -> Option<Leader> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_leads_until_it_resigns_and_observers_are_told() {
+async fn a_leader_leads_until_it_resigns_and_observers_are_notified() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let elections = [Election::new(&one, "a"), Election::new(&two, "a")];
@@ -29,7 +29,7 @@ async fn one_leads_until_it_resigns_and_observers_are_told() {
         let leader = next(&mut changes).await.expect("it is told");
         assert_eq!((leader.id_text(), leader.term), (format!("node {round}"), leadership.term()));
         assert_eq!(elections[0].leader().await.unwrap().map(|leader| leader.term), last);
-        // Nobody else is elected meanwhile.
+        // No other candidate is elected meanwhile.
         let other = elections[(round + 1) % 2].campaign().timeout(Duration::ZERO).await;
         assert!(matches!(other, Err(CampaignError::Acquire(AcquireError::TimedOut { .. }))), "{other:?}");
         leadership.resign().await.unwrap();
@@ -74,7 +74,7 @@ async fn candidates_follow_each_other_and_each_is_known_by_its_own_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leading_goes_on_past_the_lease_and_a_dead_leader_is_followed_by_another() {
+async fn leading_continues_past_the_lease_and_a_dead_leader_is_replaced() {
     let server = server().await;
     let lease = |config: redgrid_core::Config| config.watchdog_lease(3000 * MS);
     let (one, two) = (client_with(&server.url(), lease).await, client_with(&server.url(), lease).await);
@@ -107,7 +107,7 @@ async fn leading_goes_on_past_the_lease_and_a_dead_leader_is_followed_by_another
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leadership_taken_by_force_is_told_and_a_mere_holder_is_not_a_leader() {
+async fn a_forced_takeover_of_leadership_is_reported_and_a_plain_holder_is_no_leader() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (election, lock) = (Election::new(&one, "a"), Lock::new(&two, "a"));
@@ -119,7 +119,7 @@ async fn leadership_taken_by_force_is_told_and_a_mere_holder_is_not_a_leader() {
     assert!(thief.token() > leadership.term());
     assert_eq!(Election::new(&two, "a").leader().await.unwrap(), None, "it holds, and has not been elected");
     assert!(leadership.resign().await.is_err());
-    // The one who is elected next waits for it, and is woken.
+    // The next elected candidate waits for it, and is woken.
     let next = tokio::spawn(election.campaign().timeout(SOON).into_future());
     wait_until(SOON, async || one.stats().waiting == 1).await;
     thief.release().await.unwrap();
@@ -127,7 +127,7 @@ async fn leadership_taken_by_force_is_told_and_a_mere_holder_is_not_a_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_that_leaves_leads_nobody() {
+async fn a_candidate_that_leaves_leads_no_longer() {
     let server = server().await;
     let client = client(&server).await;
     let election = Election::new(&client, "a");
@@ -159,13 +159,13 @@ async fn a_wait_bounds_the_proclamation_as_well() {
     let ended = tokio::time::timeout(SOON, campaign).await.expect("it ends");
     assert!(matches!(ended, Err(CampaignError::NotProclaimed { .. })), "{ended:?}");
     proxy.release_held().await;
-    // Elected, and leading nobody.
+    // Elected, and leading no longer.
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
 
 /// The lock is free by then: what can not be tidied beside it is no failure.
 #[tokio::test(flavor = "multi_thread")]
-async fn resigning_ends_well_whatever_lies_beside_it() {
+async fn resigning_succeeds_beside_foreign_keys() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let election = Election::new(&client, "a");
@@ -193,7 +193,7 @@ async fn lost_answers_elect_once_and_resign_once() {
     leadership.resign().await.unwrap();
     assert_eq!(proxy.counts().swallowed, 2);
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
-    // What a candidate may not say.
+    // An oversized proclamation.
     let long = election.campaign().proclaim("x".repeat(1025)).await;
     assert!(matches!(long, Err(CampaignError::TooLong { bytes: 1025, .. })), "{long:?}");
 }

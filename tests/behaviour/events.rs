@@ -1,4 +1,4 @@
-//! What a client tells of its connections, and how it says that it is.
+//! Connection events and the health of a client.
 
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,8 @@ async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
         while told.last() != Some(&ConnectionEvent::Gap { node: id(&server) }) {
             told.push(next(&mut events).await);
         }
-        // Lost and connected, perhaps once more: on a busy machine the news of the new connection may come after its
-        // handshake, and it is greeted again.
+        // Lost and connected, perhaps once more: on a busy machine the news of the new connection
+        // may come after its handshake, and it is greeted again.
         let pairs = told[..told.len() - 1].chunks(2);
         assert!(pairs.len() >= 1, "{told:?}");
         for pair in pairs {
@@ -58,7 +58,7 @@ async fn a_lost_subscriber_is_a_gap_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_is_told_how_much_it_missed() {
+async fn a_slow_reader_learns_how_many_events_it_missed() {
     let server = server().await;
     let client = client(&server).await;
     let (mut slow, mut quick) = (client.events(), client.events());
@@ -97,7 +97,7 @@ async fn receivers_end_with_their_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_tells_what_is_held_and_who_answers() {
+async fn health_reports_holds_and_responding_nodes() {
     let server = server().await;
     let client = client(&server).await;
     listening(&server, &client).await;
@@ -111,7 +111,7 @@ async fn health_tells_what_is_held_and_who_answers() {
     let info: String = server.observer().await.unwrap().query(&["INFO", "server"]).await.unwrap();
     assert!(info.contains(&format!("run_id:{}", node.run_id.as_deref().unwrap())));
     assert!(node.round_trip.unwrap() < SOON);
-    // The same machine: the bound is late by the handshake's way at most.
+    // On the same machine, the bound is late by the handshake's latency at most.
     assert!(node.clock_offset_micros.unwrap().unsigned_abs() < 1_000_000, "{health:?}");
     assert!(node.subscribed >= 1 && node.channels >= node.subscribed);
     let topology = client.topology();
@@ -138,7 +138,7 @@ async fn health_answers_in_time_whatever_the_server_does() {
         !node.connected && node.trouble.is_some()
     };
     wait_until(SOON, async || is_lost(&client).await).await;
-    // Nobody was there from the beginning.
+    // There was no server from the beginning.
     let late = client_unready(&server.url(), |config| config).await;
     wait_until(SOON, async || is_lost(&late).await).await;
     // Before it has tried for the first time there is only that it has not.

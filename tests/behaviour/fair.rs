@@ -1,4 +1,4 @@
-//! The fair lock: the order of arrival at the server, and what is left of a waiter that goes.
+//! The fair lock: the order of arrival at the server, and cancelled waiters.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ fn line_up(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> Jo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_first_is_in_first_over_processes() {
+async fn the_first_request_enters_first_across_processes() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await, client(&server).await];
@@ -72,7 +72,7 @@ async fn order_is_kept_under_load_by_the_servers_own_record() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_never_lines_up_and_never_overtakes() {
+async fn a_try_never_queues_and_never_overtakes() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -81,7 +81,7 @@ async fn a_look_never_lines_up_and_never_overtakes() {
     assert!(FairLock::new(&two, "a").try_acquire().await.unwrap().is_none());
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert!(queue(&observer, "a").await.is_empty());
-    // Free, and somebody is next: not for those who only look.
+    // Free, but with a waiter: a try does not get it.
     let java = Theirs::new(&observer, "a", 1, 0);
     assert!(!java.try_for(SOON).await);
     guard.release().await.unwrap();
@@ -95,7 +95,7 @@ async fn a_look_never_lines_up_and_never_overtakes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gives_up_has_no_place_any_more_and_the_next_gets_in() {
+async fn a_cancelled_waiter_leaves_the_queue_and_the_next_enters() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -119,11 +119,11 @@ async fn who_gives_up_has_no_place_any_more_and_the_next_gets_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_gives_up_a_free_lock_tells_the_next() {
+async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
-    // Nobody who is next comes to take it.
+    // The next waiter does not take it.
     let java = Theirs::new(&observer, "a", 1, 0);
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     assert!(!java.try_for(SOON).await);
@@ -244,7 +244,7 @@ async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
     proxy.next(1, "{a}", Action::Hold);
     let waited = lock.acquire().timeout(300 * MS).await;
     assert!(waited.is_err(), "{waited:?}");
-    // What it may have got is given back on another connection, before the word itself arrives.
+    // Its possible grant is released on another connection, before the request itself arrives.
     proxy.cut_all();
     wait_until(SOON, async || scripts().await > before).await;
     assert_eq!(proxy.release_held().await, 1);
@@ -252,7 +252,7 @@ async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_time_is_over_and_that_is_not_polled_keeps_nobody_out() {
+async fn an_expired_unpolled_waiter_blocks_no_other() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -317,7 +317,7 @@ async fn a_place_that_was_thrown_out_alive_lines_up_again() {
     let order = Arc::default();
     let waiting = [line_up(&client, 0, &order), line_up(&client, 1, &order)];
     until_waiting(&observer, 2).await;
-    // As Redisson throws out a head whose time is over.
+    // As Redisson evicts an expired head.
     let first = queue(&observer, "a").await.remove(0);
     observer.cmd(&["LPOP", "redisson_lock_queue:{a}"]).await.unwrap();
     observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &first]).await.unwrap();
@@ -401,7 +401,7 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
     let until = Instant::now() + 2000 * MS;
     wait_until(SOON, async || Instant::now() > until).await;
     assert!(next.is_held());
-    // A waiter gets in when the lock is taken away by force, and the one who lost it is told.
+    // A waiter enters after a forced takeover, and the former holder is notified.
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
     assert!(FairLock::new(&one, "a").force_release().await.unwrap());
@@ -419,7 +419,7 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_ends_without_a_message_lets_the_head_in() {
+async fn a_lease_that_ends_without_a_message_admits_the_head() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;

@@ -1,4 +1,4 @@
-//! Fair locks beside processes that die, hosts whose clocks are wrong, and queues that are long.
+//! Fair locks with dying processes, hosts with wrong clocks, and long queues.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ async fn behind_waiters_of_ours_that_were_killed_redisson_is_in_after_a_fair_wai
     let children = vec![contender(&format!("{}?fair_wait=1s", server.url()), 5).await];
     until_waiting(&observer, 5).await;
     assert!(!java.try_for(SOON).await);
-    // Their places are kept for a while, and then nobody of ours lives who would throw them out.
+    // Their positions are kept for a while, and then no client of ours lives to evict them.
     let kept = Instant::now() + 1500 * MS;
     wait_until(SOON, async || Instant::now() > kept).await;
     kill(children).await;
@@ -89,7 +89,7 @@ async fn score_and_lifetime(observer: &Observer, holder: &str) -> (i64, i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_redisson_threw_out_of_ours_does_not_make_its_places_ours() {
+async fn positions_that_redisson_evicted_are_not_taken_for_ours() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -136,7 +136,7 @@ async fn a_queue_that_redisson_joins_has_no_lifetime_any_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stands_still_costs_nobody_the_place() {
+async fn a_stopped_server_costs_no_queue_position() {
     let _alone = ALONE.lock().await;
     let mut kept = Vec::new();
     for _ in 0..3 {
@@ -168,12 +168,13 @@ async fn a_server_that_stands_still_costs_nobody_the_place() {
             return;
         }
     }
-    // A client that stands still, too, on a busy machine, loses its places: three times in a row it is something else.
+    // A client that stands still, too, on a busy machine, loses its places: three times in a row it
+    // is something else.
     panic!("{kept:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_whose_clocks_are_ahead_do_not_throw_out_our_living_places() {
+async fn hosts_with_clocks_ahead_do_not_evict_our_live_positions() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -194,7 +195,8 @@ async fn hosts_whose_clocks_are_ahead_do_not_throw_out_our_living_places() {
         }));
         until_waiting(&observer, 2 * (n + 1)).await;
     }
-    // As if they had waited for nearly five minutes: the next of ours would be over at once, in the chain.
+    // As if they had waited for nearly five minutes: the next of ours would be over at once, in the
+    // chain.
     let age = |place: &str| {
         let place = place.to_owned();
         let observer = observer.clone();
@@ -219,9 +221,10 @@ async fn hosts_whose_clocks_are_ahead_do_not_throw_out_our_living_places() {
     assert_eq!(*order.lock().unwrap(), (0..8).collect::<Vec<_>>());
 }
 
-/// Whoever throws out the head of a free lock tells the next: it was asleep when the release told the one that is out now.
+/// A client that evicts the head of a free lock notifies the next one, which was asleep when the
+/// release notified the evicted one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_of_redisson_behind_dead_places_is_told_by_whoever_throws_them_out() {
+async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -236,7 +239,7 @@ async fn a_head_of_redisson_behind_dead_places_is_told_by_whoever_throws_them_ou
     listener.subscribe(format!("redisson_lock__channel:{{a}}:{}", java.holder)).await.unwrap();
     kill(vec![dead]).await;
     gate.unlock().await;
-    // One who only looks throws them out; it lines up nowhere, and nobody of ours waits.
+    // A try evicts them; it does not join the queue, and no client of ours waits.
     let told = async { tokio::time::timeout(SOON, listener.on_message().next()).await.unwrap() };
     let looks = async {
         wait_until(SOON, async || {
@@ -253,7 +256,7 @@ async fn a_head_of_redisson_behind_dead_places_is_told_by_whoever_throws_them_ou
 
 /// Redisson's own waiters ask without a pause here.
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_dead_head_of_redisson_nobody_of_ours_spins() {
+async fn ours_do_not_spin_behind_a_dead_redisson_head() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -279,7 +282,8 @@ async fn behind_a_dead_head_of_redisson_nobody_of_ours_spins() {
     assert!(over.elapsed() < 3000 * MS, "{:?}", over.elapsed());
 }
 
-/// A thousand places, kept for so many milliseconds, of which one is Redisson's where it is asked for; a plain EVAL's keys follow.
+/// A thousand positions, kept for this many milliseconds, of which one is Redisson's on request;
+/// the keys of a plain EVAL follow.
 const FILL: &str = "
     local now = redis.call('TIME')[1] * 1000
     for i = 1, 1000 do
@@ -291,8 +295,8 @@ const FILL: &str = "
     redis.call('HSET', KEYS[1], 'x', '1')
     redis.call('PEXPIRE', KEYS[1], 60000)";
 
-/// The longest of the calls' own times: what the quickest of some calls of the same kind took by the server's clock. A busy
-/// machine makes a call look longer, never shorter.
+/// The longest of the calls' own times: what the quickest of some calls of the same kind took by
+/// the server's clock. A busy machine makes a call look longer, never shorter.
 #[tokio::test(flavor = "multi_thread")]
 async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
     let _alone = ALONE.lock().await;
@@ -342,7 +346,8 @@ async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
     }
     slowest.sort();
     println!("microseconds: {slowest:?}");
-    // The goal is 5 ms, met with a third left where nobody else wants the machine; here it is told from being quadratic.
+    // The goal is 5 ms, reached with a third to spare on an idle machine; here it is distinguished
+    // from quadratic cost.
     assert!(slowest.last().unwrap().0 < 25_000, "{slowest:?}");
 }
 

@@ -1,4 +1,4 @@
-//! A fair lock that passes along the server's queue inside a process: the order, and what becomes of a run that is broken.
+//! A fair lock passed along the server's queue inside a process: the order, and interrupted passes.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ async fn until_over(time: Duration) {
     wait_until(SOON, async || Instant::now() > over).await;
 }
 
-/// Those who get in, in the order in which they say so themselves: their numbers and tokens.
+/// The entering tasks in the order of their own reports: numbers and tokens.
 #[derive(Clone, Default)]
 struct Report(Arc<Mutex<Vec<(usize, Token)>>>);
 
@@ -73,13 +73,13 @@ async fn scripts(observer: &Observer) -> u64 {
     calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or_default()
 }
 
-/// The hash of the script that goes on along the queue.
+/// Returns the hash of the script that passes along the queue.
 fn pass() -> String {
     let common = include_str!("../../crates/redgrid-locks/src/scripts/fair_queue.lua");
     sha(&[common, include_str!("../../crates/redgrid-locks/src/scripts/fair_pass.lua")].concat())
 }
 
-/// A client behind a proxy, whose server knows all scripts.
+/// Returns a client behind a proxy, whose server knows all scripts.
 async fn behind(server: &RedisServer, timeout: Duration) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -95,7 +95,7 @@ async fn behind(server: &RedisServer, timeout: Duration) -> (Proxy, Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_ends_where_somebody_else_stands() {
+async fn a_local_pass_ends_at_another_processs_waiter() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -120,7 +120,8 @@ async fn a_run_ends_where_somebody_else_stands() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// Each of the tasks asks under a lock of its own process, so that their order in it is known: a number, and a request that has begun.
+/// Each of the tasks asks under a lock of its own process, so that their order in it is known: a
+/// number, and a request that has begun.
 fn ask(
     lock: &FairLock,
     next: &Mutex<usize>,
@@ -134,7 +135,7 @@ fn ask(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gets_in_says_so_in_the_order_of_arrival_at_the_server() {
+async fn entering_tasks_confirm_in_the_servers_order() {
     let server = server().await;
     let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
     let mut record = Record::of("a");
@@ -203,7 +204,7 @@ async fn one_word_serves_many_under_one_field_unless_there_is_no_stretch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lost_answer_to_a_word_costs_nobody_the_place() {
+async fn a_lost_reply_to_a_pass_costs_no_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (proxy, one) = behind(&server, 600 * MS).await;
@@ -218,7 +219,7 @@ async fn the_lost_answer_to_a_word_costs_nobody_the_place() {
     wait_until(SOON, async || proxy.counts().swallowed == 1).await;
     waiting.push(report.line_up(&one, 2));
     until_waiting(&observer, 3).await;
-    // And of the one that gives back: the first copy has done it.
+    // And of the one that releases: the first copy has done it.
     until_over(BELIEVED).await;
     proxy.next(1, pass(), Action::SwallowReply);
     gate.release().await.unwrap();
@@ -230,7 +231,7 @@ async fn the_lost_answer_to_a_word_costs_nobody_the_place() {
 
 /// A copy that may still come would give back what the next had got meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_late_copy_may_give_back_is_not_handed_on() {
+async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (proxy, one) = behind(&server, SOON / 2).await;
@@ -240,7 +241,8 @@ async fn what_a_late_copy_may_give_back_is_not_handed_on() {
     until_waiting(&observer, 1).await;
     let asked = scripts(&observer).await;
     until_over(BELIEVED).await;
-    // Nobody is inside, and the word that asks who is next gets no further than the proxy. Its copy goes another way.
+    // The lock is free, and the request for the next waiter is held by the proxy. Its copy uses
+    // another connection.
     proxy.next(1, pass(), Action::Hold);
     gate.release().await.unwrap();
     wait_until(SOON, async || proxy.counts().held == 1).await;
@@ -253,9 +255,9 @@ async fn what_a_late_copy_may_give_back_is_not_handed_on() {
     nothing_is_left(&observer, &[&one]).await;
 }
 
-/// It lined up by a word whose tenure was gone when the word ended.
+/// It was queued by a request whose lease had ended when the request completed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_word_that_ends_late_leaves_who_is_in_his_lock() {
+async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (proxy, one) = behind(&server, 3 * BELIEVED).await;
@@ -277,7 +279,7 @@ async fn a_word_that_ends_late_leaves_who_is_in_his_lock() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// What the next one is told to be next by is no longer believed when its lease has been made to fit, and the other way round.
+/// The next one's lease has ended when it has been adjusted, and the other way round.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
     let server = server().await;
@@ -296,7 +298,7 @@ async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_goes_on_when_its_lock_is_taken_by_force() {
+async fn a_local_pass_continues_after_a_forced_takeover() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -315,7 +317,7 @@ async fn a_run_goes_on_when_its_lock_is_taken_by_force() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_of_a_run_has_the_lease_it_asked_for() {
+async fn each_task_of_a_pass_has_its_requested_lease() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -349,7 +351,7 @@ async fn each_of_a_run_has_the_lease_it_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_a_run_is_passed_over_and_a_shutdown_in_its_middle_leaves_nothing() {
+async fn a_cancelled_waiter_is_skipped_by_a_pass_and_a_shutdown_leaves_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -393,7 +395,7 @@ async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
         next = report.line_up(&client, number);
     }
     child.kill().await.unwrap();
-    // What it held has the lease of a renewed hold.
+    // The taken lock has the lease of a renewed hold.
     FairLock::new(&client, "a").force_release().await.unwrap();
     next.await.unwrap();
     assert_eq!(report.numbers(), (0..20).collect::<Vec<_>>());

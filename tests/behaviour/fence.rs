@@ -1,4 +1,4 @@
-//! A fence refuses who writes too late, and carries out each write once.
+//! A fence rejects late writes, and executes each write once.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn token(number: u64) -> Token {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lower_token_is_refused_and_told_with_the_highest() {
+async fn a_lower_token_is_rejected_with_the_highest() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (early, late) = {
@@ -72,7 +72,7 @@ async fn numbers_are_compared_and_added_exactly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forgotten_fence_refuses_what_is_older_than_it_remembers() {
+async fn a_forgotten_fence_rejects_older_tokens_than_it_remembers() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let hour = Duration::from_secs(3600);
@@ -98,7 +98,8 @@ async fn a_forgotten_fence_refuses_what_is_older_than_it_remembers() {
     assert_eq!(observer.query::<i64>(&["PTTL", "redgrid_fence:{a}"]).await.unwrap(), -1);
 }
 
-/// The lock may live on another server, whose clock is ahead: what has passed is remembered until it is older than the lifetime.
+/// The lock may live on another server, whose clock is ahead: passed tokens are remembered until
+/// they are older than the lifetime.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_ahead_of_the_clock_are_remembered_for_the_lead_as_well() {
     let server = server().await;
@@ -156,7 +157,7 @@ async fn a_write_with_a_lost_answer_is_carried_out_once() {
     proxy.next(1, sha(CHECK), Action::SwallowReply);
     fence.check_and_set(now).await.unwrap();
     assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 3);
-    // What remembers the answers goes by itself.
+    // The stored replies expire by themselves.
     let memories = observer.keys("redgrid_fence:{a}:*").await.unwrap();
     assert_eq!(memories.len(), 4);
     for memory in memories {
@@ -165,7 +166,7 @@ async fn a_write_with_a_lost_answer_is_carried_out_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_without_an_answer_is_not_told_as_not_written() {
+async fn an_unanswered_write_is_not_reported_as_unwritten() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(3)).retries(1);
@@ -187,7 +188,7 @@ async fn a_write_without_an_answer_is_not_told_as_not_written() {
     assert!(matches!(unknown, Err(FenceError::Failed(Failure::OutcomeUnknown { .. }))), "{unknown:?}");
     assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 1);
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
-    // Written, and then nobody is there.
+    // Written, and then the server is gone.
     proxy.next(1, sha(WRITE), Action::SwallowReply);
     let writing = tokio::spawn(async move { fence.increment("{a}:sum", 1, now).await });
     wait_until(SOON, async || observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap() == 2).await;
@@ -198,7 +199,7 @@ async fn a_write_without_an_answer_is_not_told_as_not_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_copy_does_not_undo_what_the_same_holder_wrote_since() {
+async fn a_late_copy_does_not_undo_newer_writes_of_its_holder() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let config = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(3));
@@ -206,7 +207,8 @@ async fn a_late_copy_does_not_undo_what_the_same_holder_wrote_since() {
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
     fence.set("{a}", "warm", now).await.unwrap();
-    // Its first copy stays on the way; the connection is replaced, and the second copy is carried out.
+    // Its first copy stays on the way; the connection is replaced, and the second copy is carried
+    // out.
     proxy.next(1, sha(WRITE), Action::Hold);
     let writing = { tokio::spawn(async move { (fence.set("{a}", "one", now).await, fence) }) };
     wait_until(SOON, async || proxy.counts().held == 1).await;
@@ -223,8 +225,9 @@ fn trials() -> usize {
     std::env::var("REDGRID_PAUSED_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
 }
 
-/// A trial is one lock whose holder, a process of its own, is stopped by a signal while it writes, until another has the lock
-/// and has written. Nothing of the pause is simulated; one signal stops the holders of 250 locks.
+/// A trial is one lock whose holder, a separate process, is stopped by a signal while it writes,
+/// until another holder has written. Nothing of the pause is simulated; one signal stops the
+/// holders of 250 locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     const AT_A_TIME: usize = 250;
@@ -276,8 +279,8 @@ async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     assert!(unfenced > 0 && refused > 0, "nothing was written late in {paused} trials: they prove nothing");
 }
 
-/// Takes a lock from whoever is paused with it, and writes both ways. Answers its token, and whether the lock was held when it
-/// came.
+/// Acquires a lock of a paused holder, and writes both ways. Returns its token, and whether the
+/// lock was held when it came.
 async fn take(client: Client, name: String) -> (Token, bool) {
     let lock = Lock::new(&client, &name);
     let (guard, was_held) = match lock.try_acquire().await.unwrap() {

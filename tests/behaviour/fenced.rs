@@ -61,7 +61,7 @@ async fn tasks_of_one_process_get_each_token_from_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_ahead_of_the_clock_goes_on_by_one_and_one_that_was_lost_by_the_clock() {
+async fn a_counter_ahead_of_the_clock_increments_and_a_lost_one_restarts_by_the_clock() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let lock = FencedLock::new(&client, "a");
@@ -81,7 +81,7 @@ async fn a_counter_ahead_of_the_clock_goes_on_by_one_and_one_that_was_lost_by_th
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_enters_again_keeps_the_token() {
+async fn a_reentry_keeps_the_token() {
     let server = server().await;
     let client = client(&server).await;
     let (lock, me) = (FencedLock::new(&client, "a"), Holder::new());

@@ -1,4 +1,4 @@
-//! Force that compares: a hold is taken from the holder that was seen, and from no other.
+//! Conditional takeover: a hold is taken from the expected holder, and from no other.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ async fn of_readers_and_a_writer_only_the_one_that_was_seen_loses_its_hold() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_reply_does_not_make_a_taken_hold_look_untaken() {
+async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let forcing = client_with(&server.url_via(proxy.addr()), |config| config).await;

@@ -1,4 +1,4 @@
-//! A server at `maxmemory` takes nothing new; what is held, and who stands in line, stays.
+//! A server at `maxmemory` takes no new holds; held locks and queue positions stay.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 const LEASE: Duration = Duration::from_millis(1500);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_and_who_stands_in_line_stays_on_a_full_server() {
+async fn held_and_queued_requests_survive_a_full_server() {
     let server = server().await;
     let (observer, others) = (server.observer().await.unwrap(), client(&server).await);
     let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;

@@ -1,4 +1,4 @@
-//! Rates that all processes keep together: the generic cell rate algorithm.
+//! Rate limits shared by all processes: the generic cell rate algorithm.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -97,20 +97,23 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
     }
     join_all(tasks).await.into_iter().for_each(Result::unwrap);
     commands.extend(monitor.take().await.unwrap());
-    // When all is replenished, after each that took some: the permits between two are what was taken.
+    // When all is replenished, after each that took some: the permits between two are what was
+    // taken.
     let written = commands.iter().filter(|command| command.name == "SET" && command.args[0] == "a");
     let mut times: Vec<u64> = Vec::new();
     for command in written {
         let text = |arg: usize| String::from_utf8_lossy(&command.args[arg]).into_owned();
         times.push(text(1).split_once(' ').unwrap().0.parse().unwrap());
-        // The key lives until all is replenished: that is a burst from now, and what was taken ahead of its time.
+        // The key lives until all is replenished: that is a burst from now, and what was taken
+        // ahead of its time.
         let lives: u64 = text(3).parse().unwrap();
         assert!(lives <= 1000 * burst / rate + 100 + 2, "taken {lives} ms ahead");
     }
     assert!(times.is_sorted(), "{times:?}");
     let used = used.load(Ordering::SeqCst);
     let ran = times[times.len() - 1] - times[0];
-    // All of the time that passed was used, and none twice: each permit has moved it by its own part.
+    // All of the time that passed was used, and none twice: each permit has moved it by its own
+    // part.
     let possible = (ran as f64 / 1e6 * rate as f64) + burst as f64;
     let share = used as f64 / possible;
     println!("{used} of {possible:.0} in {ran} µs: {share:.4}");
@@ -178,7 +181,7 @@ async fn a_lost_answer_takes_once_and_a_clock_set_back_costs_a_burst() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_hears_of_a_reset_and_leaves_nothing() {
+async fn a_waiter_learns_of_a_reset_and_leaves_nothing() {
     let server = server().await;
     let settings = |config: Config| config.poll_interval(LONG);
     let (one, two) = (client(&server).await, client_with(&server.url(), settings).await);
@@ -222,9 +225,9 @@ async fn a_clock_that_was_set_back_costs_a_burst_also_where_that_is_long() {
     }
 }
 
-/// On one thread, where nobody asks before all are in line.
+/// On one thread, where no request is sent before all are queued.
 #[tokio::test]
-async fn who_stands_behind_more_than_are_asked_for_together_is_told_so_too() {
+async fn a_caller_beyond_the_batch_is_answered_too() {
     let server = server().await;
     let client = client(&server).await;
     let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG));
@@ -261,9 +264,9 @@ async fn without_a_server_all_of_a_long_line_end_together() {
     assert!(began.elapsed() < 7000 * MS, "{:?}", began.elapsed());
 }
 
-/// On one thread: nobody asks between leaving and coming.
+/// On one thread: no request is sent between leaving and arriving.
 #[tokio::test]
-async fn what_the_first_did_not_get_is_free_once_he_has_left() {
+async fn permits_of_a_cancelled_first_caller_are_free() {
     let server = server().await;
     let client = client(&server).await;
     let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG).burst(3));
@@ -272,7 +275,7 @@ async fn what_the_first_did_not_get_is_free_once_he_has_left() {
     assert!(futures_util::poll!(&mut big).is_pending());
     wait_until(SOON, async || {
         let mut trying = Box::pin(limiter.try_acquire());
-        // Told without asking: one waits.
+        // Answered without a request: it must wait.
         let is_told = futures_util::poll!(&mut trying).is_ready();
         is_told && client.stats().channels == 1
     })
@@ -281,9 +284,9 @@ async fn what_the_first_did_not_get_is_free_once_he_has_left() {
     assert!(limiter.try_acquire().await.unwrap());
 }
 
-/// On one thread, where nobody asks before all are in line.
+/// On one thread, where no request is sent before all are queued.
 #[tokio::test]
-async fn what_is_taken_wakes_nobody() {
+async fn a_grant_wakes_no_waiter() {
     let server = server().await;
     let client = client(&server).await;
     let limiter = GcraLimiter::new(&client, "a", Quota::per_second(100).burst(1));
@@ -317,14 +320,14 @@ async fn callers_behind_a_waiting_one_send_no_request_and_report_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_little_time_left_does_not_ask_all_the_time() {
+async fn a_caller_with_little_time_left_does_not_poll_constantly() {
     let server = server().await;
     let client = client(&server).await;
     let mut monitor = Monitor::start(&server).await.unwrap();
     for n in 0..6 {
         let limiter = GcraLimiter::new(&client, format!("{n}"), Quota::per_second(1));
         limiter.acquire().await.unwrap();
-        // It would be his turn a moment after that.
+        // Its turn would be a moment after that.
         let _ = limiter.acquire().timeout(990 * MS).await;
     }
     let asked = asked(&monitor.take().await.unwrap());

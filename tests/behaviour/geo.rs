@@ -1,4 +1,4 @@
-//! Members with places: how far they are apart, and who is near.
+//! Members with positions: distances and searches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,7 +62,7 @@ async fn members_come_move_and_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_near_is_found_and_stored() {
+async fn nearby_members_are_found_and_stored() {
     let server = server().await;
     let client = client(&server).await;
     let cities: Geo<String, Text> = Geo::<String, Text>::new(&client, "cities");
@@ -107,7 +107,7 @@ async fn who_is_near_is_found_and_stored() {
 
 /// The server's hash has no cell for what is at the very end of its map.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_at_the_end_of_the_map_is_found() {
+async fn members_at_the_edge_of_the_map_are_found() {
     let server = server().await;
     let client = client(&server).await;
     let geo: Geo<String> = Geo::new(&client, "ends");
@@ -145,7 +145,7 @@ async fn who_is_at_the_end_of_the_map_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_asked_is_told() {
+async fn invalid_searches_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let geo: Geo<String> = Geo::new(&client, "geo");
@@ -168,7 +168,7 @@ async fn what_can_not_be_asked_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_move_whose_answer_is_lost_is_unknown() {
+async fn a_move_with_a_lost_reply_has_an_unknown_outcome() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -177,7 +177,7 @@ async fn a_move_whose_answer_is_lost_is_unknown() {
     proxy.next(1, "GEOADD", Action::SwallowReply);
     let told = geo.add("a", at(1.0, 2.0)).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    // What only reads is asked again.
+    // Reads are retried.
     proxy.next(1, "GEOPOS", Action::SwallowReply);
     assert!(near(geo.position("a").await.unwrap().unwrap(), at(1.0, 2.0)));
 }

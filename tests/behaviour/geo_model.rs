@@ -1,4 +1,4 @@
-//! Members with places are where their model has them, and near whom they are near in it.
+//! Positions and searches compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,10 @@ use redgrid_tests::{client, server};
 /// The radius of the globe to the server, in metres.
 const RADIUS: f64 = 6_372_797.560_856;
 
-/// How far what is told may be off, in metres: the server keeps each place to 0.6 m.
+/// The tolerance of reported distances, in metres: the server stores each position to 0.6 m.
 const ABOUT: f64 = 1.5;
 
-/// The same of places, in degrees.
+/// The tolerance of positions, in degrees.
 const DEGREES: f64 = 1e-5;
 
 /// How many members there are.
@@ -27,7 +27,7 @@ const PARTS: [(f64, f64); 5] = [(15.0, 38.0), (179.9, 0.0), (-179.9, -20.0), (-7
 const END: f64 = 85.051_128_78;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_with_places_are_what_their_model_is() {
+async fn members_with_positions_match_their_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 20).await;
 }
@@ -42,7 +42,7 @@ fn apart(one: Position, other: Position) -> f64 {
     2.0 * RADIUS * (u * u + a.cos() * b.cos() * v * v).sqrt().asin()
 }
 
-/// What is searched.
+/// The searched area.
 #[derive(Debug, Clone, Copy)]
 enum Area {
     Within(f64),
@@ -92,7 +92,8 @@ impl Wanted {
         }
     }
 
-    /// Whether these are what is to be found: what is nearer to an end than can be told may be found or not.
+    /// Whether these are the expected members; members nearer to an edge than the tolerance may be
+    /// found or not.
     fn fits(self, model: &Model, center: Position, area: Area, found: &[u8]) -> bool {
         let some = |depth: f64| -> BTreeMap<u8, f64> {
             let places = model.iter().filter(|(_, at)| area.depth(center, **at) > depth);
@@ -153,7 +154,8 @@ fn anywhere(random: &mut fastrand::Rng) -> Position {
     Position::new(longitude, (latitude + off()).clamp(-END, END)).unwrap()
 }
 
-/// Two sets of members with places, through the same operations of two clients, and of one that uses the server's commands.
+/// Two sets of members with places, through the same operations of two clients, and of one that
+/// uses the server's commands.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -202,7 +204,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
 async fn change(set: &Places, model: &mut Model, step: u8, both: [(u8, Position); 2]) -> bool {
     let (one, at) = both[0];
     let there = both.map(|(member, _)| model.contains_key(&member));
-    // The same one twice at last: where it comes to be is said by the last.
+    // The same member twice: its last position counts.
     let many = [both[0], both[1], (both[0].0, both[1].1)];
     let placed = || many.iter().map(|(member, at)| (member, *at));
     let different = 1 + u64::from(both[0].0 != both[1].0);
@@ -301,7 +303,8 @@ async fn found(set: &Places, model: &Model, asked: Asked, kind: u8) -> bool {
     is_told && wanted.fits(model, center, area, &members)
 }
 
-/// What is found becomes one of the two, which may be the one that is searched; or how far they are does, and is gone again.
+/// The result is stored in one of the two, perhaps the searched one; or the distances are, and are
+/// removed again.
 async fn stored(
     client: &Client,
     set: &Places,

@@ -1,4 +1,4 @@
-//! Releases that were answered are sent once more to a process that takes the place of the one that answered.
+//! Answered releases are sent again to a process that replaces the one that answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,17 +10,17 @@ use redgrid_core::{Client, Config, Request};
 use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::{Made, granting};
+use redgrid_tests::fake_server::{FakeServer, granting};
 
-/// How many releases of a primary are remembered, and for how long while it goes on to answer.
+/// The number of remembered releases of a primary, and how long they are kept while it answers.
 const MOST: usize = 1024;
 const KEPT: Duration = Duration::from_secs(5);
 
 /// A server that grants everything, its client, and how many releases it was sent.
-fn granted() -> (Arc<Made>, Client, Arc<AtomicUsize>) {
+fn granted() -> (Arc<FakeServer>, Client, Arc<AtomicUsize>) {
     let releases = Arc::new(AtomicUsize::new(0));
     let (grant, counted) = (granting("1"), Arc::clone(&releases));
-    let server = Arc::new(Made::new("made", move |request: &Request| {
+    let server = Arc::new(FakeServer::new("made", move |request: &Request| {
         counted.fetch_add(usize::from(request.label() == "lock/release"), Ordering::Relaxed);
         grant(request)
     }));

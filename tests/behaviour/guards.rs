@@ -1,4 +1,4 @@
-//! Guards that are dropped in odd places, shutdown, and what is held when the client ends.
+//! Guards dropped in unusual places, shutdown, and holds at the end of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Failure};
 use redgrid_locks::{AcquireError, Lock, LostReason, ReleaseError};
 use redgrid_testkit::wait_until;
-use redgrid_tests::made::{Made, granting};
+use redgrid_tests::fake_server::{FakeServer, granting};
 use redgrid_tests::{NOTHING, SOON, client, server};
 
 #[test]
@@ -43,7 +43,7 @@ fn a_guard_dropped_after_its_runtime_does_no_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn shutdown_gives_back_in_bulk_tells_holders_and_wakes_waiters() {
+async fn shutdown_releases_in_bulk_notifies_holders_and_wakes_waiters() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -96,7 +96,7 @@ async fn guards_dropped_during_shutdown_do_no_harm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_last_handle_goes_what_is_left_is_given_back_and_the_connections_end() {
+async fn dropping_the_last_handle_releases_all_and_closes_the_connections() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = redgrid_tests::client_with(&server.url(), |config| config.client_name("leaving")).await;
@@ -138,10 +138,10 @@ async fn reentry_gives_the_lock_back_with_the_last_guard() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// By a clock that nobody holds up: on a busy machine a short lease may be over before its grant is known.
+/// With a simulated clock: on a busy machine, a short lease may end before its grant is known.
 #[tokio::test(start_paused = true)]
-async fn a_lost_lock_that_is_forgotten_leaves_no_name_behind() {
-    let server = Arc::new(Made::new("one:1", granting("1700000000000000")));
+async fn a_lost_and_forgotten_lock_leaves_no_entry() {
+    let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")));
     let client = Client::over_one(server, Config::single("one").unwrap(), Clock::runtime()).unwrap();
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(2)).await.unwrap();
     guard.lost().await;

@@ -1,4 +1,4 @@
-//! A lock that passes from task to task of one process without asking the server: what is handed on, what is not.
+//! A lock passed from task to task of one process without a request: its limits.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// One thread: while the test blocks it, nothing of its client runs, as in a process that stands still.
+/// One thread: while the test blocks it, nothing of its client runs, as in a process that stands
+/// still.
 #[tokio::test(flavor = "current_thread")]
 async fn a_lock_that_ran_out_while_its_process_stood_still_is_not_handed_on() {
     let server = server().await;
@@ -39,7 +40,7 @@ async fn a_lock_that_ran_out_while_its_process_stood_still_is_not_handed_on() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn what_was_adopted_from_a_release_that_had_not_left_stays_held() {
+async fn a_hold_reclaimed_from_an_unsent_release_stays_held() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
@@ -62,7 +63,7 @@ async fn what_was_adopted_from_a_release_that_had_not_left_stays_held() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_its_stretch_a_lock_goes_to_who_waits_elsewhere() {
+async fn after_its_window_a_lock_goes_to_another_process() {
     let server = server().await;
     let (here, there) = (client_with(&server.url(), |config| config.stretch(50 * MS)).await, client(&server).await);
     let lock = Lock::new(&here, "a");
@@ -85,7 +86,7 @@ async fn after_its_stretch_a_lock_goes_to_who_waits_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fixed_lease_ends_when_it_was_asked_to_although_the_server_keeps_the_key_longer() {
+async fn a_fixed_lease_ends_as_requested_although_the_key_lives_longer() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
     let lock = Lock::new(&client, "a");
@@ -101,7 +102,8 @@ async fn a_fixed_lease_ends_when_it_was_asked_to_although_the_server_keeps_the_k
     next.release().await.unwrap();
 }
 
-/// The look of a poll says that the lock is free: it must not begin the silence anew that ends a turn.
+/// The look of a poll says that the lock is free: it must not begin the silence anew that ends a
+/// turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_ends_although_polls_are_more_frequent_than_its_silence() {
     let server = server().await;
@@ -112,7 +114,7 @@ async fn a_turn_ends_although_polls_are_more_frequent_than_its_silence() {
     let waiting = tokio::spawn(lock.acquire().timeout(5000 * MS).into_future());
     let listens = async || !observer.pubsub_channels("redisson_lock__*").await.unwrap().is_empty();
     wait_until(SOON, listens).await;
-    // Somebody elsewhere waits who gets no messages, and goes away.
+    // Another process waits without messages, and leaves.
     observer.cmd(&["SET", "redgrid_wait:{a}", "1", "PX", "300"]).await.unwrap();
     guard.release().await.unwrap();
     let next = waiting.await.unwrap();

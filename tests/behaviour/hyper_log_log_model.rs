@@ -1,4 +1,5 @@
-//! What a HyperLogLog counts is what its model has, to its standard error; and what it tells of an element is exact.
+//! A HyperLogLog compared with a model: counts within its standard error, and exact results for
+//! single elements.
 
 use std::collections::HashSet;
 
@@ -11,12 +12,13 @@ use redgrid_tests::{client, server};
 const REGISTERS: usize = 1 << 14;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_different_is_counted_as_by_its_model() {
+async fn distinct_counts_match_their_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 12).await;
 }
 
-/// What was added, and the registers that it makes: of each the most zeros behind which a hash has a one.
+/// The added elements, and their registers: the maximum number of zeros before the first one in a
+/// hash.
 #[derive(Clone)]
 struct Model {
     elements: HashSet<u32>,
@@ -28,7 +30,7 @@ impl Model {
         Model { elements: HashSet::new(), registers: vec![0; REGISTERS] }
     }
 
-    /// Tells whether the estimate may be another.
+    /// Returns whether the estimate may change.
     fn add(&mut self, element: u32) -> bool {
         self.elements.insert(element);
         let hash = hash(element.to_string().as_bytes());
@@ -43,7 +45,8 @@ impl Model {
         both.for_each(|(register, other)| *register = *other.max(register));
     }
 
-    /// Within three standard errors of 0.81 %; of a few by two at most, as two may share a register.
+    /// Within three standard errors of 0.81 %; of a few by two at most, as two may share a
+    /// register.
     fn is(&self, count: u64) -> bool {
         let there = self.elements.len() as u64;
         count.abs_diff(there) <= (there * 243).div_ceil(10_000).max(2)
@@ -69,7 +72,8 @@ fn hash(bytes: &[u8]) -> u64 {
     hash ^ hash >> 47
 }
 
-/// Three of them, through the same operations of two clients, and of one that uses the server's commands.
+/// Three of them, through the same operations of two clients, and of one that uses the server's
+/// commands.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -12,7 +12,7 @@ use redgrid_id_generator::{Client, Config, IdError, IdGenerator, TimeOrderedId};
 use redgrid_testkit::{Action, Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The least number that a double can not tell from its neighbour.
+/// The smallest number that a double cannot distinguish from its neighbour.
 const FINE: i64 = (1 << 53) + 1;
 
 /// So many ids, one after the other.
@@ -24,7 +24,7 @@ async fn some(ids: &IdGenerator, count: usize) -> Vec<i64> {
     had
 }
 
-/// A client behind a proxy, and how often it has asked for a block of `name`.
+/// Returns a client behind a proxy, and the number of its requests for a block of `name`.
 async fn counted(server: &RedisServer, name: &'static str) -> (Client, Proxy, Arc<AtomicU64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -47,7 +47,7 @@ async fn clients_take_blocks_in_turn_and_each_gives_rising_ids() {
     assert!(!there.try_init(99, 7).await.unwrap(), "it was said before");
     assert_eq!((here.next().await.unwrap(), there.next().await.unwrap()), (10, 14));
     assert_eq!(some(&IdGenerator::new(&one, "a"), 1).await, [11], "all of a client give from one block");
-    // From its half on, the next block is there or on its way, whoever has it.
+    // From half of a block on, the next one is requested or present, in either client.
     let (mine, theirs) = (some(&here, 40).await, some(&there, 40).await);
     assert!(mine.is_sorted() && theirs.is_sorted());
     let all: BTreeSet<i64> = mine.iter().chain(&theirs).copied().collect();
@@ -89,7 +89,7 @@ async fn tasks_of_three_clients_share_requests_and_no_id_is_given_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_who_wait_take_several_small_blocks_by_one_request() {
+async fn many_waiters_take_small_blocks_by_one_request() {
     let server = server().await;
     let (client, _proxy, asked) = counted(&server, "a").await;
     let ids = IdGenerator::new(&client, "a");
@@ -126,7 +126,7 @@ async fn ids_are_exact_and_end_before_they_wrap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_block_is_asked_for_when_half_of_one_is_used() {
+async fn the_next_block_is_requested_when_half_of_one_is_used() {
     let server = server().await;
     let (client, proxy, _) = counted(&server, "a").await;
     let observer = server.observer().await.unwrap();
@@ -136,7 +136,7 @@ async fn the_next_block_is_asked_for_when_half_of_one_is_used() {
     assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(101));
     some(&ids, 1).await;
     wait_until(SOON, async || observer.get::<i64>("a").await.unwrap() == Some(201)).await;
-    // What is in memory needs no server, and two blocks are.
+    // Ids in memory need no server, and two blocks are.
     client.wait_ready(SOON).await.unwrap();
     ids.next().await.unwrap();
     proxy.set_both(Fault::BlackHole);
@@ -145,7 +145,7 @@ async fn the_next_block_is_asked_for_when_half_of_one_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_number_is_told_and_left_as_it_is() {
+async fn a_value_that_is_not_a_number_is_reported_and_unchanged() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let ids = IdGenerator::new(&client, "a");
@@ -182,7 +182,7 @@ async fn what_is_no_number_is_told_and_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_has_written_nothing() {
+async fn a_rejected_call_has_written_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     // From 1 on there are not so many.
@@ -201,7 +201,7 @@ async fn what_is_refused_has_written_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_write_both_keys_writes_none() {
+async fn without_permission_for_both_keys_none_is_written() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     server.set_user("half", &["on", ">pw", "~half", "~redgrid_once:*", "&*", "+@all"]).await.unwrap();
@@ -221,7 +221,7 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1, 1).await.unwrap();
     proxy.set_both(Fault::BlackHole);
-    // What was asked for ahead of time may be there yet.
+    // The block requested in advance may be present.
     let began = Instant::now();
     let told = join_all((0..5).map(|_| ids.next())).await;
     assert!(told.iter().any(|told| matches!(told, Err(IdError::Failed(Failure::Unavailable { .. })))), "{told:?}");
@@ -251,7 +251,7 @@ async fn a_lost_answer_leaves_out_a_block_and_setting_up_acts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_dropped_takes_no_id_twice_and_keeps_the_order() {
+async fn a_dropped_caller_repeats_no_id_and_keeps_the_order() {
     let server = server().await;
     let client = client(&server).await;
     let ids = IdGenerator::new(&client, "a");
@@ -268,9 +268,9 @@ async fn who_is_dropped_takes_no_id_twice_and_keeps_the_order() {
     }
 }
 
-/// Each has less patience than the server needs; what one has asked for is there for the next.
+/// Each caller's timeout is shorter than the server's latency; the requested block serves the next.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_little_patience_with_a_slow_server_gets_ids_too() {
+async fn a_caller_with_a_short_timeout_gets_ids_from_a_slow_server() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -282,7 +282,7 @@ async fn who_has_little_patience_with_a_slow_server_gets_ids_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_forgotten_is_told_how_far_ids_were() {
+async fn an_emptied_server_learns_the_last_id() {
     let server = server().await;
     let client = client(&server).await;
     let ids = IdGenerator::new(&client, "a");
@@ -298,20 +298,21 @@ async fn a_server_that_has_forgotten_is_told_how_far_ids_were() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_forgotten_is_told_once_although_answers_are_lost() {
+async fn an_emptied_server_learns_the_last_id_once_despite_lost_replies() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1_000_000, 10).await.unwrap();
-    // No block is being asked for ahead of time then.
+    // No block is being requested in advance then.
     let last = *some(&ids, 12).await.last().unwrap();
     let epoch = client.epoch_of(b"a");
     server.kill().await.unwrap();
     server.restart_empty().await.unwrap();
     wait_until(SOON, async || client.epoch_of(b"a").is_some_and(|now| Some(now) != epoch)).await;
-    // The script is known to the server again; then the first copy that tells it something is carried out, and not answered.
+    // The server knows the script again; then the first copy that sends it the last id is executed
+    // and not answered.
     IdGenerator::new(&client, "warm").next().await.unwrap();
     let told = AtomicU64::new(0);
     proxy.on_request(move |request| {
@@ -349,7 +350,7 @@ async fn handles_that_are_made_for_each_id_give_from_one_block_and_the_client_en
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deleted_begins_anew() {
+async fn a_deleted_generator_restarts() {
     let server = server().await;
     let client = client(&server).await;
     let ids = IdGenerator::new(&client, "a");

@@ -1,4 +1,4 @@
-//! Ids in the order of time.
+//! Time-ordered ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use redgrid_tests::{SOON, client, server};
 
 pub(crate) const DAY: i64 = 24 * 60 * 60;
 
-/// What a day may have.
+/// The maximum number of ids per day.
 pub(crate) const MOST: i64 = u32::MAX as i64;
 
 pub(crate) async fn some(ids: &TimeOrderedId, count: usize) -> Vec<i64> {
@@ -38,7 +38,8 @@ async fn days(observer: &Observer, name: &str) -> Vec<String> {
     keys
 }
 
-/// The offset of days that do not end for half a day, whenever this runs. One for all of a test: in UTC a day may end meanwhile.
+/// The offset of days that do not end for half a day, whenever this runs. One for all of a test: in
+/// UTC a day may end meanwhile.
 pub(crate) async fn far_from_midnight(observer: &Observer) -> i64 {
     DAY / 2 - now(observer).await % DAY
 }
@@ -94,7 +95,7 @@ async fn ids_rise_over_the_tasks_of_a_client_and_none_is_given_twice() {
         tokio::spawn(async move {
             let mut had = Vec::new();
             for _ in 0..2000 {
-                // Who begins after another has ended has a larger one, whatever tasks they are.
+                // A call that begins after another has ended has a larger id, in any task.
                 had.push((Instant::now(), ids.next().await.unwrap(), Instant::now()));
             }
             (task % 3, had)
@@ -172,7 +173,7 @@ async fn a_day_without_numbers_left_says_so_until_the_next() {
     let ids = midnight_in(&observer, &client, "order", 8).await;
     let key = key_of_today(&observer, &ids, "order").await;
     observer.cmd(&["SET", &key, &(MOST - 3).to_string(), "KEEPTTL"]).await.unwrap();
-    // What is in memory is given first.
+    // Ids in memory are used first.
     let mut last = 0;
     let told = loop {
         match join_all((0..5).map(|_| ids.next())).await.into_iter().collect::<Result<Vec<_>, _>>() {
@@ -193,7 +194,7 @@ async fn a_day_without_numbers_left_says_so_until_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn seconds_that_ids_do_not_have_are_told() {
+async fn out_of_range_seconds_are_reported() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let long_ago = UNIX_EPOCH - Duration::from_secs(60 * 365 * DAY as u64);
@@ -237,14 +238,15 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
             "a minute" => observer.cmd(&["SET", &key, "500", "EX", "60"]).await.map(drop).unwrap(),
             _ => {}
         }
-        // What is in memory does not touch it.
+        // Ids in memory do not access the key.
         let touched = async || {
             ids.next().await.unwrap();
             observer.time_to_live(&key).await.unwrap().is_some_and(|left| left.as_secs() > 2 * 86_400)
         };
         wait_until(SOON, touched).await;
     }
-    // Whatever of the script is denied, what it makes has a lifetime, and what it can not give one it does not count.
+    // Whatever of the script is denied, what it makes has a lifetime, and what it can not give one
+    // it does not count.
     for denied in ["incrby", "set", "pexpireat", "pttl", "get", "time"] {
         for there in [false, true] {
             let name = format!("without-{denied}-{there}");
@@ -272,7 +274,7 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_number_is_told_and_left_as_it_is() {
+async fn a_value_that_is_not_a_number_is_reported_and_unchanged() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let offset = far_from_midnight(&observer).await;

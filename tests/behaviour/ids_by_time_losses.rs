@@ -1,4 +1,4 @@
-//! Ids in the order of time, when servers are slow, forget or are gone, and answers are lost.
+//! Time-ordered ids with slow, emptied or dead servers, and lost replies.
 
 use redgrid_core::author::ClientExt;
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ async fn a_server_that_takes_longer_than_a_second_gives_ids() {
     assert_eq!(all.len(), 1500);
 }
 
-/// What the server knew is lost, within the second: ids of either client are of a later one.
+/// The server's state is lost within the second: ids of either client are of a later one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
     let server = server().await;
@@ -58,11 +58,11 @@ async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
 
 /// Within the second, and without a loss of contact.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_that_is_deleted_by_hand_goes_on_above_what_was_had() {
+async fn a_deleted_counter_continues_above_issued_ids() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let offset = far_from_midnight(&observer).await;
-    // Nobody has it between two ids.
+    // No id is taken in between.
     let ids = || TimeOrderedId::new(&client, "order").day_offset(offset);
     let key = key_of_today(&observer, &ids(), "order").await;
     let mut had = Vec::new();
@@ -103,7 +103,7 @@ async fn after_a_loss_of_contact_a_block_is_not_given_from() {
     }
 }
 
-/// What was had over the former connection may be of the day that begins.
+/// Ids of the former connection may be of the day that begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_too() {
     let server = server().await;
@@ -122,7 +122,8 @@ async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_t
     assert!(day(id).await != day(first).await && second(&ids, id) >= clock + 2, "{} at {clock}", second(&ids, id));
 }
 
-/// The script, asked as a client would whose clock knows a later time: one whose server was set back.
+/// The script, called as by a client that knows a later time, because the server's clock was set
+/// back.
 #[tokio::test(flavor = "multi_thread")]
 async fn time_does_not_go_back_with_the_servers_clock() {
     let server = server().await;
@@ -144,14 +145,15 @@ async fn time_does_not_go_back_with_the_servers_clock() {
     assert_eq!(ask(end, end + DAY, end + 7, 500).await, ["numbers", &tomorrow, "501", "10"]);
     let lives = observer.time_to_live(&format!("icr:a:{end}")).await.unwrap().unwrap();
     assert!(lives.as_secs() > 3 * DAY as u64, "{lives:?}");
-    // What was seen earlier does not hold anything up.
+    // An earlier time does not delay anything.
     let told = ask(begin, end, begin, 0).await;
     let second = told[1].parse::<i64>().unwrap();
     assert!(second >= today && (told[0] == "numbers" || second >= end), "{told:?}");
     // Numbers end with 32 bits, by fewer than were wanted.
     assert_eq!(ask(end, end + DAY, end + 7, MOST - 4).await, ["numbers", &tomorrow, &(MOST - 3).to_string(), "4"]);
     assert_eq!(ask(end, end + DAY, end + 7, 0).await, ["exhausted", &tomorrow]);
-    // After a loss of contact ids go on ahead of where they stand, until that is far from the clock.
+    // After a loss of contact ids go on ahead of where they stand, until that is far from the
+    // clock.
     let ahead = async |not_before: i64| {
         let told = ask_ahead(0, end + 2 * DAY, (not_before, 2), 0).await;
         assert_eq!(told[0], "numbers");
@@ -165,7 +167,7 @@ async fn time_does_not_go_back_with_the_servers_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_leaves_out_numbers_and_who_is_dropped_takes_none_twice() {
+async fn a_lost_reply_skips_numbers_and_a_dropped_caller_repeats_none() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =

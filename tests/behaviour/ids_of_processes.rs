@@ -1,4 +1,4 @@
-//! Ids of several processes, which are killed, from a server that is.
+//! Ids of several killed processes from a killed server.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,8 +11,8 @@ fn wanted() -> u64 {
     std::env::var("REDGRID_IDS").map_or(200_000, |wanted| wanted.parse().expect("REDGRID_IDS is a number"))
 }
 
-/// How many ids a process writes down at a time: few, so that those are there that it had last when it is killed; more where there are
-/// very many.
+/// How many ids a process writes down at a time: few, so that those are there that it had last when
+/// it is killed; more where there are very many.
 fn chunk() -> &'static str {
     if wanted() > 1_000_000 { "1000" } else { "8" }
 }
@@ -30,8 +30,8 @@ async fn no_id_of_a_block_is_given_twice_by_processes_that_are_killed() {
     no_id_is_given_twice("blocks").await;
 }
 
-/// Three processes at a time take ids and write them down. By turns one of them is killed, and the server, which has what it
-/// acknowledged on its disk.
+/// Three processes at a time take ids and write them down. By turns one of them is killed, and the
+/// server, which has what it acknowledged on its disk.
 async fn no_id_is_given_twice(kind: &str) {
     let began = Instant::now();
     let server = RedisServer::builder().append_only(true).config("appendfsync always").start().await.unwrap();
@@ -62,7 +62,7 @@ async fn no_id_is_given_twice(kind: &str) {
     let mut files = 0;
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
-        // What was being written when a process was killed is no id.
+        // A partial write of a killed process is no id.
         let ids = bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().unwrap()));
         let from = all.len();
         all.extend(ids);

@@ -1,4 +1,4 @@
-//! The bound on requests under way at a node.
+//! The limit of requests in flight at a node.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ fn resident() -> u64 {
     kib.unwrap_or_default() / 1024
 }
 
-/// Times are wide, as the machine may be busy. A request that is sent and not answered in time is not sent again.
+/// Times are wide, as the machine may be busy. A request that is sent and not answered in time is
+/// not sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_reads_at_once_all_succeed() {
     let server = server().await;
@@ -32,7 +33,7 @@ async fn a_hundred_thousand_reads_at_once_all_succeed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_its_turn_and_never_leaves_is_not_sent() {
+async fn a_queued_request_that_never_leaves_is_reported_as_not_sent() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: Config| config.max_in_flight(2).response_timeout(Duration::from_secs(1)).retries(1);

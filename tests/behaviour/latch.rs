@@ -1,4 +1,4 @@
-//! Latches: what counts, who goes on, and who does not.
+//! Latches: counting, waiting and rounds.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,8 @@ async fn a_latch_counts_down_opens_and_is_set_again() {
     assert_eq!(latch.count_down().await.unwrap(), i64::MAX as u64 - 1, "to the unit");
     assert!(latch.delete().await.unwrap());
     assert_eq!(latch.count_down_by(i64::MAX as u64).await.unwrap(), 0);
-    // For a while, what the client remembers of its last change, and the number of the round that is over.
+    // For a while, what the client remembers of its last change, and the number of the round that
+    // is over.
     let mut left = observer.keys("*").await.unwrap();
     left.sort();
     let round = "redgrid_latch:{a}".to_owned();
@@ -61,7 +62,7 @@ async fn a_latch_counts_down_opens_and_is_set_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_told_by_the_first_call_and_asked_of_nobody() {
+async fn invalid_calls_are_reported_by_the_first_call_without_a_request() {
     let server = server().await;
     let client = client(&server).await;
     let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
@@ -88,7 +89,7 @@ async fn what_can_not_be_is_told_by_the_first_call_and_asked_of_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_refuses_is_told_and_changes_nothing() {
+async fn server_errors_are_reported_and_change_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let latch = CountDownLatch::new(&client, "a");
@@ -105,14 +106,14 @@ async fn what_the_server_refuses_is_told_and_changes_nothing() {
     assert!(matches!(refused, Err(WaitError::Failed(Failure::Refused { .. }))), "{refused:?}");
     assert!(is_refused(latch.count().await.err()), "it is no count");
     assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "x");
-    // It is somebody's: setting it is refused politely, and it can be deleted.
+    // A key of another type: setting it is rejected, and it can be deleted.
     assert!(!latch.try_set_count(1).await.unwrap());
     assert!(latch.delete().await.unwrap());
     assert!(latch.try_set_count(1).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_whose_answers_are_lost_are_made_once_and_answered() {
+async fn changes_with_lost_replies_are_executed_once_and_answered() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -156,7 +157,7 @@ async fn a_late_copy_of_a_count_down_does_not_count_in_the_next_round() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_and_what_belongs_to_it_end_together() {
+async fn a_latch_and_its_companions_end_together() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let latch = CountDownLatch::new(&client, "a");
@@ -175,7 +176,7 @@ async fn a_latch_and_what_belongs_to_it_end_together() {
     };
     latch.delete().await.unwrap();
     assert!(is_kept_for_a_minute().await);
-    // Without a lifetime, its number is kept for a day, and longer while somebody waits.
+    // Without a lifetime, its number is kept for a day, and longer while there are waiters.
     latch.try_set_count(1).await.unwrap();
     assert_eq!(observer.time_to_live("a").await.unwrap(), None);
     let left = observer.time_to_live("redgrid_latch:{a}").await.unwrap().unwrap();
@@ -186,7 +187,7 @@ async fn a_latch_and_what_belongs_to_it_end_together() {
     latch.count_down().await.unwrap();
     waiting.await.unwrap().unwrap();
     assert!(is_kept_for_a_minute().await);
-    // What Redisson opens leaves the number; who looks says of it that it is over.
+    // Redisson leaves the number when it opens the latch; a poll marks it as over.
     latch.try_set_count(1).await.unwrap();
     observer.cmd(&["DEL", "a"]).await.unwrap();
     assert!(!is_kept_for_a_minute().await);
@@ -195,7 +196,7 @@ async fn a_latch_and_what_belongs_to_it_end_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_goes_on_when_the_latch_expires_or_is_deleted() {
+async fn waiters_complete_when_the_latch_expires_or_is_deleted() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let waiting = client(&server).await;
@@ -206,14 +207,14 @@ async fn whoever_waits_goes_on_when_the_latch_expires_or_is_deleted() {
     let began = Instant::now();
     waiter(&silent, &CountDownLatch::new(&silent, "a")).await.await.unwrap().unwrap();
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    // By hand: nobody is told.
+    // Deleted by hand: without a notification.
     latch.try_set_count(1).await.unwrap();
     let task = waiter(&waiting, &latch).await;
     observer.cmd(&["DEL", "a"]).await.unwrap();
     let deleted = Instant::now();
     task.await.unwrap().unwrap();
     assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
-    // By us: everybody is.
+    // Deleted by us: all waiters are notified.
     latch.try_set_count(1).await.unwrap();
     let task = waiter(&silent, &CountDownLatch::new(&silent, "a")).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
@@ -223,7 +224,7 @@ async fn whoever_waits_goes_on_when_the_latch_expires_or_is_deleted() {
     assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
 }
 
-/// Waits until a client hears the latch, and has looked since.
+/// Waits until a client is subscribed to the latch, and has polled since.
 async fn until_sure(server: &redgrid_testkit::RedisServer, client: &redgrid_core::Client, channels: usize) {
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == channels).await;
@@ -232,7 +233,7 @@ async fn until_sure(server: &redgrid_testkit::RedisServer, client: &redgrid_core
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_messages_of_an_earlier_round_let_nobody_go() {
+async fn late_messages_of_an_earlier_round_complete_no_wait() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (setting, waiting) =
@@ -250,7 +251,7 @@ async fn late_messages_of_an_earlier_round_let_nobody_go() {
         let heard: u64 = observer.query(&["PUBLISH", channel, message]).await.unwrap();
         assert_eq!(heard, 1);
     }
-    // It looks, sees that its round goes on, and waits.
+    // It polls, finds its round in progress, and waits.
     let [.., look] = scripts();
     let mut looks = 0;
     wait_until(SOON, async || {
@@ -268,7 +269,7 @@ async fn late_messages_of_an_earlier_round_let_nobody_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_of_the_same_name_in_another_database_lets_nobody_go() {
+async fn a_latch_of_the_same_name_in_another_database_completes_no_wait() {
     let server = server().await;
     let elsewhere = client_with(&server.url(), |config| config.database(1)).await;
     let here = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
@@ -294,13 +295,13 @@ async fn a_latch_of_the_same_name_in_another_database_lets_nobody_go() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_missed_the_end_of_its_round_goes_on_although_the_next_is_under_way() {
+async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let setting = client(&server).await;
     let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(200 * MS)).await;
     let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
-    // Nothing published arrives: only looks tell.
+    // Nothing published arrives: only polls help.
     proxy.drop_publishes(true);
     set.try_set_count(1).await.unwrap();
     let early = waiter(&waiting, &latch).await;
@@ -309,7 +310,7 @@ async fn whoever_missed_the_end_of_its_round_goes_on_although_the_next_is_under_
     set.try_set_count(1).await.unwrap();
     tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
     wait_until(SOON, async || waiting.stats().channels == 0).await;
-    // Where somebody comes for the next round meanwhile, it is the same look that tells.
+    // With a waiter for the next round, the same poll serves both.
     let early = waiter(&waiting, &latch).await;
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();
@@ -321,9 +322,9 @@ async fn whoever_missed_the_end_of_its_round_goes_on_although_the_next_is_under_
     tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
 }
 
-/// What others who wait know already may be out of date: whoever comes looks for itself.
+/// Other waiters' knowledge may be outdated: a new waiter has its own poll.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_comes_is_not_taken_for_one_of_the_round_that_others_believe_in() {
+async fn a_new_waiter_is_not_assigned_to_the_round_of_others() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -355,7 +356,7 @@ async fn whoever_comes_is_not_taken_for_one_of_the_round_that_others_believe_in(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_lost_its_subscriber_while_the_round_ended_goes_on() {
+async fn a_waiter_that_lost_its_subscription_at_the_rounds_end_completes() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -375,7 +376,7 @@ async fn whoever_lost_its_subscriber_while_the_round_ended_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_may_not_subscribe_goes_on_by_looking() {
+async fn without_subscribe_a_waiter_completes_by_polling() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let rules = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"];
@@ -418,7 +419,7 @@ async fn without_contact_a_wait_ends_unavailable_within_its_patience() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_tells_those_who_wait_and_those_who_come() {
+async fn a_shutdown_notifies_current_and_new_waiters() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let latch = CountDownLatch::new(&client, "a");
@@ -440,7 +441,8 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
     let latch = CountDownLatch::new(&client, "a");
     latch.try_set_count(1000).await.unwrap();
     for moment in 0..40 {
-        // Before the first look is answered, before the subscription is, and in the middle of the wait.
+        // Before the first look is answered, before the subscription is, and in the middle of the
+        // wait.
         let moment = || Duration::from_micros(moment * moment * 10 + fastrand::u64(..300));
         let waits = (0..5).map(|_| tokio::time::timeout(moment(), latch.wait().into_future()));
         assert!(futures_util::future::join_all(waits).await.iter().all(Result::is_err));

@@ -1,4 +1,4 @@
-//! Many who wait for one latch.
+//! Many waiters for one latch.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -20,10 +20,10 @@ fn looks(seen: &[SeenCommand]) -> usize {
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
 }
 
-/// Who waits in the process that counts down goes on by the answer, where no message comes: nobody looks. A look that was due may be
-/// sent all the same: the best of five rounds counts.
+/// Waiters in the counting process complete by the reply, without a message or a poll. A regular
+/// poll may still be sent: the best of five rounds counts.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answer_of_the_last_count_down_is_enough_for_those_who_wait_beside_it() {
+async fn the_reply_to_the_last_count_down_completes_local_waits() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"]).await.unwrap();
@@ -52,10 +52,10 @@ async fn the_answer_of_the_last_count_down_is_enough_for_those_who_wait_beside_i
     assert!(looked.contains(&0), "{looked:?}");
 }
 
-/// A round that Redisson has begun has no number, nor has one whose number was evicted. The answer that ends it is a reason to look: here every
-/// message is lost, and nobody polls.
+/// A round of Redisson has no number, nor has one whose number was evicted. The reply that ends it
+/// causes a poll: here every message is lost, and there are no regular polls.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_answer_that_ends_a_round_without_a_number_has_a_look_follow_for_those_who_wait_beside_it() {
+async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     proxy.drop_publishes(true);
@@ -69,7 +69,8 @@ async fn the_answer_that_ends_a_round_without_a_number_has_a_look_follow_for_tho
         }
         let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
         let tasks = crowd(&latch, 10).await;
-        // A poll, the only one, comes when the subscription is young; by then the look behind the confirmation was sent.
+        // A poll, the only one, comes when the subscription is young; by then the look behind the
+        // confirmation was sent.
         let is_poll = |command: &SeenCommand| command.args.get(1..).is_some_and(|args| args == ["1", "a"]);
         wait_until(SOON, async || monitor.take().await.unwrap().iter().any(is_poll)).await;
         placed(&latch).await;
@@ -84,8 +85,9 @@ async fn the_answer_that_ends_a_round_without_a_number_has_a_look_follow_for_tho
     assert!(proxy.counts().publishes_dropped > 0);
 }
 
-/// The message that comes with the last count-down is all it takes: half a round trip there, half a round trip back. A look that was
-/// due before may be late on a busy machine: the best of five rounds counts.
+/// The message that comes with the last count-down is all it takes: half a round trip there, half a
+/// round trip back. A look that was due before may be late on a busy machine: the best of five
+/// rounds counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
     let server = server().await;
@@ -104,7 +106,8 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
         let tasks = crowd(&latch, 100).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         let mut seen = Vec::new();
-        // One for those who came before it was sent, again and again while the crowd gathers, and the one behind the confirmation.
+        // Polls while the crowd gathers, each for the waiters before it, and the one after the
+        // confirmation.
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
             looks(&seen) >= 2
@@ -129,7 +132,7 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_of_one_process_share_a_subscription_and_its_looks() {
+async fn a_thousand_local_waiters_share_a_subscription_and_its_polls() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (counting, waiting) =
@@ -137,13 +140,13 @@ async fn a_thousand_of_one_process_share_a_subscription_and_its_looks() {
     let (count, latch) = (CountDownLatch::new(&counting, "a"), CountDownLatch::new(&waiting, "a"));
     latch.wait().await.unwrap();
     count.try_set_count(1).await.unwrap();
-    // Each client hears its notices by now.
+    // Each client has subscribed to its notices by now.
     wait_until(SOON, async || observer.pubsub_channels("redgrid_client:*").await.unwrap().len() == 2).await;
     let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
     let tasks = crowd(&latch, 1000).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
     assert_eq!(waiting.stats().channels, 2);
-    // As Redisson tells it: in one step, without the round's number. One look for all.
+    // As Redisson does: in one step, without the round's number. One poll for all.
     let over = "redis.call('DEL', KEYS[1]) return redis.call('PUBLISH', ARGV[1], '0')";
     let told = observer.query(&["EVAL", over, "1", "a", "redisson_countdownlatch__channel__{a}"]).await;
     assert_eq!(told, Ok(1));
@@ -154,12 +157,12 @@ async fn a_thousand_of_one_process_share_a_subscription_and_its_looks() {
     let seen = monitor.take().await.unwrap();
     let subscriptions = seen.iter().filter(|command| command.name == "SUBSCRIBE").count();
     println!("a thousand waiters: {} looks, {subscriptions} subscription", looks(&seen));
-    // They come while looks are under way, each of which serves all who came before it.
+    // They arrive while polls are in flight, each of which serves all waiters before it.
     assert!(looks(&seen) <= 20 && subscriptions == 1, "{} looks, {subscriptions}", looks(&seen));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn count_downs_of_many_at_once_are_told_apart() {
+async fn concurrent_count_downs_have_their_own_results() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     let latches = clients.each_ref().map(|client| CountDownLatch::new(client, "a"));
@@ -191,7 +194,8 @@ async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_coun
     let requests = seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == count_down)).count();
     println!("{ALL} count-downs: {requests} requests");
     assert!(requests <= 50, "{requests} requests");
-    // More than are left, of different weights, with answers that are lost: the first zero opens it.
+    // More than are left, of different weights, with answers that are lost: the first zero opens
+    // it.
     proxy.next(2, count_down, Action::SwallowReply);
     let told = join_all([1, 2, 3, 4, 5].map(|by| latch.count_down_by(by))).await;
     assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [8, 6, 3, 0, 0]);
@@ -199,12 +203,12 @@ async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_coun
     latch.wait().await.unwrap();
     let most = i64::MAX as u64;
     assert!(latch.try_set_count(most).await.unwrap());
-    // What does not fit into one request goes in two.
+    // Requests that do not fit into one batch use two.
     let told = join_all([1, most - 2, most].map(|by| latch.count_down_by(by))).await;
     assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [most - 1, 1, 0]);
 }
 
-/// What waits for its turn and is dropped does not count; and it is no burden to those beside it.
+/// A count-down that is dropped in the queue does not count, and does not affect others.
 #[tokio::test(flavor = "multi_thread")]
 async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
     let server = server().await;
@@ -243,7 +247,7 @@ async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn count_downs_that_wait_for_their_turn_are_told_of_a_shutdown() {
+async fn queued_count_downs_are_notified_of_a_shutdown() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;

@@ -1,4 +1,4 @@
-//! Latches beside a model in memory: whatever is done, by whom, and whichever answers are lost, both are the same.
+//! Latches compared with a model in memory, with lost replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 const SEQUENCES: u64 = 24;
 const STEPS: usize = 30;
 
-/// What a latch is.
+/// The state of a latch.
 #[derive(Default)]
 struct Model {
     left: u64,
@@ -51,7 +51,7 @@ struct Waiting {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_latch_is_what_its_model_is_although_answers_are_lost() {
+async fn a_latch_matches_its_model_despite_lost_replies() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(150)).retries(100);
@@ -99,7 +99,8 @@ async fn sequence(clients: &[Client], seed: u64) {
                 told.push("delete".into());
                 assert_eq!(latch.delete().await.unwrap(), model.delete(), "{}: {told:?}", at());
             }
-            // One wait at a time through each of the others, so that it is known to be in its round.
+            // One wait at a time through each of the others, so that it is known to be in its
+            // round.
             _ => match (2..clients.len()).find(|client| waiting.iter().all(|one| one.client != *client)) {
                 Some(_) if model.left == 0 => latches[2].wait().timeout(SOON).await.unwrap(),
                 Some(client) => {

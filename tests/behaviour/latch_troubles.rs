@@ -1,4 +1,4 @@
-//! Latches where something is amiss: names that are nearly the same, servers that take no writes, keys of others, clocks that go back.
+//! Latches with similar names, read-only servers, foreign keys, and clocks set back.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ const MS: Duration = Duration::from_millis(1);
 /// So long that a test fails where only the poll would help.
 const NO_POLL: Duration = Duration::from_secs(60);
 
-/// Far above what an answer takes on a busy machine, and far below the patience for refusals that pass.
+/// Far above what an answer takes on a busy machine, and far below the patience for refusals that
+/// pass.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
@@ -22,7 +23,7 @@ async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_no_writes_tells_how_a_latch_is() {
+async fn a_read_only_server_reports_the_state_of_a_latch() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let latch = CountDownLatch::new(&client, "a");
@@ -40,20 +41,20 @@ async fn a_server_that_takes_no_writes_tells_how_a_latch_is() {
     let closed = latch.wait().timeout(AT_ONCE).await;
     assert!(matches!(closed, Err(WaitError::TimedOut { .. })), "{closed:?}");
     refuses("0").await;
-    // Opened by who knows nothing of its number.
+    // Opened by a client that does not know its number.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     refuses("1").await;
     tokio::time::timeout(AT_ONCE, latch.wait().into_future()).await.expect("it is open").unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waits_that_begin_again_and_again_during_a_shutdown_are_all_told_of_it() {
+async fn repeated_waits_during_a_shutdown_are_all_notified() {
     let server = server().await;
     CountDownLatch::new(&client(&server).await, "a").try_set_count(1).await.unwrap();
     for _ in 0..5 {
         let client = client(&server).await;
         let latch = CountDownLatch::new(&client, "a");
-        // So many that the first are back before the last are told.
+        // So many that the first ones return before the last are notified.
         let tasks: Vec<_> = (0..2000)
             .map(|_| {
                 let latch = latch.clone();
@@ -73,7 +74,7 @@ async fn waits_that_begin_again_and_again_during_a_shutdown_are_all_told_of_it()
     }
 }
 
-/// That the latch was closed is no news when nobody could be asked since.
+/// An old reply that the latch was closed does not count without contact since.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     let server = server().await;
@@ -90,7 +91,7 @@ async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     assert!(matches!(told, Err(WaitError::Failed(Failure::Unavailable { .. }))), "{told:?}");
 }
 
-/// Looks that are answered are contact: of five waits, on a busy machine, one at least is told.
+/// Answered polls are contact: of five waits, on a busy machine, at least one is answered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     let server = server().await;
@@ -108,7 +109,7 @@ async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     panic!("{told:?}");
 }
 
-/// One who waits, whose subscriber is gone; the connections are refused until `accept_connections`.
+/// A waiter without its subscription; connections are refused until `accept_connections`.
 async fn deaf(server: &RedisServer, proxy: &Proxy, latch: &CountDownLatch, waiting: &redgrid_core::Client) -> Deaf {
     let observer = server.observer().await.unwrap();
     let task = waiter(waiting, latch).await;
@@ -126,7 +127,7 @@ struct Deaf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_has_begun() {
+async fn a_waiter_that_missed_its_rounds_end_is_not_kept_by_redissons_round() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let setting = client(&server).await;
@@ -143,7 +144,7 @@ async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_ha
         proxy.accept_connections().await.unwrap();
         goes_on(task).await;
         wait_until(SOON, async || waiting.stats().channels == 0).await;
-        // Who comes now waits for Redisson's, and the number of ours that is over is not told again.
+        // A new waiter waits for Redisson's round, and our ended number is not published again.
         let next = waiter(&waiting, &latch).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         assert!(latch.wait().timeout(Duration::ZERO).await.is_err() && !next.is_finished());
@@ -155,7 +156,7 @@ async fn whoever_missed_the_end_of_its_round_is_not_kept_by_one_that_redisson_ha
 
 /// The number of a round is the server's time: here of a server that was an hour ahead.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_missed_the_end_of_its_round_goes_on_although_the_servers_clock_was_set_back() {
+async fn a_waiter_that_missed_its_rounds_end_completes_despite_a_clock_set_back() {
     const HOUR: u64 = 3_600_000_000;
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
@@ -190,7 +191,7 @@ async fn a_count_down_that_is_refused_has_not_counted() {
         assert_eq!(source.code(), Some(Code::WrongType));
         assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), left);
     }
-    // Of the same, and no number: that is nothing to whoever counts.
+    // Values of the same type that are no number: they do not affect counting.
     for round in ["abc", "", "99999999999999999999"] {
         observer.cmd(&["SET", "a", "1"]).await.unwrap();
         observer.cmd(&["SET", "redgrid_latch:{a}", round]).await.unwrap();

@@ -1,4 +1,4 @@
-//! What gives a lock back knows of each lease that the server may have for it, although nobody here believes in it.
+//! A release takes into account every lease that the server may have, even if no caller holds it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use redgrid_core::config::Durability;
 use redgrid_core::{Arg, Client, Code, Config, Failure, Reply, Request, ServerError};
 use redgrid_locks::{Acquire, AcquireError, ExtendError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::wait_until;
-use redgrid_tests::made::{Made, granted};
+use redgrid_tests::fake_server::{FakeServer, granted};
 use redgrid_tests::{NOTHING, SOON};
 
 /// Of what a server grants that is made up.
@@ -18,12 +18,12 @@ const TOKEN: &str = "1700000000000000";
 
 const REPLICA: Durability = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(600) };
 
-/// A server of one lock that answers nothing for so long, from the first request of that kind on, which it may still answer; and how often what
-/// it granted first was given back.
-fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (Made, Arc<AtomicUsize>) {
+/// A server of one lock that stops replying for `silence`, from the first request with this label
+/// on; `answer` may still be sent to that request. The counter has the releases of the first grant.
+fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (FakeServer, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
-    let server = Made::new("one:1", move |request: &Request| {
+    let server = FakeServer::new("one:1", move |request: &Request| {
         let (now, mut begun) = (tokio::time::Instant::now(), begun.lock().unwrap());
         if request.label() == label && begun.is_none() {
             *begun = Some(now);
@@ -52,18 +52,18 @@ fn no_answer() -> ServerError {
     ServerError::Unknown { reason: "no answer".into() }
 }
 
-/// What is said of a renewal of one lock.
+/// The reply to the renewal of one lock.
 fn renewed() -> Reply {
     Reply::Array(vec![Reply::Int(1)])
 }
 
 /// A lock of that server, and its client.
-fn lock_on(server: Made) -> (Lock, Client) {
+fn lock_on(server: FakeServer) -> (Lock, Client) {
     let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
     lock_by(Arc::new(server), config)
 }
 
-fn lock_by(server: Arc<Made>, config: Config) -> (Lock, Client) {
+fn lock_by(server: Arc<FakeServer>, config: Config) -> (Lock, Client) {
     let client = Client::over_one(server, config, Clock::runtime()).unwrap();
     (Lock::new(&client, "a"), client)
 }
@@ -74,14 +74,15 @@ async fn set_in_vain(held: LockGuard, lease: Duration) {
     release_at_last(held).await;
 }
 
-/// Releases a lock whose server may be silent: the caller waits for the response timeout at most,
-/// and the release goes on in the background.
+/// Releases a lock whose server may be silent: the caller waits at most for the response timeout.
+/// The release continues in the background.
 async fn release_at_last(held: LockGuard) {
     let released = held.release().await;
     assert!(matches!(released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. })), "{released:?}");
 }
 
-/// Gives a lock back while another of the process waits for it, for whom its lease is set without an answer.
+/// Releases a lock that another task of the process waits for. The lease of that task is set
+/// without a reply.
 async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
     let next = tokio::spawn(next.into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
@@ -90,10 +91,10 @@ async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, rele
     assert!(told.is_err() && released.load(Ordering::Relaxed) == 0, "{told:?}");
 }
 
-/// A longer lease is written, for the next of the process or by its owner, but nobody here hears of it, nor of anything else until the
-/// shorter one is over: what gives the lock back then does not believe that the server has done so by itself.
+/// A longer lease is written, but its reply is lost, and so is every reply until the shorter lease
+/// ends. The release does not assume that the lock expired on the server.
 #[tokio::test(start_paused = true)]
-async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() {
+async fn a_release_waits_for_an_unanswered_lengthening() {
     for by_its_owner in [false, true] {
         let (server, released) = silent_from("lock/renew", None, Duration::from_secs(10));
         let (lock, client) = lock_on(server);
@@ -107,9 +108,9 @@ async fn a_lengthening_without_an_answer_is_known_to_what_gives_the_lock_back() 
     }
 }
 
-/// The same of a shorter lease, which does not come to the server: it has the longer one.
+/// The same with a shorter lease that does not reach the server: the server has the longer one.
 #[tokio::test(start_paused = true)]
-async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
+async fn a_release_waits_for_an_unanswered_shortening() {
     let short = Duration::from_millis(200);
     for by_its_owner in [false, true] {
         let (server, released) = silent_from("lock/extend", None, Duration::from_secs(5));
@@ -125,9 +126,10 @@ async fn a_shortening_without_an_answer_is_known_to_what_gives_the_lock_back() {
     }
 }
 
-/// Whoever sets a lease does not wait for the answer: which of the two the server has is not known to what gives the lock back either.
+/// A lease set without waiting for the reply: the release does not know which of the two leases the
+/// server has.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
+async fn a_release_knows_a_lease_set_for_no_holder() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
     for (label, lease, other) in [("lock/renew", short, long), ("lock/extend", long, short)] {
         let (server, released) = silent_from("lock/release", None, Duration::from_secs(10));
@@ -140,15 +142,16 @@ async fn a_lease_that_is_set_for_nobody_is_known_to_what_gives_the_lock_back() {
     }
 }
 
-/// Renewals are written, but nobody here hears of it, nor of anything else until the lease before them is over: what gives the locks
-/// back does not believe that the server has done so by itself, whether it begins when they are lost or while a renewal is on its way.
+/// Renewals are written, but their replies are lost, and so is every reply until the previous lease
+/// ends. The release does not assume that the locks expired on the server, whether it starts when
+/// they are lost or during a renewal.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
+async fn a_release_waits_for_an_unanswered_renewal() {
     let lease = Duration::from_secs(6);
     for (on_its_way, names) in [(false, &["a", "b"][..]), (true, &["a"])] {
         let (released, silent) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let (counted, silenced, begun) = (Arc::clone(&released), Arc::clone(&silent), tokio::time::Instant::now());
-        let server = Made::new("one:1", move |request: &Request| {
+        let server = FakeServer::new("one:1", move |request: &Request| {
             let is_renewal = request.label() == "lock/renew";
             if silenced.fetch_or(is_renewal, Ordering::Relaxed) | is_renewal && begun.elapsed() < lease + lease / 6 {
                 return Err(no_answer());
@@ -180,10 +183,10 @@ async fn a_renewal_without_an_answer_is_known_to_what_gives_the_lock_back() {
     }
 }
 
-/// The primary has a renewal, and whether replicas have it is not known yet: nobody here believes in it, and the lease before it is over while
-/// there is no contact.
+/// The primary has a renewal, and its replication is not confirmed yet. The client does not count
+/// it, and the previous lease ends while the connection is down.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_is_not_proven_yet_is_known_to_what_gives_the_lock_back() {
+async fn a_release_waits_for_an_unconfirmed_renewal() {
     let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_millis(4500));
     let server = Arc::new(server.proving_once().stuck_at("commit"));
     let (lease, config) = (Duration::from_secs(6), Config::single("one").unwrap());
@@ -195,10 +198,10 @@ async fn a_renewal_that_is_not_proven_yet_is_known_to_what_gives_the_lock_back()
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.stats() == NOTHING).await;
 }
 
-/// The same of one that comes to the server behind the shorter lease of the next of the process, which is what is believed; and of one that is
-/// not as durable as that one wants it.
+/// The same with a renewal that arrives after the shorter lease of the next holder of the process,
+/// which counts; and with one that is less durable than that holder requires.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_behind_a_shorter_lease_is_known_to_what_gives_the_lock_back() {
+async fn a_release_knows_a_renewal_after_a_shorter_lease() {
     let (lease, short) = (Duration::from_millis(1400), Duration::from_millis(200));
     for wanted in [Durability::Primary, REPLICA] {
         let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(1));
@@ -220,9 +223,10 @@ async fn a_renewal_behind_a_shorter_lease_is_known_to_what_gives_the_lock_back()
     }
 }
 
-/// The same of a longer lease that no replica has: whoever asked for it is told, and believes in the shorter one.
+/// The same with a longer lease that no replica has: its caller gets an error, and the shorter
+/// lease counts.
 #[tokio::test(start_paused = true)]
-async fn a_lengthening_that_is_not_durable_is_known_to_what_gives_the_lock_back() {
+async fn a_release_knows_an_undurable_lengthening() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
     let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(10));
     let (lock, _client) = lock_on(server.proving_once());
@@ -233,14 +237,14 @@ async fn a_lengthening_that_is_not_durable_is_known_to_what_gives_the_lock_back(
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
 }
 
-/// What stays taken for a while after it was given back, in milliseconds, once that gets through.
+/// The lease that a release retains, in milliseconds, is what is left when the release gets through.
 #[tokio::test(start_paused = true)]
-async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
+async fn a_retained_lease_is_recomputed_while_its_release_fails() {
     let silence = Duration::from_secs(10);
     for (at_least, most) in [(Duration::from_secs(20), Some(13_000)), (Duration::from_secs(5), None)] {
         let (told, begun) = (Arc::new(Mutex::new(Vec::new())), Mutex::new(None));
         let tells = Arc::clone(&told);
-        let server = Made::new("one:1", move |request: &Request| {
+        let server = FakeServer::new("one:1", move |request: &Request| {
             if request.label() == "lock/acquire" {
                 return Ok(granted(TOKEN));
             }
@@ -266,11 +270,11 @@ async fn what_stays_taken_is_reckoned_anew_while_it_can_not_be_given_back() {
     }
 }
 
-/// What is refused for good is not sent again and again, although there is time for it.
+/// A release that is rejected permanently is not repeated, although there is time for it.
 #[tokio::test(start_paused = true)]
-async fn what_may_not_stay_taken_is_asked_for_once() {
+async fn a_lock_that_must_not_stay_taken_is_requested_once() {
     let asked = AtomicUsize::new(0);
-    let (lock, _client) = lock_on(Made::new("one:1", move |request: &Request| match request.label() {
+    let (lock, _client) = lock_on(FakeServer::new("one:1", move |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted(TOKEN)),
         _ => {
             assert_eq!(asked.fetch_add(1, Ordering::Relaxed), 0, "it was refused");
@@ -282,13 +286,13 @@ async fn what_may_not_stay_taken_is_asked_for_once() {
     assert!(matches!(told, Err(ReleaseError::Refused { .. })), "{told:?}");
 }
 
-/// The server's clock is set back by five seconds: a copy of an acquire that is still on its way is carried out for so much longer than
-/// it was meant to be, and what it may have taken is given back once more after that.
+/// The server's clock is set back by five seconds: a delayed copy of an acquire stays valid for
+/// five seconds longer. Its possible grant is released once more after that.
 #[tokio::test(start_paused = true)]
-async fn what_a_late_copy_takes_is_given_back_although_the_servers_clock_was_set_back() {
+async fn a_grant_of_a_late_copy_is_released_despite_a_clock_set_back() {
     let releases = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&releases);
-    let server = Arc::new(Made::new("one:1", move |request: &Request| match request.label() {
+    let server = Arc::new(FakeServer::new("one:1", move |request: &Request| match request.label() {
         "lock/release" => {
             seen.lock().unwrap().push(tokio::time::Instant::now());
             Ok(Reply::Int(0))
@@ -308,13 +312,14 @@ async fn what_a_late_copy_takes_is_given_back_although_the_servers_clock_was_set
     wait_until(SOON, async || releases.lock().unwrap().last().is_some_and(|at| *at >= begin + step)).await;
 }
 
-/// What grants a lock is the time of the grant: a number that is none may have been anything, and what it took is given back.
+/// The reply to a grant is the time of the grant. Any other reply may still mean a grant, so the
+/// lock is released.
 #[tokio::test(start_paused = true)]
-async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_given_back() {
+async fn an_invalid_time_grants_nothing_and_its_grant_is_released() {
     for answer in [1, 0, -1] {
         let released = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&released);
-        let (lock, _client) = lock_on(Made::new("one:1", move |request: &Request| {
+        let (lock, _client) = lock_on(FakeServer::new("one:1", move |request: &Request| {
             counted.fetch_add(usize::from(request.label() == "lock/release"), Ordering::Relaxed);
             Ok(Reply::Int(answer))
         }));
@@ -322,18 +327,19 @@ async fn a_number_that_is_no_time_grants_nothing_and_what_it_may_have_taken_is_g
         assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
-    let (lock, _client) = lock_on(Made::new("one:1", |request: &Request| {
+    let (lock, _client) = lock_on(FakeServer::new("one:1", |request: &Request| {
         Ok(Reply::Int(if request.label() == "lock/acquire" { 1_700_000_000_000_000 } else { 1 }))
     }));
     assert_eq!(lock.acquire().await.unwrap().token().get(), 1_700_000_000_000_000);
 }
 
-/// The lease of an owner ends while the server lease is adjusted to the next owner: when the lease of that one is over, its successor gets
-/// the lock in time, not only when the server lease is verified.
+/// The lease of an owner ends while the server lease is adjusted to the next owner: when the lease
+/// of that one is over, its successor gets the lock in time, not only when the server lease is
+/// verified.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_former_owner_does_not_hide_the_end_of_the_next() {
     let ms = Duration::from_millis;
-    let server = Made::new("one:1", |request: &Request| match request.label() {
+    let server = FakeServer::new("one:1", |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted(TOKEN)),
         "lock/renew" => Ok(renewed()),
         _ => Ok(Reply::Int(1)),

@@ -1,4 +1,4 @@
-//! Guards that are forgotten, and futures that are kept without being polled, beside other guards of the same holder or client.
+//! Forgotten guards and unpolled futures beside other guards of the same holder or client.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn a_forgotten_write_ends_with_its_lease_although_its_holder_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_kept_for_its_time_ends_then_although_its_holder_reads() {
+async fn a_retained_write_ends_in_time_although_its_holder_reads() {
     let server = server().await;
     let one = client_with(&server.url(), |config| config.watchdog_lease(1000 * MS)).await;
     let (two, me) = (client(&server).await, Holder::new());
@@ -60,7 +60,7 @@ async fn a_forgotten_read_ends_with_its_lease_although_others_read() {
 
 /// Its holder has entered by another request meanwhile, and left.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_acquire_delays_nobody_when_its_holder_has_entered_and_left() {
+async fn a_kept_acquire_blocks_no_other_after_its_holder_left() {
     let server = server().await;
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "a");
@@ -76,9 +76,10 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_has_entered_and_left() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// The acquire that got the lock is dropped before it is polled, and its holder has entered by another request.
+/// The acquire that got the lock is dropped before it is polled, and its holder has entered by
+/// another request.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_guard_stays_when_the_first_request_of_its_holder_is_dropped() {
+async fn a_guard_stays_when_its_holders_first_request_is_dropped() {
     let server = server().await;
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "a");
@@ -99,7 +100,7 @@ async fn a_guard_stays_when_the_first_request_of_its_holder_is_dropped() {
 
 /// Its time is longer than the shutdown may take.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_does_not_wait_for_the_end_of_a_write_that_is_kept() {
+async fn a_shutdown_does_not_wait_for_a_retained_write() {
     let server = server().await;
     let client = client(&server).await;
     RwLock::new(&client, "a").write().hold_at_least(6 * SOON).await.unwrap().release().await.unwrap();
@@ -109,7 +110,7 @@ async fn a_shutdown_does_not_wait_for_the_end_of_a_write_that_is_kept() {
 
 /// Two requests of one holder wait; one is polled, and the other is not.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_acquire_delays_nobody_when_its_holder_waited_twice() {
+async fn a_kept_acquire_blocks_no_other_after_two_waits() {
     let server = server().await;
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "a");
@@ -132,7 +133,7 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_waited_twice() {
 
 /// An attempt for several names that fails leaves what its holder has of them as it was.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_acquire_delays_nobody_when_its_holder_failed_to_get_more() {
+async fn a_kept_acquire_blocks_no_other_after_a_failed_upgrade() {
     let server = server().await;
     let (one, two, me) = (client(&server).await, client(&server).await, Holder::new());
     let lock = Lock::new(&one, "a");
@@ -149,7 +150,7 @@ async fn a_kept_acquire_delays_nobody_when_its_holder_failed_to_get_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kept_steal_and_a_kept_attach_delay_nobody() {
+async fn a_kept_takeover_and_a_kept_attach_block_no_other() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -161,7 +162,7 @@ async fn a_kept_steal_and_a_kept_attach_delay_nobody() {
     wait_until(SOON, async || !holders().await.is_empty()).await;
     let other = there.acquire().timeout(SOON).await.expect("nobody took what was stolen");
     other.release().await.unwrap();
-    // Asked for anew, now that it is polled.
+    // Requested again, now that it is polled.
     steal.await.unwrap().release().await.unwrap();
 
     let detached = here.acquire().await.unwrap().detach().await.unwrap();
@@ -174,7 +175,7 @@ async fn a_kept_steal_and_a_kept_attach_delay_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_leaves_a_shared_read_that_was_forgotten_to_its_lease() {
+async fn a_shutdown_leaves_a_forgotten_shared_read_to_its_lease() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
@@ -189,7 +190,7 @@ async fn a_shutdown_leaves_a_shared_read_that_was_forgotten_to_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_holds_a_lock_itself_is_told_so() {
+async fn a_client_that_holds_a_lock_itself_gets_an_error() {
     let server = server().await;
     let (here, there) = (client(&server).await, client(&server).await);
     let itself = |error: AcquireError| match error {

@@ -1,4 +1,4 @@
-//! Text in the order of its bytes is what its model is.
+//! Text sorted by bytes, compared with a model.
 
 use std::collections::BTreeSet;
 use std::ops::{Bound, RangeBounds};
@@ -36,12 +36,13 @@ const WORDS: [&str; 20] = [
 type Bounds = (Bound<&'static str>, Bound<&'static str>);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn text_in_order_is_what_its_model_is() {
+async fn ordered_text_matches_its_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 12).await;
 }
 
-/// Two sets and what they are to be, through the same operations of two clients, and of one that knows of sorted sets alone.
+/// Two sets and what they are to be, through the same operations of two clients, and of one that
+/// knows of sorted sets alone.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);

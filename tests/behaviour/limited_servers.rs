@@ -1,4 +1,4 @@
-//! Servers and proxies that lack commands which are only checks, or that refuse subscriptions.
+//! Servers and proxies without optional commands, or without subscriptions.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use redgrid_tests::{SOON, client_with, server};
 /// Connections of one client to one node: requests and subscriptions.
 const CONNECTIONS: u64 = 2;
 
-/// A server whose configuration renames commands, behind a proxy that counts connections.
+/// A server with renamed commands, behind a proxy that counts connections.
 struct Limited {
     server: RedisServer,
     proxy: Proxy,
@@ -33,7 +33,8 @@ impl Limited {
         client_with(&self.server.url_via(self.proxy.addr()), |config| config).await
     }
 
-    /// One waiter after another waits for a held lock, and gets it: each subscribes and unsubscribes.
+    /// One waiter after another waits for a held lock, and gets it: each subscribes and
+    /// unsubscribes.
     async fn contend(&self, client: &Client, rounds: usize) {
         let other = client_with(&self.server.url(), |config| config).await;
         for round in 0..rounds {
@@ -70,7 +71,7 @@ async fn a_server_that_does_not_know_subscribe_keeps_its_connections_and_waiters
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_subscribe_keeps_its_connections_and_waiters_poll() {
+async fn without_subscribe_connections_stay_and_waiters_poll() {
     for rules in [&["-subscribe"][..], &["resetchannels"], &["resetchannels", "-client"], &["-client"], &["-ping"]] {
         let server = server().await;
         server.set_user("app", &["on", ">secret", "~*", "&*", "+@all"]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Where a client listens whose waiters do so at replicas.
+//! Subscriptions of a client whose waiters use replicas.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Push, Reply, ShardServers};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::watch;
 
 /// A primary with a replica.
 struct Shard {
-    primary: Arc<Made>,
-    replica: Arc<Made>,
+    primary: Arc<FakeServer>,
+    replica: Arc<FakeServer>,
 }
 
 impl Shard {
     fn of(name: &str) -> Shard {
-        let node = |part| Arc::new(Made::new(&format!("{name}-{part}:1"), |_| Ok(Reply::Nil)));
+        let node = |part| Arc::new(FakeServer::new(&format!("{name}-{part}:1"), |_| Ok(Reply::Nil)));
         Shard { primary: node("primary"), replica: node("replica") }
     }
 }
@@ -72,7 +72,7 @@ impl Topology for Moving {
 }
 
 #[tokio::test]
-async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_that_its_slot_has_left() {
+async fn notices_come_from_the_primary_and_no_channel_stays_at_the_old_replica() {
     let shards = [Shard::of("one"), Shard::of("two")];
     let moving = Arc::new(Moving { shards, is_sharded: true, changes: watch::Sender::new(0) });
     let config = Config::single("one").unwrap();
@@ -88,10 +88,10 @@ async fn notices_are_heard_from_the_primary_and_no_channel_stays_at_the_replica_
 
 /// It may have been subscribed by the connection that is there, as a gap is told of late.
 #[tokio::test]
-async fn what_is_refused_when_it_is_asked_for_again_is_unsubscribed_when_nobody_watches_it() {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Nil)));
-    let made = Arc::clone(&server) as Arc<dyn Server>;
-    let client = Client::over_one(made, Config::single("one").unwrap(), Clock::boot()).unwrap();
+async fn a_rejected_resubscription_is_unsubscribed_without_watchers() {
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Nil)));
+    let fake_server = Arc::clone(&server) as Arc<dyn Server>;
+    let client = Client::over_one(fake_server, Config::single("one").unwrap(), Clock::boot()).unwrap();
     let watched = client.watch("channel".into(), "channel".into());
     wait_until(SOON, async || watched.is_active()).await;
     let without = server.listened().len() - 1;
@@ -103,9 +103,10 @@ async fn what_is_refused_when_it_is_asked_for_again_is_unsubscribed_when_nobody_
     wait_until(SOON, async || server.listened().len() == without).await;
 }
 
-/// The replica stays where its channels are when its primary is another one, and may have kept what was subscribed there.
+/// The replica stays where its channels are when its primary is another one, and may have kept what
+/// was subscribed there.
 #[tokio::test]
-async fn what_a_replica_refuses_under_another_primary_is_unsubscribed_there() {
+async fn channels_rejected_under_another_primary_are_unsubscribed_at_the_replica() {
     let [one, two] = [Shard::of("one"), Shard::of("two")];
     let replica = Arc::clone(&one.replica);
     let shards = [one, Shard { replica: Arc::clone(&replica), ..two }];

@@ -1,4 +1,4 @@
-//! Who begins to listen where nobody confirms it, while the client ends.
+//! Unconfirmed subscriptions at the end of a client.
 
 use redgrid_cache::MapCache;
 use redgrid_core::object::Object;
@@ -9,7 +9,7 @@ use redgrid_tests::{SOON, client_with, server};
 use redgrid_topic::{ShardedTopic, Topic};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_is_told_at_once_to_who_begins_to_listen() {
+async fn a_shutdown_is_reported_at_once_to_new_subscribers() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // A call may take minutes, and so may the shutdown, which has a lock to give back.

@@ -1,4 +1,4 @@
-//! Lists that all processes share.
+//! Lists.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ fn is_out(told: &ObjectError, at: u64, has: u64) -> bool {
     matches!(told, ObjectError::OutOfBounds { index, len, .. } if (*index, *len) == (at, has))
 }
 
-/// What is named in an error about an argument.
+/// The argument that the error names.
 fn named(told: &ObjectError) -> &str {
     match told {
         ObjectError::Failed(Failure::InvalidArgument { option, .. }) => option,
@@ -97,7 +97,7 @@ fn named(told: &ObjectError) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_out_of_bounds_is_told_and_changes_nothing() {
+async fn indexes_out_of_bounds_are_reported_and_change_nothing() {
     let server = server().await;
     let client = client(&server).await;
     let list: List<i64> = List::new(&client, "list");
@@ -212,7 +212,7 @@ async fn no_element_is_taken_for_a_mark() {
 
 /// A script that is refused half way puts back what it has done.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_changes_nothing() {
+async fn a_rejected_call_changes_nothing() {
     let server = server().await;
     server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-linsert", "-lrem"]).await.unwrap();
     let all = client(&server).await;
@@ -239,11 +239,11 @@ async fn what_is_refused_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_is_sent_once_and_its_lost_answer_told() {
+async fn a_change_is_sent_once_and_its_lost_reply_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A client each, as one that has lost an answer leaves its connection. The time is longer than a busy machine stands still: a request
-    // that is given up before it leaves is another matter.
+    // A client each, as one that has lost an answer leaves its connection. The time is longer than
+    // a busy machine stands still: a request that is given up before it leaves is another matter.
     let lossy = async || -> List<i64> {
         let url = server.url_via(proxy.addr());
         List::new(&client_with(&url, |config| config.response_timeout(Duration::from_secs(2))).await, "list")
@@ -269,7 +269,7 @@ async fn a_change_is_sent_once_and_its_lost_answer_told() {
     proxy.next(1, insert, Action::SwallowReply);
     unknown(list.insert(1, &20).await.map(drop));
     assert_eq!(sure.read_all().await.unwrap(), [10, 20, 30, 20, 10, 40]);
-    // What only reads is asked again.
+    // Reads are retried.
     let list = lossy().await;
     proxy.next(1, "LINDEX", Action::SwallowReply);
     assert_eq!(list.get(2).await.unwrap(), Some(30));
@@ -290,7 +290,7 @@ async fn updates_of_two_clients_are_all_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_decoded_concerns_one_element() {
+async fn an_undecodable_element_does_not_affect_others() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     observer.cmd(&["RPUSH", "l", "1", "{\"x\":1}", "3"]).await.unwrap();
@@ -372,7 +372,7 @@ async fn a_list_is_read_and_stored_in_another_order() {
     assert_eq!(List::<String, Text>::new(&client, "texts").read_all().await.unwrap(), ["A", "", "C"]);
     assert_eq!(named(&words.sort_by("weight").await.unwrap_err()), "pattern");
     assert_eq!(named(&words.sort_alpha().fetch::<String, _>(Text, [""; 0]).await.unwrap_err()), "patterns");
-    // What is no number to the server is refused by it.
+    // The server rejects a value that is no number.
     let mixed: List<i64, Long> = List::new(&client, "words");
     let told = mixed.sort().await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");

@@ -1,4 +1,4 @@
-//! Lists in parts that are lost, full of marks, and on servers that are full.
+//! Lists with lost replies, many marks, and full servers.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use redgrid_list::{List, ObjectError};
 use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{client, client_with, server, sha};
 
-/// Of a long list of nothing but marks, from the end to the front, a few at a time: the nearer end is the one, then the other.
+/// Of a long list of nothing but marks, from the end to the front, a few at a time: the nearer end
+/// is the one, then the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_element_of_a_long_list_is_taken_for_a_mark() {
     let server = server().await;
@@ -34,7 +35,7 @@ async fn no_element_of_a_long_list_is_taken_for_a_mark() {
 
 /// To remove is to need no memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_out_of_memory_lets_elements_go() {
+async fn a_server_out_of_memory_allows_removals() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let list: List<i64> = List::new(&client, "list");
@@ -53,7 +54,7 @@ async fn a_server_out_of_memory_lets_elements_go() {
     observer.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
 }
 
-/// What is in of a call in parts, and what became of the next part.
+/// The number of elements that a chunked call stored, and the error of the next chunk.
 fn partial(told: Result<u64, ObjectError>) -> (u64, ObjectError) {
     match told {
         Err(ObjectError::Partial { done, source, .. }) => (done, *source),
@@ -62,7 +63,7 @@ fn partial(told: Result<u64, ObjectError>) -> (u64, ObjectError) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_in_parts_tells_how_many_are_done() {
+async fn a_chunked_call_reports_how_many_are_done() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let sure: List<i64, Long> = List::new(&client(&server).await, "list");

@@ -1,4 +1,4 @@
-//! A list is what its model is, on one server and on a cluster.
+//! A list compared with a model, on one server and on a cluster.
 
 use redgrid_core::{Client, Config};
 use redgrid_list::{List, ObjectError, Occurrences};
@@ -7,13 +7,13 @@ use redgrid_tests::model::seeds;
 use redgrid_tests::{SOON, client, server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_is_what_its_model_is() {
+async fn a_list_matches_its_model() {
     let server = server().await;
     modelled(&client(&server).await, 25).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_in_a_cluster_is_what_its_model_is() {
+async fn a_list_in_a_cluster_matches_its_model() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let seeds = cluster.addrs().into_iter().map(|addr| addr.to_string());
     let client = Client::connect(Config::cluster(seeds).unwrap()).await.unwrap();

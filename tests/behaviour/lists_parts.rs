@@ -1,4 +1,4 @@
-//! Lists that are large: page by page, and part by part.
+//! Large lists: page by page, and in chunks.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ async fn a_large_list_is_streamed_page_by_page() {
     last_first.reverse();
     assert_eq!(last_first, all);
     assert_eq!(list.get_each((0..5000).rev()).await.unwrap().len(), 5000);
-    // It is a stream, it can be sent, and who stops early has asked for what he took.
+    // The stream is `Send`, and a caller that stops early has read only the pages it took.
     let before = calls(&observer, "lrange").await;
     assert_eq!(tokio::spawn(list.stream().page(10).take(20).count()).await.unwrap(), 20);
     assert_eq!(calls(&observer, "lrange").await, before + 2);
@@ -76,7 +76,7 @@ async fn a_stream_goes_by_index_while_others_change_the_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_share_a_stream_get_each_page_once() {
+async fn consumers_of_a_stream_get_each_page_once() {
     let (server, one, observer) = ground().await;
     let two = client(&server).await;
     let all: Vec<i64> = (0..2000).collect();
@@ -108,7 +108,7 @@ async fn those_who_share_a_stream_get_each_page_once() {
 
 /// The name of a cursor may be that of anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_cursor_is_neither_moved_nor_removed() {
+async fn an_invalid_cursor_is_neither_moved_nor_removed() {
     let (_server, client, observer) = ground().await;
     let list = of(&client, "list", &[1, 2, 3]).await;
     for words in [
@@ -144,9 +144,9 @@ async fn what_is_no_cursor_is_neither_moved_nor_removed() {
     assert!(list.restart_shared_by("mine").await.unwrap() && !list.restart_shared_by("mine").await.unwrap());
 }
 
-/// What goes in front of others costs what it does by itself, however much of it there is.
+/// An insertion in front costs only the inserted elements, however long the list is.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_are_inserted_at_the_front_in_whole_parts() {
+async fn many_elements_are_inserted_in_front_in_whole_chunks() {
     let (_server, client, observer) = ground().await;
     let scripts = async || calls(&observer, "evalsha").await;
     let all: Vec<i64> = (0..5000).collect();
@@ -170,9 +170,9 @@ async fn many_are_inserted_at_the_front_in_whole_parts() {
     assert!(matches!(told, ObjectError::OutOfBounds { index: 5001, len: 5000, .. }), "{told:?}");
 }
 
-/// What would hold up the server goes in parts, and all of it is done.
+/// Calls that would block the server for long are chunked, and complete.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_many_elements_goes_in_parts() {
+async fn bulk_calls_are_chunked() {
     let (_server, client, observer) = ground().await;
     let all: Vec<i64> = (0..25_000).collect();
     let list = of(&client, "large", &all).await;

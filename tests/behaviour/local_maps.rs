@@ -1,4 +1,4 @@
-//! Maps whose values each process keeps until their change is told.
+//! Maps whose values each process caches until they change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 type Prices = LocalCachedMap<String, u64>;
 
-/// Nothing becomes right by the bound: whoever sees a change was told of it.
+/// Longer than the test: every change seen came from a message, not from the bound.
 const TOLD: Duration = Duration::from_secs(3600);
 
 /// Pulses come at once, and then no more while a test runs.
@@ -53,7 +53,7 @@ async fn sees(prices: &Prices, key: &str, value: Option<u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_change_is_told_to_all_who_keep_the_key() {
+async fn every_change_is_sent_to_all_clients_that_cache_the_key() {
     let server = server().await;
     let ((one, here), (two, there)) = (prices(&server, "prices").await, prices(&server, "prices").await);
     assert!(here.set("a", &1).await.unwrap());
@@ -100,7 +100,7 @@ async fn every_change_is_told_to_all_who_keep_the_key() {
     assert!(told.invalidations >= 8 && told.clears >= 1 && told.hit_ratio() > 0.0, "{told:?}");
     let (mine, theirs) = (in_numbers(&one), in_numbers(&two));
     assert_eq!(mine.add("n", &5).await.unwrap(), 5);
-    // What was read before the message came goes with it, and is read again.
+    // A value read before the message is dropped with it and read again.
     wait_until(SOON, async || theirs.get("n").await.unwrap() == Some(5) && theirs.cached_keys().unwrap() == ["n"])
         .await;
     assert_eq!(mine.add("n", &-7).await.unwrap(), -2);
@@ -113,7 +113,7 @@ fn in_numbers(client: &Client) -> LocalCachedMap<String, i64, Text, Long> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_asked_of_the_whole_map_is_asked_of_the_server() {
+async fn whole_map_operations_use_the_server() {
     let server = server().await;
     let (_client, prices) = prices(&server, "prices").await;
     let all: HashMap<String, u64> = (0..1200).map(|n| (format!("k{n}"), n)).collect();
@@ -148,7 +148,7 @@ async fn what_is_asked_of_the_whole_map_is_asked_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_has_written_reads_it_whatever_others_read_meanwhile() {
+async fn a_writer_reads_its_own_write_despite_concurrent_reads() {
     let server = server().await;
     let (client, prices) = prices(&server, "prices").await;
     let readers = (0..4).map(|_| {
@@ -175,7 +175,7 @@ async fn whoever_has_written_reads_it_whatever_others_read_meanwhile() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_read_while_its_change_was_told_is_not_kept() {
+async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
     let server = server().await;
     let config = Config::from_url(&server.url()).unwrap();
     let behind = Arc::new(Before::behind(redgrid_core::server(&config).unwrap(), "HGET"));
@@ -187,7 +187,7 @@ async fn what_was_read_while_its_change_was_told_is_not_kept() {
         writer.set_many([("a", &1), ("b", &1)]).await.unwrap();
         kept(&reader, "b", Some(1)).await;
         let (gone, changes) = (reader.clone(), writer.clone());
-        // What was answered is told of as changed before it is there.
+        // The message about the change arrives before the reply.
         behind.next(async move {
             match all {
                 false => drop(changes.set("a", &2).await.unwrap()),
@@ -196,7 +196,8 @@ async fn what_was_read_while_its_change_was_told_is_not_kept() {
                     changes.set("a", &2).await.unwrap();
                 }
             }
-            // The last to be told: where it has gone from the cache, what was told before has been heard.
+            // The last message: once its entry has left the cache, all earlier messages have
+            // arrived.
             changes.set("b", &2).await.unwrap();
             let heard = async {
                 while !gone.cached_keys().unwrap().is_empty() {
@@ -221,7 +222,7 @@ async fn nothing_outlives_a_break_of_the_subscription() {
         sees(&there, "a", Some(n)).await;
         kept(&there, "a", Some(n)).await;
         observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
-        // Perhaps nobody hears of it.
+        // The message may be lost.
         here.set("a", &(n + 100)).await.unwrap();
         sees(&there, "a", Some(n + 100)).await;
         in_force(&there).await;
@@ -253,7 +254,7 @@ async fn so_much_is_kept_and_for_so_long() {
         prices.get("a").await.unwrap();
         let observer = server.observer().await.unwrap();
         let name = prices.object().name().unwrap().as_str().to_owned();
-        // By hand: nobody is told.
+        // Written directly: no message is sent.
         observer.cmd(&["HSET", &name, "\"a\"", "2"]).await.unwrap();
         // Either time is over then.
         tokio::time::sleep(Duration::from_millis(150)).await;
@@ -282,7 +283,7 @@ async fn a_map_that_has_gone_is_seen_to_have_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_understands_is_taken_for_a_change_of_all() {
+async fn an_unknown_message_invalidates_everything() {
     let server = server().await;
     let ((_client, prices), observer) = (prices(&server, "prices").await, server.observer().await.unwrap());
     prices.set("a", &1).await.unwrap();
@@ -345,7 +346,7 @@ async fn pulses_stop_when_nothing_is_read_and_begin_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_and_names_that_can_not_be_are_told_by_each_call() {
+async fn invalid_options_and_names_are_reported_by_each_call() {
     let server = server().await;
     let client = client(&server).await;
     let wrong = [
@@ -373,7 +374,7 @@ async fn options_and_names_that_can_not_be_are_told_by_each_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_tell_changes_nothing_and_who_may_not_listen_asks_the_server() {
+async fn without_publish_nothing_is_changed_and_without_subscribe_the_server_is_read() {
     let rules = "on >secret resetkeys ~* resetchannels &*:topic +@all";
     let server = RedisServer::builder().user("mute", "on >secret resetkeys ~* resetchannels +@all").user("deaf", rules);
     let server = server.start().await.unwrap();

@@ -1,4 +1,4 @@
-//! What a local cache keeps, and does not keep on, when its map ends, it is small, or nobody listens.
+//! The contents of a local cache when its map ends, it is small, or there is no subscription.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn a_map_that_expires_and_is_refilled_at_once_is_another() {
         there.set_many([("a", &1), ("b", &1)]).await.unwrap();
         kept(&here, "a", 1).await;
         kept(&here, "b", 1).await;
-        // Two pulses tell it.
+        // Two pulses detect it.
         observer.cmd(&["PEXPIRE", "prices", "1000"]).await.unwrap();
         wait_until(SOON, async || {
             here.get("a").await.unwrap();
@@ -53,7 +53,7 @@ async fn a_map_that_expires_and_is_refilled_at_once_is_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_brought_at_the_start_is_kept_and_no_more_than_has_room() {
+async fn preloaded_entries_are_cached_up_to_the_limit() {
     let server = server().await;
     let writer = client(&server).await;
     let all: HashMap<String, u64> = (0..10).map(|n| (format!("k{n}"), n)).collect();
@@ -88,7 +88,7 @@ async fn the_smallest_caches_keep_something() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_listens_no_more_gives_nothing_out() {
+async fn a_client_without_subscription_serves_no_cached_values() {
     let server = server().await;
     let client = client(&server).await;
     let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_secs(3600)));

@@ -1,4 +1,5 @@
-//! A map that two processes keep is what its model is: at once to who has written, and to the other as soon as it was told.
+//! A map cached by two processes, compared with a model: at once for the writer, for the other
+//! after its notification.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -15,10 +16,10 @@ type Model = BTreeMap<u64, i64>;
 
 const KEYS: u64 = 10;
 
-/// Nothing becomes right by the bound: whoever sees a change was told of it.
+/// Longer than the test: every change seen came from a message, not from the bound.
 const TOLD: Duration = Duration::from_secs(3600);
 
-/// What is kept, by the seed.
+/// The options of this seed.
 fn options(seed: u64) -> Options {
     let told = Options::default().max_stale(TOLD);
     match seed % 8 {
@@ -82,13 +83,13 @@ impl Side {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_that_two_keep_is_what_its_model_is() {
+async fn a_map_cached_by_two_clients_matches_its_model() {
     let server = server().await;
     modelled(&client(&server).await, &client(&server).await, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_cluster_a_map_that_two_keep_is_what_its_model_is() {
+async fn in_a_cluster_a_map_cached_by_two_clients_matches_its_model() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let url = cluster.url();
     let (one, two) = (client_with(&url, |config| config).await, client_with(&url, |config| config).await);
@@ -109,7 +110,7 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
             let told = |what: &str| format!("{what}, seed {seed}: {model:?} after {story:?}");
             match step.0 {
                 25 => sides[who].end().await,
-                // Nobody is told of what is written past the cache: both are told to forget what they have.
+                // A write past the cache sends no message: both caches are cleared.
                 26 => {
                     let past = Map::<u64, i64, Text>::new(&sides[who].client, &name).with_codecs(Text, Long);
                     past.set(&step.1, &step.2).await.unwrap();
@@ -144,7 +145,7 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
                     assert!(fits, "{}", told("a look"));
                 }
             }
-            // Who has written sees it at once, by whichever handle.
+            // The writer sees its own change at once, through either handle.
             let at_once = seen(sides[who].any(&mut random), &model).await;
             assert!(at_once, "who has written, seed {seed}: {model:?} after {story:?}");
             let other = sides[1 - who].any(&mut random);
@@ -185,7 +186,8 @@ async fn agree(near: &Near, model: &Model) -> bool {
     soon(async || seen(near, model).await).await
 }
 
-/// Whether what is read, one by one, all at once, and of what is kept, is that of the model. Twice: the second time it may be kept.
+/// Whether what is read, one by one, all at once, and of what is kept, is that of the model. Twice:
+/// the second time it may be kept.
 async fn seen(near: &Near, model: &Model) -> bool {
     let keys: Vec<u64> = (0..KEYS).collect();
     let expected: Vec<Option<i64>> = keys.iter().map(|key| model.get(key).copied()).collect();

@@ -1,4 +1,4 @@
-//! How stale what a local cache gives out may be, whatever happens to connections and servers.
+//! The maximum staleness of a local cache during faults of connections and servers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,8 @@ type Numbers = LocalCachedMap<u64, u64>;
 /// Shorter than it would be set, so that many trials pass.
 const BOUND: Duration = Duration::from_millis(100);
 
-/// What a writer has written, one number after another: when it began with each, and when it knew that it was there.
+/// The values of a writer, one number after another: the time each write began, and the time of its
+/// reply.
 #[derive(Default)]
 struct Written(Mutex<Vec<(Instant, Option<Instant>)>>);
 
@@ -42,12 +43,13 @@ impl Written {
     }
 }
 
-/// Reads as long as it is to; each value must be one that was there within the bound before the read, or later.
+/// Reads as long as it is to; each value must be one that was there within the bound before the
+/// read, or later.
 async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<AtomicBool>) -> (u64, Duration) {
     let (mut reads, mut stalest) = (0, Duration::ZERO);
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        // What is not answered says nothing.
+        // A failed read proves nothing.
         let Ok(got) = numbers.get(&key).await else { continue };
         let got = got.unwrap_or(0);
         let least = written.certain_at(began.checked_sub(BOUND));
@@ -114,7 +116,8 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
             fail().await;
         }
         if fault == "swallow" {
-            // A connection loses no single message. What stands in front of a server and does is found out by a pulse that it loses.
+            // A connection does not lose single messages. A proxy in front of a server may, and a
+            // lost pulse reveals it.
             wait_until(SOON, async || !here.is_active()).await;
         } else {
             tokio::time::sleep(Duration::from_millis(random.u64(0..150))).await;
@@ -144,10 +147,10 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
     assert!(stats.hits > reads / 10 && bypassed > 0 && stalest <= BOUND, "{stats:?}");
 }
 
-/// Clients that write and read several keys; each key has one writer. What a client has written it reads at once, what others have
-/// within the bound, and nobody reads what was never there.
+/// Clients write and read several keys; each key has one writer. A client reads its own writes at
+/// once, those of others within the bound, and never a value that was not written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn several_clients_read_what_was_there_within_the_bound() {
+async fn clients_read_values_no_older_than_the_bound() {
     const KEYS: u64 = 6;
     let server = server().await;
     let seed = fastrand::u64(..);
@@ -167,7 +170,8 @@ async fn several_clients_read_what_was_there_within_the_bound() {
         tasks.push(tokio::spawn(async move {
             let enough = Instant::now() + SOON;
             let mut rounds = 0;
-            // On a machine that stands still again and again it takes more rounds until something was kept.
+            // On a machine that stands still again and again it takes more rounds until something
+            // was kept.
             while rounds < 700 || (numbers.stats().hits < 200 && Instant::now() < enough) {
                 rounds += 1;
                 let key = random.u64(..KEYS);

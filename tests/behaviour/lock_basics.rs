@@ -1,4 +1,4 @@
-//! One lock, one server, fair weather.
+//! One lock on one server, without faults.
 
 use std::time::Duration;
 

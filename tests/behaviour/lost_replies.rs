@@ -1,4 +1,4 @@
-//! Replies that are lost, and requests that arrive late.
+//! Lost replies, and requests that arrive late.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use redgrid_locks::{AcquireError, Client, ExtendError, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client, client_with, script, server};
 
-struct Rig {
+struct Harness {
     server: RedisServer,
     proxy: Proxy,
     observer: Observer,
     client: Client,
 }
 
-/// A client behind a proxy whose answers may take `response_timeout`, with every script known to the server.
-async fn rig(timeout: Duration) -> Rig {
+/// A client behind a proxy, with this response timeout; every script is loaded on the server.
+async fn harness(timeout: Duration) -> Harness {
     rig_on(server().await, timeout).await
 }
 
-async fn rig_on(server: RedisServer, timeout: Duration) -> Rig {
+async fn rig_on(server: RedisServer, timeout: Duration) -> Harness {
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -31,12 +31,12 @@ async fn rig_on(server: RedisServer, timeout: Duration) -> Rig {
     drop(warm.steal().await.unwrap());
     warm.acquire().hold_at_least(Duration::from_millis(200)).await.unwrap().release().await.unwrap();
     wait_until(SOON, async || !observer.exists("warm").await.unwrap()).await;
-    Rig { server, proxy, observer, client }
+    Harness { server, proxy, observer, client }
 }
 
 const QUICK: Duration = Duration::from_millis(600);
 
-impl Rig {
+impl Harness {
     fn swallow(&self, sha: &str) {
         self.proxy.next(1, sha, Action::SwallowReply);
     }
@@ -58,138 +58,140 @@ impl Rig {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_grant_is_found_again_and_one_release_frees_it() {
-    let rig = rig(QUICK).await;
-    rig.swallow(&script!("acquire"));
-    let guard = Lock::new(&rig.client, "a").acquire().timeout(SOON).await.unwrap();
-    assert_eq!(rig.swallowed(), 1);
-    let fields: Vec<(String, i64)> = rig.observer.query(&["HGETALL", "a"]).await.unwrap();
+    let harness = harness(QUICK).await;
+    harness.swallow(&script!("acquire"));
+    let guard = Lock::new(&harness.client, "a").acquire().timeout(SOON).await.unwrap();
+    assert_eq!(harness.swallowed(), 1);
+    let fields: Vec<(String, i64)> = harness.observer.query(&["HGETALL", "a"]).await.unwrap();
     assert_eq!((fields.len(), fields[0].1), (1, 1), "held exactly once");
     guard.release().await.unwrap();
-    assert!(!rig.observer.exists("a").await.unwrap());
-    rig.all_clear(QUICK).await;
+    assert!(!harness.observer.exists("a").await.unwrap());
+    harness.all_clear(QUICK).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_to_a_release_is_still_a_release() {
-    let rig = rig(QUICK).await;
-    let guard = Lock::new(&rig.client, "a").acquire().await.unwrap();
-    rig.swallow(&script!("release"));
+    let harness = harness(QUICK).await;
+    let guard = Lock::new(&harness.client, "a").acquire().await.unwrap();
+    harness.swallow(&script!("release"));
     guard.release().await.unwrap();
-    assert_eq!(rig.swallowed(), 1);
-    rig.all_clear(QUICK).await;
+    assert_eq!(harness.swallowed(), 1);
+    harness.all_clear(QUICK).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_to_a_renewal_costs_nothing() {
-    let rig = rig(QUICK).await;
-    let guard = Lock::new(&rig.client, "a").acquire().auto_renew(Duration::from_secs(3)).await.unwrap();
-    rig.swallow(&script!("renew"));
-    wait_until(SOON, async || rig.swallowed() == 1).await;
+    let harness = harness(QUICK).await;
+    let guard = Lock::new(&harness.client, "a").acquire().auto_renew(Duration::from_secs(3)).await.unwrap();
+    harness.swallow(&script!("renew"));
+    wait_until(SOON, async || harness.swallowed() == 1).await;
     let until = tokio::time::Instant::now() + Duration::from_secs(4);
     tokio::time::sleep_until(until).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
-    rig.all_clear(QUICK).await;
+    harness.all_clear(QUICK).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_to_those_who_only_look_are_asked_for_again() {
-    let rig = rig(QUICK).await;
-    let elsewhere = client(&rig.server).await;
+async fn lost_replies_to_reads_are_retried() {
+    let harness = harness(QUICK).await;
+    let elsewhere = client(&harness.server).await;
     let held = Lock::new(&elsewhere, "a").acquire().await.unwrap();
-    let lock = Lock::new(&rig.client, "a");
+    let lock = Lock::new(&harness.client, "a");
     assert!(lock.is_locked().await.unwrap());
-    rig.swallow(&script!("inspect"));
+    harness.swallow(&script!("inspect"));
     assert!(lock.is_locked().await.unwrap());
     // The poll of a waiter: the connection is lost with its answer, and the waiter still gets in.
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    rig.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-core/src/pubsub/ttl.lua")));
-    wait_until(SOON, async || rig.swallowed() == 2).await;
+    harness.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-core/src/pubsub/ttl.lua")));
+    wait_until(SOON, async || harness.swallowed() == 2).await;
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    rig.all_clear(QUICK).await;
+    harness.all_clear(QUICK).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_answer_to_a_theft_leaves_one_thief() {
-    let rig = rig(QUICK).await;
-    let victim = client(&rig.server).await;
+    let harness = harness(QUICK).await;
+    let victim = client(&harness.server).await;
     let held = Lock::new(&victim, "a").acquire().await.unwrap();
-    rig.swallow(&script!("takeover"));
-    let thief = Lock::new(&rig.client, "a").steal().await.unwrap();
-    assert_eq!(rig.swallowed(), 1);
+    harness.swallow(&script!("takeover"));
+    let thief = Lock::new(&harness.client, "a").steal().await.unwrap();
+    assert_eq!(harness.swallowed(), 1);
     assert!(thief.token() > held.token() && thief.is_held());
-    let fields: Vec<(String, i64)> = rig.observer.query(&["HGETALL", "a"]).await.unwrap();
+    let fields: Vec<(String, i64)> = harness.observer.query(&["HGETALL", "a"]).await.unwrap();
     assert_eq!(fields.len(), 1);
     thief.release().await.unwrap();
     assert!(held.release().await.is_err());
-    rig.all_clear(QUICK).await;
+    harness.all_clear(QUICK).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
-    let rig = rig(QUICK).await;
+    let harness = harness(QUICK).await;
     let keep = Duration::from_secs(3);
-    let turn = Lock::new(&rig.client, "a").acquire().hold_at_least(keep).await.unwrap();
-    rig.swallow(&script!("retain"));
+    let turn = Lock::new(&harness.client, "a").acquire().hold_at_least(keep).await.unwrap();
+    harness.swallow(&script!("retain"));
     turn.release().await.unwrap();
-    assert_eq!(rig.swallowed(), 1);
-    let left = rig.observer.time_to_live("a").await.unwrap().unwrap();
+    assert_eq!(harness.swallowed(), 1);
+    let left = harness.observer.time_to_live("a").await.unwrap().unwrap();
     assert!(left <= keep + Duration::from_millis(50), "{left:?}");
-    wait_until(SOON, async || !rig.observer.exists("a").await.unwrap()).await;
+    wait_until(SOON, async || !harness.observer.exists("a").await.unwrap()).await;
 
-    let held = Lock::new(&rig.client, "a").acquire().await.unwrap();
+    let held = Lock::new(&harness.client, "a").acquire().await.unwrap();
     // Known to the server only from its first use.
-    let other = client(&rig.server).await;
+    let other = client(&harness.server).await;
     let warm = Lock::new(&other, "warm").acquire().await.unwrap();
     other.shutdown(SOON).await.unwrap();
     drop(warm);
-    rig.swallow(&script!("release_many"));
-    rig.client.shutdown(SOON).await.unwrap();
-    assert_eq!(rig.swallowed(), 2);
+    harness.swallow(&script!("release_many"));
+    harness.client.shutdown(SOON).await.unwrap();
+    assert_eq!(harness.swallowed(), 2);
     drop(held);
-    assert!(rig.observer.keys("*").await.unwrap().is_empty());
+    assert!(harness.observer.keys("*").await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_an_extension_is_told_or_repaired() {
-    let rig = rig(QUICK).await;
-    let guard = Lock::new(&rig.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
+async fn a_lost_reply_to_an_extension_is_reported_or_repaired() {
+    let harness = harness(QUICK).await;
+    let guard = Lock::new(&harness.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
     // Lengthening twice is once.
-    rig.swallow(&script!("renew"));
+    harness.swallow(&script!("renew"));
     guard.extend(Duration::from_secs(30)).await.unwrap();
     assert!(guard.remaining() > Duration::from_secs(25));
     // Shortening is never sent twice; the earlier end is believed.
-    rig.swallow(&script!("extend"));
+    harness.swallow(&script!("extend"));
     let unknown = guard.extend(Duration::from_secs(8)).await;
     assert!(matches!(unknown, Err(ExtendError::OutcomeUnknown { .. })), "{unknown:?}");
-    assert_eq!(rig.swallowed(), 2);
+    assert_eq!(harness.swallowed(), 2);
     assert!(guard.remaining() <= Duration::from_secs(8) && guard.is_held());
     guard.release().await.unwrap();
-    rig.all_clear(QUICK).await;
+    harness.all_clear(QUICK).await;
 }
 
-/// Holds the first copy of an acquire back, lets the second be granted and released, and then lets the first arrive.
+/// Holds the first copy of an acquire back, lets the second be granted and released, and then lets
+/// the first arrive.
 async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
     let timeout = Duration::from_secs(2);
-    let rig = rig_on(server, timeout).await;
-    rig.proxy.next(1, script!("acquire"), Action::Hold);
+    let harness = rig_on(server, timeout).await;
+    harness.proxy.next(1, script!("acquire"), Action::Hold);
     let asking = tokio::spawn({
-        let lock = Lock::new(&rig.client, "a");
+        let lock = Lock::new(&harness.client, "a");
         async move { lock.acquire().timeout(SOON).await }
     });
-    wait_until(SOON, async || rig.proxy.counts().held == 1).await;
+    wait_until(SOON, async || harness.proxy.counts().held == 1).await;
     let limit = tokio::time::Instant::now() + timeout;
-    rig.proxy.cut_all();
+    harness.proxy.cut_all();
     asking.await.unwrap().unwrap().release().await.unwrap();
-    assert!(!rig.observer.exists("a").await.unwrap());
+    assert!(!harness.observer.exists("a").await.unwrap());
     if !arrives_in_time {
         tokio::time::sleep_until(limit).await;
     }
-    assert_eq!(rig.proxy.release_held().await, 1);
-    // In time it is carried out: the copy takes what nobody asks for any more. Late it refuses itself.
-    assert_eq!(rig.observer.exists("a").await.unwrap(), arrives_in_time);
-    rig.all_clear(timeout).await;
+    assert_eq!(harness.proxy.release_held().await, 1);
+    // A copy that arrives in time is carried out and takes a lock without an owner. A late one
+    // rejects itself.
+    assert_eq!(harness.observer.exists("a").await.unwrap(), arrives_in_time);
+    harness.all_clear(timeout).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,40 +214,40 @@ async fn late_copies_leave_nothing_on_the_newest_server_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_copy_whose_caller_gave_up_leaves_nothing() {
+async fn a_late_retransmission_of_a_cancelled_caller_leaves_nothing() {
     let timeout = Duration::from_secs(2);
-    let rig = rig(timeout).await;
-    rig.proxy.next(1, script!("acquire"), Action::Hold);
-    let lock = Lock::new(&rig.client, "a");
+    let harness = harness(timeout).await;
+    harness.proxy.next(1, script!("acquire"), Action::Hold);
+    let lock = Lock::new(&harness.client, "a");
     let gave_up = lock.acquire().timeout(Duration::from_millis(300)).await;
     assert!(matches!(gave_up, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{gave_up:?}");
-    rig.proxy.cut_all();
-    assert_eq!(rig.proxy.release_held().await, 1);
-    rig.all_clear(timeout).await;
+    harness.proxy.cut_all();
+    assert_eq!(harness.proxy.release_held().await, 1);
+    harness.all_clear(timeout).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
     let timeout = Duration::from_secs(2);
-    let rig = rig(timeout).await;
-    let guard = Lock::new(&rig.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
-    rig.proxy.next(1, script!("extend"), Action::Hold);
+    let harness = harness(timeout).await;
+    let guard = Lock::new(&harness.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
+    harness.proxy.next(1, script!("extend"), Action::Hold);
     let shorter = Duration::from_millis(1500);
     let (unknown, ()) = tokio::join!(guard.extend(shorter), async {
-        wait_until(SOON, async || rig.proxy.counts().held == 1).await;
+        wait_until(SOON, async || harness.proxy.counts().held == 1).await;
         assert!(guard.remaining() < shorter, "believed to be short from the moment it is asked");
-        rig.proxy.cut_all();
+        harness.proxy.cut_all();
     });
     assert!(matches!(unknown, Err(ExtendError::OutcomeUnknown { .. })), "{unknown:?}");
     // Lengthened again, while the shortening may still come: not believed.
-    rig.client.wait_ready(SOON).await.unwrap();
+    harness.client.wait_ready(SOON).await.unwrap();
     let longer = guard.extend(Duration::from_secs(30)).await;
     assert!(matches!(longer, Err(ExtendError::OutcomeUnknown { .. })), "{longer:?}");
-    assert_eq!(rig.proxy.release_held().await, 1);
-    let left = rig.observer.time_to_live("a").await.unwrap().unwrap();
+    assert_eq!(harness.proxy.release_held().await, 1);
+    let left = harness.observer.time_to_live("a").await.unwrap().unwrap();
     // With its margin of a nineteenth.
     assert!(left <= shorter + shorter / 10, "the late copy did shorten: {left:?}");
-    while rig.observer.exists("a").await.unwrap() {
+    while harness.observer.exists("a").await.unwrap() {
         tokio::task::yield_now().await;
     }
     assert!(!guard.is_held());
@@ -253,35 +255,35 @@ async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_delayed_past_its_release_changes_nothing() {
-    let rig = rig(Duration::from_secs(2)).await;
-    let guard = Lock::new(&rig.client, "a").acquire().auto_renew(Duration::from_millis(900)).await.unwrap();
-    rig.proxy.next(1, script!("renew"), Action::Hold);
-    wait_until(SOON, async || rig.proxy.counts().held == 1).await;
-    rig.proxy.cut_all();
+    let harness = harness(Duration::from_secs(2)).await;
+    let guard = Lock::new(&harness.client, "a").acquire().auto_renew(Duration::from_millis(900)).await.unwrap();
+    harness.proxy.next(1, script!("renew"), Action::Hold);
+    wait_until(SOON, async || harness.proxy.counts().held == 1).await;
+    harness.proxy.cut_all();
     guard.release().await.unwrap();
-    let next = client(&rig.server).await;
+    let next = client(&harness.server).await;
     let taken = Lock::new(&next, "a").acquire().lease(Duration::from_secs(5)).await.unwrap();
-    assert_eq!(rig.proxy.release_held().await, 1);
-    let left = rig.observer.time_to_live("a").await.unwrap().unwrap();
+    assert_eq!(harness.proxy.release_held().await, 1);
+    let left = harness.observer.time_to_live("a").await.unwrap().unwrap();
     assert!(left > Duration::from_secs(4), "{left:?}");
-    let fields: Vec<(String, i64)> = rig.observer.query(&["HGETALL", "a"]).await.unwrap();
+    let fields: Vec<(String, i64)> = harness.observer.query(&["HGETALL", "a"]).await.unwrap();
     assert_eq!(fields.len(), 1);
     taken.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_renewal_is_started_after_the_release_was_called() {
-    let rig = rig(QUICK).await;
+    let harness = harness(QUICK).await;
     let renew = script!("renew");
     let (seen, renewals) = tokio::sync::watch::channel(0);
     for n in 0..50 {
-        let lock = Lock::new(&rig.client, format!("name:{n}"));
+        let lock = Lock::new(&harness.client, format!("name:{n}"));
         let guard = lock.acquire().auto_renew(Duration::from_millis(300)).await.unwrap();
         let seen = seen.clone();
         let renew = renew.clone();
         // Near the first renewal, sometimes after it.
         tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(95 + n % 10)).await;
-        rig.proxy.on_request(move |command| {
+        harness.proxy.on_request(move |command| {
             if command.iter().any(|part| *part == renew) {
                 seen.send_modify(|seen| *seen += 1);
             }
@@ -300,19 +302,19 @@ async fn no_renewal_is_started_after_the_release_was_called() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forced_release_that_is_sent_again_late_takes_nothing_from_a_later_holder() {
-    let rig = rig(Duration::from_secs(2)).await;
-    let (wedged, next) = (client(&rig.server).await, client(&rig.server).await);
+    let harness = harness(Duration::from_secs(2)).await;
+    let (wedged, next) = (client(&harness.server).await, client(&harness.server).await);
     let held = Lock::new(&wedged, "a").acquire().await.unwrap();
-    rig.proxy.next(1, script!("takeover"), Action::CutAfterForward);
-    rig.proxy.refuse_connections().await.unwrap();
+    harness.proxy.next(1, script!("takeover"), Action::CutAfterForward);
+    harness.proxy.refuse_connections().await.unwrap();
     let forcing = tokio::spawn({
-        let lock = Lock::new(&rig.client, "a");
+        let lock = Lock::new(&harness.client, "a");
         async move { lock.force_release().await }
     });
     tokio::time::timeout(SOON, held.lost()).await.unwrap();
-    // The field of the one who forced has a lifetime; the next one gets in when it is over.
+    // The field of the forced acquire has a lifetime; the next acquire succeeds when it ends.
     let innocent = Lock::new(&next, "a").acquire().timeout(SOON).await.unwrap();
-    rig.proxy.accept_connections().await.unwrap();
+    harness.proxy.accept_connections().await.unwrap();
     let told = forcing.await.unwrap();
     assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     assert!(innocent.is_held());

@@ -1,4 +1,4 @@
-//! Locks of keys, and computing under them.
+//! Locks of map keys, and computing under them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn keys_have_locks_of_their_own_in_the_slot_of_the_map() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_computed_is_computed_by_one_at_a_time() {
+async fn values_are_computed_one_at_a_time() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let tasks = (0..60).map(|n| {
@@ -69,7 +69,7 @@ async fn values_are_computed_where_they_are_and_where_they_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_changes_a_key_without_its_lock_is_not_overwritten() {
+async fn a_change_without_the_keys_lock_is_not_overwritten() {
     let server = server().await;
     let client = client(&server).await;
     let map: Map<String, i64, Text, Long> = Map::<String, i64, Text>::new(&client, "m").with_codecs(Text, Long);
@@ -102,7 +102,7 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there): (Map<String, u64>, Map<String, u64>) = (Map::new(&one, "m"), Map::new(&two, "m"));
-    // Who is robbed is told at once.
+    // A holder whose lock is stolen gets a message at once.
     redgrid_tests::listening(&server, &one).await;
     let me = Holder::new();
     let held = here.lock("a").unwrap().acquire().holder(&me).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
     let (told, ()) = tokio::time::timeout(SOON, both).await.expect("the function is dropped");
     assert!(matches!(told, Err(ComputeError::Lost(_))), "{told:?}");
     assert_eq!(there.get("a").await.unwrap(), Some(1));
-    // Whoever goes away leaves no lock behind.
+    // A cancelled caller leaves no lock.
     let began = std::sync::Arc::new(Notify::new());
     let task = tokio::spawn({
         let (map, began) = (here.clone(), began.clone());

@@ -1,12 +1,12 @@
-//! Streams over maps that are larger than the memory they may take.
+//! Streams over maps larger than the available memory.
 
 use redgrid_map::Map;
 use redgrid_map::codecs::{Long, Text};
 use redgrid_tests::process::Other;
 use redgrid_tests::{client, server};
 
-/// 50 MB of values, read by a process that is to need a few pages of them. What a page takes in flight is a few hundred KiB; the
-/// allocator keeps some more.
+/// A process reads 50 MB of values in the memory of a few pages. A page in flight takes a few
+/// hundred KiB; the allocator retains some more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_is_streamed_in_less_memory_than_it_has() {
     const ENTRIES: u32 = 50_000;

@@ -1,4 +1,4 @@
-//! Maps that all processes share.
+//! Maps.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, SystemTime};
@@ -61,7 +61,7 @@ async fn a_large_map_is_streamed_page_by_page() {
     let nines: BTreeSet<u32> = map.keys().matching("99*").try_collect().await.unwrap();
     assert_eq!(nines, (0..5000).filter(|n: &u32| n.to_string().starts_with("99")).collect());
     assert!(map.contains_value(&all[&4999]).await.unwrap() && !map.contains_value(&"none".into()).await.unwrap());
-    // It is a stream, it can be sent, and who stops early has asked for what he took.
+    // The stream is `Send`, and a caller that stops early has read only the pages it took.
     let first = tokio::spawn(map.entries().page(10).take(3).count()).await.unwrap();
     assert_eq!(first, 3);
     let found = map.get_many(all.keys()).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_large_map_is_streamed_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_begins_anew_behind_another_process() {
+async fn a_stream_restarts_behind_another_process() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -123,7 +123,7 @@ async fn updates_of_two_clients_are_all_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_decoded_concerns_one_entry() {
+async fn an_undecodable_entry_does_not_affect_others() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     observer.cmd(&["HSET", "m", "\"a\"", "1", "\"b\"", "{\"x\":1}", "\"c\"", "3"]).await.unwrap();
@@ -163,7 +163,7 @@ async fn what_can_not_be_decoded_concerns_one_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stale_tokens_write_nothing_and_lost_answers_are_told() {
+async fn stale_tokens_write_nothing_and_lost_replies_are_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -184,7 +184,7 @@ async fn stale_tokens_write_nothing_and_lost_answers_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_is_what_its_model_is() {
+async fn a_map_matches_its_model() {
     let server = server().await;
     redgrid_tests::model::map(&client(&server).await, "model", 20).await;
 }

@@ -1,4 +1,4 @@
-//! Objects in a cluster are what their models are.
+//! Objects in a cluster, compared with their models.
 
 use redgrid_core::{Client, Config};
 use redgrid_testkit::{Cluster, RedisServer, ServerBinary};
@@ -21,7 +21,7 @@ async fn two_clients(cluster: &Cluster) -> [Client; 2] {
 
 /// Each through two clients; one cluster for all of them.
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_in_a_cluster_are_what_their_models_are() {
+async fn objects_in_a_cluster_match_their_models() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let clients = two_clients(&cluster).await;
     let clients = clients.each_ref();
@@ -38,8 +38,8 @@ async fn objects_in_a_cluster_are_what_their_models_are() {
 
 /// What the servers end, and take out when they come to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_in_a_cluster_of_newer_servers_are_what_their_models_are() {
-    let name = "objects_in_a_cluster_of_newer_servers_are_what_their_models_are";
+async fn objects_in_a_cluster_of_newer_servers_match_their_models() {
+    let name = "objects_in_a_cluster_of_newer_servers_match_their_models";
     let Some(newest) = ServerBinary::newest_or_skip(name) else { return };
     let cluster = Cluster::builder().server_options(RedisServer::builder().binary(newest)).start().await.unwrap();
     let clients = two_clients(&cluster).await;

@@ -1,4 +1,4 @@
-//! Many locks as one.
+//! Several locks acquired as one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,7 +71,7 @@ async fn a_hundred_names_are_one_script_to_take_and_one_to_give_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_one_of_them_holds_none_and_is_woken_by_its_release() {
+async fn a_waiter_for_one_name_holds_none_and_is_woken_by_its_release() {
     let server = server().await;
     let patient = |config: redgrid_core::Config| config.poll_interval(SOON);
     let (one, two) = (client(&server).await, client_with(&server.url(), patient).await);
@@ -109,7 +109,8 @@ async fn a_wait_that_is_over_and_one_that_is_dropped_leave_nothing() {
     both.try_acquire().await.unwrap().expect("both are free").release().await.unwrap();
 }
 
-/// Locks of one name and of several, in one process and in two: one at a time under each name, and everybody gets in.
+/// Locks of one name and of several, in one process and in two: one holder at a time under each
+/// name, and all acquires succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     let server = server().await;
@@ -138,7 +139,7 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
     }
 }
 
-/// What an attempt took and gives back is as free as if it had not been taken: nobody has had it.
+/// A name that an attempt took and released is free at once: it had no holder.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
     let server = server().await;
@@ -150,7 +151,8 @@ async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
     let both = MultiLock::new(&two, ["name:1", "name:2"]).acquire().hold_at_least(at_least).timeout(SOON);
     let waiter = tokio::spawn(both.into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
-    // The one that is waited for is had, the other is not: it goes back, and the other is waited for.
+    // The one that is waited for is had, the other is not: it goes back, and the other is waited
+    // for.
     in_the_way.remove(0).release().await.unwrap();
     wait_until(SOON, async || two.stats().waiting == 1 && !observer.exists("name:1").await.unwrap()).await;
     let again = Lock::new(&one, "name:1").acquire().timeout(SOON).await.unwrap();
@@ -218,9 +220,10 @@ async fn a_holder_enters_again_with_one_or_several() {
     assert!(held(&observer).await.is_empty());
 }
 
-/// The hold that waits to be taken by another request of the same holder is taken by this one, and stays.
+/// The hold that waits to be taken by another request of the same holder is taken by this one, and
+/// stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_enters_again_what_another_request_of_its_own_has_not_taken_yet() {
+async fn a_holder_reenters_names_of_its_own_pending_request() {
     let server = server().await;
     let (client, me) = (client(&server).await, Holder::new());
     let lock = Lock::new(&client, "name:1");
@@ -243,9 +246,10 @@ async fn a_holder_enters_again_what_another_request_of_its_own_has_not_taken_yet
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_that_is_lost_is_told_and_the_others_go_back() {
+async fn the_first_lost_name_is_reported_and_the_others_are_released() {
     let server = server().await;
-    // Renewed every third of it, so that the loss is seen soon; long enough not to be lost by a machine that is slow.
+    // Renewed every third of it, so that the loss is seen soon; long enough not to be lost by a
+    // machine that is slow.
     let client = client_with(&server.url(), |config| config.watchdog_lease(SOON / 2)).await;
     let observer = server.observer().await.unwrap();
     let guard = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await.unwrap();
@@ -308,7 +312,7 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
     both.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
-/// The caller leaves in time; the request goes on, and what it gets goes back.
+/// The caller's timeout ends in time; the request continues, and its grant is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_is_over_in_time_although_no_answer_comes() {
     let server = server().await;
@@ -349,7 +353,7 @@ async fn locks_of_different_kinds_and_servers_are_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_refused() {
+async fn invalid_combinations_are_rejected() {
     let server = server().await;
     let client = client(&server).await;
     let refused =
@@ -371,9 +375,9 @@ async fn what_can_not_be_is_refused() {
     assert_eq!(client.stats(), NOTHING);
 }
 
-/// Whoever asks again at once finds them free.
+/// The next acquire finds them free at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_durable_is_told_when_it_has_gone_back() {
+async fn missing_durability_is_reported_after_the_release() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let names: Vec<_> = (0..1_000).map(|n| format!("name:{n}")).collect();
@@ -395,8 +399,9 @@ async fn a_shutdown_gives_all_of_them_back() {
     assert!(held(&observer).await.is_empty());
 }
 
-/// Ten thousand names of one slot within 100 ms: `cargo test --release -p redgrid-tests --test behaviour -- ten_thousand_names`.
-/// What is not optimised has ten times as long, and the best of five counts.
+/// Ten thousand names of one slot within 100 ms:
+/// `cargo test --release -p redgrid-tests --test behaviour -- ten_thousand_names`. A debug build
+/// has ten times as long; the best of five runs counts.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_names_of_a_slot_are_taken_within_a_tenth_of_a_second() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! Maps with several values a key.
+//! Maps with several values per key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -97,7 +97,7 @@ async fn a_large_one_is_streamed_and_cleared_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_written_leaves_nothing_half_done() {
+async fn a_failed_write_leaves_no_partial_change() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let url = server.url_via(proxy.addr());
@@ -121,7 +121,7 @@ async fn what_can_not_be_written_leaves_nothing_half_done() {
     }
     assert!(!observer.exists("m").await.unwrap(), "the key is not in the map for it");
     observer.cmd(&["DEL", &values]).await.unwrap();
-    // The same of a user who may not write values.
+    // The same with a user without permission to write values.
     observer.cmd(&["ACL", "SETUSER", "half", "on", ">secret", "~*", "&*", "+@all", "-sadd"]).await.unwrap();
     let half = client_with(&url, |config| config.credentials(Some("half"), "secret")).await;
     let theirs: SetMultimap<String, u32> = SetMultimap::new(&half, "m");
@@ -147,7 +147,8 @@ async fn what_can_not_be_written_leaves_nothing_half_done() {
     assert_eq!(list.get_all("a").await.unwrap(), [1, 2]);
 }
 
-/// All that is there of a map: the keys of the server, those of the map, and their values in their order.
+/// All that is there of a map: the keys of the server, those of the map, and their values in their
+/// order.
 async fn all_of<Y: Kind>(
     observer: &Observer,
     map: &Multimap<String, u32, Json, Json, Y>,
@@ -162,7 +163,7 @@ async fn all_of<Y: Kind>(
     (sorted(observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap()), keys, values)
 }
 
-/// Tells which calls were refused; none of them has changed anything.
+/// Returns the calls that were rejected; none of them changed anything.
 async fn refused_without<Y: Kind>(denied: &str) -> Vec<&'static str> {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
@@ -204,7 +205,7 @@ async fn refused_without<Y: Kind>(denied: &str) -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_do_all_of_a_change_does_nothing_of_it() {
+async fn without_permission_for_all_of_a_change_nothing_is_changed() {
     use redgrid_multimap::{Lists, Sets};
 
     let removals = ["last", "remove_keys", "remove_all", "clear"];

@@ -1,4 +1,5 @@
-//! Multimaps: values and ends of keys live as long as their map, whatever was done to its hash alone; and who may not see to that changes nothing.
+//! Multimaps: values and lifetimes of keys follow their map, and a user without the permission for
+//! that changes nothing.
 
 use std::time::Duration;
 
@@ -66,7 +67,7 @@ async fn as_long_as_its_map<Y: Kind>(client: &Client, observer: &Observer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_inserted_lives_as_long_as_its_map_whatever_was_there() {
+async fn inserted_values_live_as_long_as_their_map() {
     let (_server, client, observer) = ready().await;
     as_long_as_its_map::<Sets>(&client, &observer).await;
     as_long_as_its_map::<Lists>(&client, &observer).await;
@@ -93,7 +94,7 @@ async fn ends_of_keys_live_as_long_as_their_map_whatever_was_there() {
     }
 }
 
-async fn knows_what_users_may(observer: &Observer) -> bool {
+async fn reads_published_permissions(observer: &Observer) -> bool {
     observer.query::<u64>(&["EVAL", "return redis.acl_check_cmd and 1 or 0", "0"]).await.unwrap() == 1
 }
 
@@ -136,13 +137,13 @@ async fn refused_without<Y: Kind>(denied: &str, has_an_end: bool) -> Vec<&'stati
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_see_or_set_how_long_values_live_adds_none() {
+async fn without_permission_for_lifetimes_no_values_are_added() {
     let (_server, _client, observer) = ready().await;
     let adds = ["insert", "new", "set_all", "replace_all"];
     // Before anything is written, on every server.
     assert_eq!(refused_without::<Sets>("-pttl", false).await, adds);
     assert_eq!(refused_without::<Lists>("-pttl", false).await, adds);
-    if !knows_what_users_may(&observer).await {
+    if !reads_published_permissions(&observer).await {
         // A script can not ask what its user may do: docs/acl.md says what follows.
         return;
     }
@@ -153,7 +154,8 @@ async fn who_may_not_see_or_set_how_long_values_live_adds_none() {
     assert_eq!(refused_without::<Expiring<Lists>>("-pexpire", true).await.len(), 6);
 }
 
-/// Runs a script as if the server knew lifetimes of fields: what HPTTL tells, and a command that the user may not run.
+/// Runs a script as if the server knew lifetimes of fields: what HPTTL tells, and a command that
+/// the user may not run.
 async fn as_if(observer: &Observer, script: &str, hpttl: &str, denied: &str, args: &[&str]) -> Result<Value, String> {
     let shim = format!(
         "local server = redis
@@ -188,7 +190,7 @@ async fn a_removal_that_would_end_the_lifetime_of_a_field_is_refused_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_see_lifetimes_of_fields_gives_their_map_no_end() {
+async fn without_permission_for_field_lifetimes_the_map_has_no_end() {
     let (_server, _client, observer) = ready().await;
     observer.cmd(&["HSET", "m", "k", "h"]).await.unwrap();
     observer.cmd(&["SADD", "{m}:h", "1"]).await.unwrap();
@@ -206,7 +208,7 @@ async fn who_may_not_see_lifetimes_of_fields_gives_their_map_no_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_whose_keys_are_all_over_is_not_there_as_a_whole() {
+async fn a_map_of_expired_keys_does_not_exist() {
     let (_server, client, observer) = ready().await;
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
     let other = SetMultimapCache::<String, u32>::new(&client, "n");

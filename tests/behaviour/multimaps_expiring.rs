@@ -1,4 +1,4 @@
-//! Maps with several values a key, whose keys have lifetimes.
+//! Maps with several values per key, whose keys have lifetimes.
 
 use std::time::{Duration, SystemTime};
 
@@ -140,7 +140,7 @@ async fn a_server_without_lifetimes_of_fields_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_is_nowhere_and_is_taken_out_by_changes() {
+async fn expired_keys_are_absent_and_removed_by_changes() {
     let (_server, client, observer) = ready().await;
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
     let fill = async || {
@@ -156,7 +156,7 @@ async fn what_is_over_is_nowhere_and_is_taken_out_by_changes() {
     fill().await;
     let all = observer.query::<u64>(&["DBSIZE"]).await.unwrap();
     assert_eq!(all, 63, "the map, 61 values, the ends");
-    // Whoever reads sees none of them, whatever is asked, and takes none out.
+    // Reads neither see nor remove expired entries.
     assert!(map.get_all("k1").await.unwrap().is_empty() && !map.contains_key("k1").await.unwrap());
     assert!(!map.contains_entry("k1", &1).await.unwrap() && !map.contains_value(&100).await.unwrap());
     assert_eq!((map.values_len("k1").await.unwrap(), map.len().await.unwrap()), (0, 1));
@@ -176,7 +176,7 @@ async fn what_is_over_is_nowhere_and_is_taken_out_by_changes() {
     assert!(map.insert("k1", &9).await.unwrap(), "as a new key");
     assert_eq!((map.get_all("k1").await.unwrap(), map.key_lifetime("k1").await.unwrap()), (vec![9], Lifetime::Endless));
     assert_eq!((map.key_len().await.unwrap(), observer.query::<u64>(&["DBSIZE"]).await.unwrap()), (2, 3));
-    // An end that somebody has left of a key that is gone is not that of the next.
+    // A leftover lifetime of a removed key does not apply to its successor.
     observer.cmd(&["ZADD", ENDS, "1000", "\"new\""]).await.unwrap();
     map.insert("new", &1).await.unwrap();
     assert_eq!(map.get_all("new").await.unwrap(), [1]);
@@ -210,7 +210,7 @@ async fn a_change_of_an_answer_that_is_lost_is_made_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_again_before_it_is_taken_out_stays() {
+async fn a_key_inserted_again_before_its_removal_stays() {
     let (server, client, observer) = ready().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
@@ -274,7 +274,7 @@ async fn refused_without(denied: &str) -> Vec<&'static str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_end_lifetimes_changes_nothing() {
+async fn without_permission_to_expire_nothing_is_changed() {
     let (_server, _client, observer) = ready().await;
     if observer.query::<u64>(&["EVAL", "return redis.acl_check_cmd and 1 or 0", "0"]).await.unwrap() == 0 {
         // A script can not ask what its user may do: docs/acl.md says what follows.

@@ -1,4 +1,5 @@
-//! Multimaps of every kind are what their model is: of sets and of lists, without lifetimes of keys, with those of ours and with those of the server.
+//! Multimaps of every kind compared with a model: sets and lists, without lifetimes, with ours, and
+//! with the server's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -11,32 +12,32 @@ use redgrid_keys::{Key, Keys};
 use redgrid_multimap::codecs::Json;
 use redgrid_multimap::{Expiring, Kind, Lifetime, Lifetimes, Lists, Multimap, Native, Sets};
 use redgrid_testkit::wait_until;
-use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_what_is_over, seeds};
+use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_expired_entries, seeds};
 use redgrid_tests::{SOON, client, server};
 
 type Map<Y> = Multimap<u16, u16, Json, Json, Y>;
 
-/// What to do, a key, two values or other numbers, and another number.
+/// The operation, a key, two values or other numbers, and another number.
 type Step = (u8, u16, u16, u16, u8);
 
 /// The first of many keys: more than one page of them.
 const CROWD: u16 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn multimaps_are_what_their_models_are() {
+async fn multimaps_match_their_models() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 6).await;
 }
 
 /// The server takes out nothing: what is over stays stored, as for a moment it does everywhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn native_multimaps_are_what_their_models_are_beside_what_is_over() {
-    let name = "native_multimaps_are_what_their_models_are_beside_what_is_over";
-    let Some(server) = newest_that_keeps_what_is_over(name).await else { return };
+async fn native_multimaps_match_their_models_beside_expired_keys() {
+    let name = "native_multimaps_match_their_models_beside_expired_keys";
+    let Some(server) = newest_that_keeps_expired_entries(name).await else { return };
     native([&client(&server).await, &client(&server).await], 6, true).await;
 }
 
-/// Those that every server has.
+/// Multimaps that every server supports.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     let of = |name, is_list| Sort { name, is_list, is_native: false, stays: false };
     go_through::<Sets>(clients, some, of("sets", false), plain).await;
@@ -45,14 +46,14 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     go_through::<Expiring<Lists>>(clients, some, of("expiring_lists", true), with_ends).await;
 }
 
-/// Those of which the server ends the keys, and takes them out, unless what is over stays stored.
+/// Multimaps whose keys the server expires, and removes, unless expired entries stay stored.
 pub(super) async fn native(clients: [&Client; 2], some: u64, stays: bool) {
     let of = |name, is_list| Sort { name, is_list, is_native: true, stays };
     go_through::<Native<Sets>>(clients, some, of("native_sets", false), with_ends).await;
     go_through::<Native<Lists>>(clients, some, of("native_lists", true), with_ends).await;
 }
 
-/// What a multimap is.
+/// The kind of a multimap.
 #[derive(Debug, Clone, Copy)]
 struct Sort {
     name: &'static str,
@@ -62,18 +63,18 @@ struct Sort {
     stays: bool,
 }
 
-/// What a multimap is to be: the values of each key, in their order, and when it ends.
+/// The expected multimap: the values of each key, in order, and the end of its lifetime.
 #[derive(Debug, Clone)]
 struct Model {
     sort: Sort,
     keys: BTreeMap<u16, (Vec<u16>, End)>,
     whole: End,
-    /// What may be stored although it is over.
+    /// Keys that may be stored although they have expired.
     over: BTreeSet<u16>,
 }
 
 impl Model {
-    /// Adds to the values of a key; tells how many are new.
+    /// Adds to the values of a key; returns how many are new.
     fn add(&mut self, key: u16, values: &[u16]) -> u64 {
         if values.is_empty() {
             return 0;
@@ -168,7 +169,8 @@ async fn go_through<Y: Kind>(
     }
 }
 
-/// Whether another client sees what is to be there; not always all of it, as some of what looks takes out what is over.
+/// Whether another client sees what is to be there; not always all of it, as some of what looks
+/// takes out what is over.
 async fn look<Y: Kind>(map: &Map<Y>, model: &Model, (_, key, one, other, n): Step) -> bool {
     let mut found: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
     for (key, value) in map.entries().try_collect::<Vec<_>>().await.unwrap() {
@@ -211,7 +213,7 @@ async fn look<Y: Kind>(map: &Map<Y>, model: &Model, (_, key, one, other, n): Ste
     }
 }
 
-/// What is done to multimaps of every kind.
+/// Operations of multimaps of every kind.
 async fn plain<Y: Kind>(map: &Map<Y>, model: &mut Model, (step, key, one, _, n): Step, random: &mut Rng) -> bool {
     let had = model.values(key);
     // Some of them more than once.

@@ -1,4 +1,4 @@
-//! Multimaps as a whole: lifetimes, other names, sizes, beside all keys of the server.
+//! Multimaps as objects: lifetimes, renames, sizes, and their keys.
 
 use std::time::{Duration, SystemTime};
 
@@ -27,7 +27,7 @@ async fn ready() -> (RedisServer, Client, Observer) {
     (server, client, observer)
 }
 
-/// All keys that there are, as DBSIZE does not tell: it counts those that are over until they are taken out.
+/// All keys that exist. DBSIZE also counts expired keys that are not yet removed.
 async fn keys_of(observer: &Observer) -> Vec<String> {
     let mut all: Vec<String> = observer.query(&["KEYS", "*"]).await.unwrap();
     all.sort();
@@ -119,7 +119,8 @@ async fn a_native_multimap_lives_and_is_renamed_with_all_its_keys() {
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     whole::<Native<Sets>>(&client, &observer).await;
-    // A key that ends before the map does so with its values, whatever end that gets and takes back.
+    // A key that ends before the map does so with its values, whatever end that gets and takes
+    // back.
     let map = NativeSetMultimapCache::<String, u32>::new(&client, "m");
     map.insert("a", &1).await.unwrap();
     map.expire_key("a", HOUR).await.unwrap();
@@ -136,7 +137,7 @@ async fn a_native_multimap_lives_and_is_renamed_with_all_its_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lifetimes_of_keys_go_along() {
+async fn lifetimes_of_keys_are_renamed_along() {
     let (_server, client, observer) = ready().await;
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
     map.insert("a", &1).await.unwrap();
@@ -161,12 +162,12 @@ async fn lifetimes_of_keys_go_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_a_map_as_a_whole_is_bounded_and_done_once() {
+async fn whole_map_changes_are_bounded_and_executed_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let url = server.url_via(proxy.addr());
-    // More keys than are changed in one step: what goes by pages goes on.
+    // More keys than one step changes: the operation continues page by page.
     let script = "for i = 1, 10001 do redis.call('HSET', KEYS[1], i, 'h' .. i) end return 1";
     observer.cmd(&["EVAL", script, "1", "large"]).await.unwrap();
     let large = SetMultimap::<u32, u32>::new(&client, "large").object();
@@ -198,11 +199,11 @@ async fn what_changes_a_map_as_a_whole_is_bounded_and_done_once() {
     let theirs = ListMultimap::<String, u32>::new(&hasty, "n");
     assert!(matches!(theirs.object().rename("m").await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
     assert_eq!((map.key_len().await.unwrap(), other.key_len().await.unwrap()), (2, 0), "it was done, and once");
-    // What has the other name and is no multimap.
+    // The other name has a value of another type.
     observer.cmd(&["SET", "text", "x"]).await.unwrap();
     assert!(matches!(map.object().rename("text").await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     assert!(!map.object().rename("text").unless_taken().await.unwrap());
-    // Who may not do all of it does nothing of it.
+    // A user without all permissions changes nothing.
     let cached = ListMultimapCache::<String, u32>::new(&client, "c");
     cached.insert("a", &1).await.unwrap();
     let before = keys_of(&observer).await;

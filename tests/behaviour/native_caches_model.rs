@@ -1,4 +1,4 @@
-//! A map whose entries the server ends is what its model is.
+//! A map whose entries the server expires, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use redgrid_cache::NativeMapCache;
 use redgrid_core::Client;
 use redgrid_map::Map;
 use redgrid_testkit::wait_until;
-use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_what_is_over, seeds};
+use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_expired_entries, seeds};
 use redgrid_tests::{SOON, client};
 
 /// The first of many: more than leave at a time.
@@ -16,16 +16,17 @@ const CROWD: u16 = 1_000;
 
 /// The server takes out nothing: what is over stays stored, as for a moment it does everywhere.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_map_is_what_its_model_is_beside_what_is_over() {
-    let name = "a_native_map_is_what_its_model_is_beside_what_is_over";
-    let Some(server) = newest_that_keeps_what_is_over(name).await else { return };
+async fn a_native_map_matches_its_model_beside_expired_entries() {
+    let name = "a_native_map_matches_its_model_beside_expired_entries";
+    let Some(server) = newest_that_keeps_expired_entries(name).await else { return };
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
 
-/// What is said of the end of what is put.
+/// The lifetime given with a put.
 #[derive(Debug, Clone, Copy)]
 enum Said {
-    /// Nothing: another value for what has to be there lives as that, and what may be new without an end.
+    /// Nothing: another value for what has to be there lives as that, and what may be new without
+    /// an end.
     Nothing,
     AsBefore,
     End(End),
@@ -74,7 +75,8 @@ impl Model {
         self.entries.get(&key).map(|(value, _)| *value)
     }
 
-    /// Puts it in, where `as_before` stands for what has not been said, or takes it out where its end has passed.
+    /// Puts it in, where `as_before` stands for what has not been said, or takes it out where its
+    /// end has passed.
     fn put(&mut self, key: u16, value: i64, said: Said, as_before: bool) {
         let before = self.entries.get(&key).map_or(End::Never, |(_, end)| *end);
         let end = match said {
@@ -98,7 +100,8 @@ impl Model {
     }
 }
 
-/// Maps and what they are to be, each through the same operations of two clients, and of one for whom it is a plain map.
+/// Maps and their models, through the same operations of two clients, and of one that uses a plain
+/// map.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);

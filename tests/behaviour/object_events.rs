@@ -1,4 +1,4 @@
-//! What happens to objects is told as it happens, and what is not told is told to be missing.
+//! Events of objects, and reports of missed events.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn event(events: &mut Events) -> Event {
     }
 }
 
-/// What comes next as its kind and the server's word for it.
+/// The next event: its kind and the server's name for it.
 async fn told(events: &mut Events) -> (Kind, String) {
     let event = event(events).await;
     (event.kind, event.command)
@@ -48,7 +48,7 @@ async fn listeners(observer: &Observer, channel: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_kind_is_told_with_the_servers_word_for_it() {
+async fn each_event_has_the_servers_name() {
     let (_server, client, observer) = ready().await;
     let object = Object::new(&client, "a");
     let mut events = object.events(Kinds::changes()).enable().await.unwrap();
@@ -91,7 +91,7 @@ async fn each_kind_is_told_with_the_servers_word_for_it() {
     assert_eq!(told(&mut put).await, is(Kind::Updated, "hset"));
     assert!(others.delete().await.unwrap());
     drop((events, expired));
-    // By subscription: who listens to one name is sent nothing of another.
+    // With a subscription to one name, the server sends no events of other names.
     assert_eq!(listeners(&observer, "__keyspace@0__:a").await, 1);
     assert_eq!(listeners(&observer, "__keyspace@0__:b").await, 0);
     assert_eq!(client.stats().channels, 1);
@@ -100,7 +100,7 @@ async fn each_kind_is_told_with_the_servers_word_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_new_is_told_by_servers_that_know_it() {
+async fn new_keys_are_reported_by_servers_that_support_it() {
     let (server, client, observer) = ready().await;
     let outcome = Object::new(&client, "a").events(Kind::Created).enable().await;
     if server.binary().version().major < 7 {
@@ -116,7 +116,7 @@ async fn what_is_new_is_told_by_servers_that_know_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_silent_is_told_of_and_enabled_only_where_asked() {
+async fn disabled_notifications_are_reported_and_enabled_on_request() {
     let (_server, client, observer) = ready().await;
     let object = Object::new(&client, "a");
     let off = object.events([Kind::Expired, Kind::Deleted]).await.unwrap_err();
@@ -135,7 +135,8 @@ async fn a_server_that_is_silent_is_told_of_and_enabled_only_where_asked() {
     let mut events = object.events(Kind::Expired).await.unwrap();
     observer.cmd(&["SET", "a", "1", "PX", "1"]).await.unwrap();
     assert_eq!(told(&mut events).await, is(Kind::Expired, "expired"));
-    // Unchecked, nobody is asked, and nothing comes of what the server does not tell.
+    // Without the check there is no request, and events that the server does not publish do not
+    // arrive.
     observer.cmd(&["CONFIG", "SET", SETTING, ""]).await.unwrap();
     let mut events = object.events(Kind::Updated).unchecked().await.unwrap();
     observer.cmd(&["SET", "a", "1"]).await.unwrap();
@@ -171,7 +172,7 @@ async fn a_pattern_is_of_names_within_the_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn databases_are_told_apart() {
+async fn databases_are_distinguished() {
     let (server, _, observer) = ready().await;
     let client = client_with(&server.url(), |config| config.database(3)).await;
     let mut events = Object::new(&client, "a").events(Kind::Updated).enable().await.unwrap();
@@ -181,14 +182,14 @@ async fn databases_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_is_told_how_much_it_missed() {
+async fn a_slow_reader_learns_how_many_events_it_missed() {
     let (_server, client, observer) = ready().await;
     let mut slow = Object::new(&client, "a").events(Kind::Updated).enable().buffer(3).await.unwrap();
     let mut last = Object::new(&client, "b").events(Kind::Updated).await.unwrap();
     for _ in 0..10 {
         observer.cmd(&["INCR", "a"]).await.unwrap();
     }
-    // What is told of one connection is told in its order: the others are told, too.
+    // Events of one connection arrive in order.
     observer.cmd(&["INCR", "b"]).await.unwrap();
     assert_eq!(told(&mut last).await, is(Kind::Updated, "incrby"));
     for _ in 0..3 {
@@ -221,7 +222,8 @@ async fn a_lost_connection_is_a_gap_and_events_go_on() {
         assert!(killed > 0, "round {round}");
         until_interrupted(&mut one).await;
         until_interrupted(&mut all).await;
-        // A new connection may tell of itself when all is in force again, which is one gap more: what was set before it may be missed.
+        // A new connection may report itself after all subscriptions are restored, which is one
+        // more gap: a value set before it may be missed.
         for events in [&mut one, &mut all] {
             let told = async {
                 loop {
@@ -247,7 +249,7 @@ async fn a_lost_connection_is_a_gap_and_events_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_has_forgotten_its_setting_is_told_of_or_set_again() {
+async fn a_lost_server_setting_is_reported_or_set_again() {
     let (server, client, observer) = ready().await;
     let object = Object::new(&client, "a");
     observer.cmd(&["CONFIG", "SET", SETTING, "KA"]).await.unwrap();
@@ -268,7 +270,7 @@ async fn a_server_that_has_forgotten_its_setting_is_told_of_or_set_again() {
     server.kill().await.unwrap();
     server.restart_empty().await.unwrap();
     let observer = server.observer().await.unwrap();
-    // What happens behind the last gap is told, although the server told nothing at first.
+    // An event after the last gap arrives, although the server published none at first.
     loop {
         match next(&mut events).await {
             Notice::Event(event) => break assert_eq!(event.command, "set"),
@@ -292,7 +294,7 @@ async fn a_read_that_finds_nothing_is_no_update() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_ask_or_listen_is_told_so() {
+async fn missing_permissions_are_reported() {
     let (server, _, observer) = ready().await;
     observer.cmd(&["CONFIG", "SET", SETTING, "KEA"]).await.unwrap();
     let base = "on >secret ~* +@all";
@@ -324,7 +326,7 @@ async fn who_may_not_ask_or_listen_is_told_so() {
     assert!(
         matches!(&told_why, ListenError::CannotEnable { wanted, source, .. } if wanted == "Kx" && is_denied(source))
     );
-    // Permissions that are taken away while somebody listens, and the connection with them.
+    // Permissions are removed during the subscription, and the connection is killed.
     server.set_user("looking", &["resetchannels"]).await.unwrap();
     server.kill_connections(Connections::PubSub).await.unwrap();
     let denied = tokio::time::timeout(SOON, async {
@@ -334,7 +336,7 @@ async fn who_may_not_ask_or_listen_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_are_checked_before_anybody_is_asked() {
+async fn arguments_are_checked_before_any_request() {
     let server = server().await;
     let client = client(&server).await;
     server.kill().await.unwrap();
@@ -352,7 +354,7 @@ async fn arguments_are_checked_before_anybody_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_ever_for_a_server_that_is_not_there_or_for_a_client_that_has_ended() {
+async fn waits_for_a_missing_server_or_an_ended_client_are_bounded() {
     let (server, client, observer) = ready().await;
     observer.cmd(&["CONFIG", "SET", SETTING, "KEA"]).await.unwrap();
     let mut one = Object::new(&client, "a").events(Kind::Expired).await.unwrap();

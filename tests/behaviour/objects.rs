@@ -1,4 +1,4 @@
-//! What every object has.
+//! Operations of every object.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ fn pair(key: &[u8]) -> Vec<Bytes> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_there_is_described_and_deleted_with_what_belongs_to_it() {
+async fn an_existing_object_is_described_and_deleted_with_its_companions() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let object = Object::with_layout(&client, Name::new("a"), pair);
@@ -81,7 +81,7 @@ async fn lifetimes_are_set_on_conditions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_together_gets_a_new_name_together() {
+async fn companion_keys_are_renamed_together() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let of = |name: &str| Object::with_layout(&client, Name::new(name), pair);
@@ -107,7 +107,7 @@ async fn what_belongs_together_gets_a_new_name_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_dumped_is_restored() {
+async fn a_dump_is_restored() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let of = |name: &str| Object::with_layout(&client, Name::new(name), pair);

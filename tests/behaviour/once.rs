@@ -1,4 +1,4 @@
-//! What acts exactly once, however often it is sent.
+//! Idempotent requests: executed once, however often they are sent.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn added(client: &Client, n: i64) -> Result<i64, ServerError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_added_under_a_lost_answer_is_added_once() {
+async fn an_addition_with_a_lost_reply_counts_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -86,7 +86,7 @@ async fn of_many_at_once_with_answers_lost_at_random_each_is_added_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_before_his_turn_adds_nothing_and_who_leaves_after_adds_once() {
+async fn a_caller_dropped_before_its_turn_adds_nothing_and_later_adds_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -104,12 +104,12 @@ async fn who_leaves_before_his_turn_adds_nothing_and_who_leaves_after_adds_once(
         assert!(futures_util::poll!(&mut behind).is_pending());
     }
     first.abort();
-    // The next waits for the first, although nobody else does.
+    // The next call waits for the first, although the first has no other waiter.
     assert_eq!(added(&client, 100).await.unwrap(), 101);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_not_sent_in_time_is_not_sent_later() {
+async fn an_unsent_request_is_not_sent_after_its_deadline() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -137,7 +137,7 @@ async fn what_was_not_sent_in_time_is_not_sent_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memories_end_and_refusals_are_told() {
+async fn records_expire_and_rejections_are_reported() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = client(&server).await;

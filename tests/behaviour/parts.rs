@@ -1,4 +1,5 @@
-//! Many names and many keys at once: parts of 500 or about 4 MiB, so that a server does nothing else for a moment only.
+//! Many names and keys at once: chunks of 500 or about 4 MiB, so that a server is blocked only
+//! briefly.
 
 use std::collections::BTreeMap;
 

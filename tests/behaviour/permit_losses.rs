@@ -1,4 +1,4 @@
-//! Permits where something goes wrong with them: refusals, no contact, leases that are not what was believed.
+//! Faults of permits: refusals, no contact, wrong leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +54,7 @@ async fn a_server_without_memory_takes_permits_back_and_grants_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_contact_nobody_is_told_that_there_are_too_few_and_a_release_ends() {
+async fn without_contact_too_few_permits_is_never_reported_and_a_release_ends() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(100 * MS)).await;
@@ -83,7 +83,7 @@ async fn without_contact_nobody_is_told_that_there_are_too_few_and_a_release_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_extensions_beside_each_other_the_later_one_counts() {
+async fn of_two_concurrent_extensions_the_later_one_counts() {
     let server = server().await;
     let client = client(&server).await;
     let seats = PermitExpirableSemaphore::new(&client, "mail");
@@ -99,7 +99,7 @@ async fn of_two_extensions_beside_each_other_the_later_one_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fixed_lease_that_is_gone_is_told_after_a_reconnect() {
+async fn an_ended_fixed_lease_is_reported_after_a_reconnect() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -114,7 +114,7 @@ async fn a_fixed_lease_that_is_gone_is_told_after_a_reconnect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_who_ask_at_once_get_what_is_there() {
+async fn concurrent_requests_get_the_available_permits() {
     let server = server().await;
     // No look by the clock helps.
     let client = client_with(&server.url(), |config| config.poll_interval(20 * SOON)).await;
@@ -126,7 +126,7 @@ async fn all_who_ask_at_once_get_what_is_there() {
         let asked = join_all((0..150).map(|_| semaphore.acquire().timeout(SOON).into_future())).await;
         assert!(asked.iter().all(Result::is_ok), "fair: {fair}");
         assert!(semaphore.try_acquire().await.unwrap().is_none());
-        // Who comes behind one that wants more than there are is served when that one leaves.
+        // A request behind one for more permits than there are is granted when that one leaves.
         drop(asked);
         wait_until(SOON, async || semaphore.available_permits().await.unwrap() == 150).await;
         let large = tokio::spawn(semaphore.acquire_many(200).into_future());
@@ -141,7 +141,7 @@ async fn all_who_ask_at_once_get_what_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_refused_does_not_stay_in_the_line_of_a_fair_one() {
+async fn a_refused_request_leaves_the_fair_queue() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let semaphores = [&one, &two].map(|client| Semaphore::new(client, "mail", 1).fair());
@@ -161,7 +161,7 @@ async fn who_was_refused_does_not_stay_in_the_line_of_a_fair_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_back_is_not_held_up_by_refusals_of_who_asks_and_leases_are_renewed_without_memory() {
+async fn returns_are_not_delayed_by_refused_requests_and_leases_are_renewed_without_memory() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(1500 * MS)).await;
@@ -186,7 +186,7 @@ async fn what_goes_back_is_not_held_up_by_refusals_of_who_asks_and_leases_are_re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_do_not_leave_together_do_not_ask_without_end() {
+async fn unbatched_requests_do_not_poll_endlessly() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -204,7 +204,7 @@ async fn those_who_do_not_leave_together_do_not_ask_without_end() {
     wait_until(SOON, async || began.elapsed() > 1000 * MS).await;
     assert!(asked.load(Ordering::Relaxed) < 20, "{asked:?}");
     held.release().await.unwrap();
-    // Whichever of them is first in the line: the other waits for what it gives back.
+    // Whichever is first in the queue: the other waits for its release.
     let ends = waiters.map(async |waiter| waiter.await.unwrap().unwrap().release().await.unwrap());
     join_all(ends).await;
 }

@@ -1,4 +1,4 @@
-//! Phasers: phase after phase, by parties that come and go.
+//! Phasers: phases with changing parties.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -167,7 +167,7 @@ async fn lost_answers_arrive_once_and_lost_messages_delay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_dropped_or_shut_down_deregisters() {
+async fn dropped_parties_deregister_also_at_shutdown() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -179,7 +179,7 @@ async fn what_is_dropped_or_shut_down_deregisters() {
     }
     until(&observer, PARTIES, 1).await;
     wait_until(SOON, async || two.stats() == NOTHING).await;
-    // An arrival that was dropped is the same arrival when it is asked for again.
+    // An arrival that was dropped is the same arrival when it is requested again.
     let party = phaser(&two).register().await.unwrap();
     for polls in 1..12 {
         drop(dropped(polls, party.arrive()).await);
@@ -200,7 +200,7 @@ async fn what_is_dropped_or_shut_down_deregisters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn termination_tells_who_waits() {
+async fn termination_wakes_waiters() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -222,7 +222,7 @@ async fn termination_tells_who_waits() {
 
 /// As a server does that is promoted without what was not replicated.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_forgot_its_parties_tell_it() {
+async fn parties_restore_the_state_of_an_emptied_server() {
     let server = server().await;
     let (one, two) = (leased(&server).await, leased(&server).await);
     let (first, second) = (phaser(&one).register().await.unwrap(), phaser(&two).register().await.unwrap());

@@ -1,4 +1,5 @@
-//! Phasers when seats, registrations, answers or rights are lost, and when the name begins anew.
+//! Phasers during loss of participants, registrations, replies or permissions, and when the name is
+//! recreated.
 
 use redgrid_barrier::{Party, Phaser, PhaserError};
 use redgrid_testkit::{Action, Proxy, wait_until};
@@ -13,7 +14,7 @@ const PARTIES: &str = "redgrid_phaser_parties:{a}";
 const ARRIVED: &str = "redgrid_phaser_arrived:{a}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_publish_takes_part_in_phasers() {
+async fn without_publish_a_client_takes_part_in_phasers() {
     let server = server().await;
     let client = mute(&server).await;
     let phaser = Phaser::new(&client, "a");
@@ -27,9 +28,9 @@ async fn who_may_not_publish_takes_part_in_phasers() {
     drop(second);
 }
 
-/// Neither one that was not sent, nor one that was carried out, whoever asked for it is gone.
+/// A registration that was not sent, or was carried out for a caller that is gone, has no effect.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_registration_that_nobody_heard_of_begins_and_ends_nothing() {
+async fn an_unanswered_registration_begins_and_ends_nothing() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -69,7 +70,7 @@ async fn a_registration_that_nobody_heard_of_begins_and_ends_nothing() {
     wait_until(SOON, async || seats("a").await.iter().any(|seat| seat.contains(" l "))).await;
     let state = Phaser::new(&one, "a").state().await.unwrap();
     assert_eq!((state.is_terminated, state.registered, state.phase), (false, 0, 0));
-    // Beside one that was heard of, it is the last one's leaving that ends it.
+    // Next to a live party, whose departure is the last one and ends the phaser.
     let party = Phaser::new(&one, "a").register().await.unwrap();
     for polls in 1..10 {
         drop(dropped(polls, Phaser::new(&two, "a").register()).await);
@@ -95,7 +96,7 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
         assert_eq!((one.unwrap(), two.unwrap()), (phase, phase));
     }
     assert!(phaser.terminate().await.unwrap() && phaser.reset().await.unwrap());
-    // Before anybody has begun anew, and after it.
+    // Before the next registration, and after it.
     let told = former.arrive().await;
     assert!(matches!(told, Err(PhaserError::Terminated { .. })), "{told:?}");
     assert_eq!(phaser.phase().await.unwrap(), 0);
@@ -113,7 +114,8 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
     assert_eq!(count(&observer, PARTIES).await, 1);
 }
 
-/// A server that forgot everything is told by the first party that leaves that there was a phaser, and does not end it for the others.
+/// After a data loss, the first party that leaves restores the phaser and does not end it for the
+/// others.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
     let server = server().await;
@@ -125,9 +127,10 @@ async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
     assert_eq!(staying.arrive_and_wait().timeout(SOON).await.unwrap(), 1);
 }
 
-/// It stood still while it waited for the end of a phase, and is not known any more when it goes on.
+/// The waiter was paused while it waited for the end of a phase, and is no longer registered when
+/// it continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_the_end_of_a_phase_arrives_at_no_later_one() {
+async fn a_waiter_for_a_phase_arrives_at_no_later_one() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -151,7 +154,7 @@ async fn who_waits_for_the_end_of_a_phase_arrives_at_no_later_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_end_whose_answer_is_lost_says_true() {
+async fn a_termination_with_a_lost_reply_returns_true() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
@@ -166,7 +169,7 @@ async fn an_end_whose_answer_is_lost_says_true() {
     assert!((1..=600_000).contains(&left), "{left}");
 }
 
-/// The seat was another's before, who has left; a failover has lost who sits there now.
+/// The seat belonged to a party that has left; a failover lost its present party.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_party_that_sits_where_another_has_left_is_there_again_after_a_failover() {
     let server = server().await;

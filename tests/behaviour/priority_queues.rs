@@ -1,4 +1,4 @@
-//! Elements by their priority, and in the order in which they came among those that have the same.
+//! Priority queues: elements by priority, equal ones in their order of arrival.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -74,11 +74,11 @@ async fn the_smallest_comes_first_exactly_and_equals_as_they_came() {
     assert_eq!(largest.collect::<Vec<_>>(), [i64::MAX, 3, 2, i64::MIN]);
 }
 
-/// What a queue is to be: elements by their priority and number.
+/// The expected queue: elements by their priority and number.
 type Model = BTreeMap<(i64, u64), (u8, Prioritized)>;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_priority_queue_is_what_its_model_is() {
+async fn a_priority_queue_matches_its_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(6) {
@@ -205,7 +205,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_set_back_changes_no_order_and_what_is_no_element_is_told() {
+async fn a_clock_set_back_keeps_the_order_and_foreign_elements_are_reported() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
@@ -217,7 +217,7 @@ async fn a_clock_that_was_set_back_changes_no_order_and_what_is_no_element_is_to
     let all = queue.read_all().await.unwrap();
     assert_eq!(all, [(2, 0), (3, 1), (3, 2), (3, 3), (4, 4)]);
     assert!(queue.clear().await.unwrap());
-    // Somebody else's, in front and behind.
+    // Foreign elements, first and last.
     observer.cmd(&["ZADD", "jobs", "0", "", "0", "x"]).await.unwrap();
     observer
         .cmd(&[b"ZADD".as_slice(), b"jobs", b"0", &member(3, u64::MAX, "1"), b"0", &member(9, 1, "?")])
@@ -243,11 +243,12 @@ async fn a_clock_that_was_set_back_changes_no_order_and_what_is_no_element_is_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn equals_of_one_push_are_all_there_and_in_order_beside_what_is_no_element() {
+async fn equal_elements_of_one_push_are_ordered_beside_foreign_ones() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
-    // The last of its priority has no number to go on from; and one with another score, beside which no last is found.
+    // The last of its priority has no number to go on from; and one with another score, beside
+    // which no last is found.
     let short = member(3, 0, "")[..8].to_vec();
     for (score, foreign) in [("0", member(3, u64::MAX, "1")), ("0", short), ("5", member(1, 1, "1"))] {
         observer.cmd(&[b"ZADD".as_slice(), b"jobs", score.as_bytes(), &foreign]).await.unwrap();
@@ -264,11 +265,12 @@ async fn equals_of_one_push_are_all_there_and_in_order_beside_what_is_no_element
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_passes_the_queue_ends_beside_a_member_with_another_score() {
+async fn a_transfer_ends_beside_a_member_with_another_score() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
-    // So that a search of several parts has them in a list as well, which is passed from its beginning each time.
+    // So that a search of several parts has them in a list as well, which is passed from its
+    // beginning each time.
     observer.cmd(&["CONFIG", "SET", "zset-max-listpack-entries", "2000"]).await.unwrap();
     let all: Vec<u64> = (0..600).collect();
     queue.push_many(all.iter().map(|n| (n, 3))).await.unwrap();
@@ -299,7 +301,7 @@ async fn what_passes_the_queue_ends_beside_a_member_with_another_score() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_be_done_by_halves_only_is_not_done() {
+async fn operations_that_cannot_complete_are_not_begun() {
     let users = ["-set", "-zrem", "-zadd"].map(|less| (less, format!("on >secret ~* &* +@all {less}")));
     let mut builder = RedisServer::builder();
     for (name, rules) in &users {
@@ -313,7 +315,7 @@ async fn what_may_be_done_by_halves_only_is_not_done() {
         let weak = client_with(&server.url_for(name, "secret"), |config| config).await;
         let queue: PriorityQueue<u64> = PriorityQueue::new(&weak, "jobs");
         let told = match *name {
-            // What can not be remembered is not taken.
+            // An element is not taken if its delivery cannot be recorded.
             "-set" => [queue.take_within(Duration::ZERO).await, queue.take_last_within(Duration::ZERO).await],
             "-zadd" => [queue.change_priority(&pushed[0], 5).await, queue.push(&9, 9).await.map(Some)]
                 .map(|told| told.map(|_| None)),
@@ -331,7 +333,7 @@ async fn what_may_be_done_by_halves_only_is_not_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_element_moves_to_an_end_of_a_list_and_wakes_who_waits_there() {
+async fn an_element_moves_to_a_list_and_wakes_its_waiter() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let (queue, plain): (PriorityQueue<u64>, Queue<u64>) =
@@ -349,7 +351,7 @@ async fn an_element_moves_to_an_end_of_a_list_and_wakes_who_waits_there() {
     assert_eq!(queue.move_to(End::Front, "next", End::Back).await.unwrap(), Some((2, 2)));
     assert_eq!(queue.move_to(End::Back, "next", End::Front).await.unwrap(), Some((4, 4)));
     assert_eq!((plain.read_all().await.unwrap(), queue.read_all().await.unwrap()), (vec![4, 2], vec![(3, 3)]));
-    // What is no list, a user who may not remove, and what is no element: nothing is moved.
+    // A wrong type, a missing permission to remove, and a foreign element: nothing is moved.
     let told = queue.move_to(End::Front, "jobs", End::Back).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     observer.cmd(&["ZADD", "jobs", "0", ""]).await.unwrap();
@@ -374,7 +376,7 @@ async fn the_published_lines_are_enough() {
     assert!(queue.change_priority(&pushed[1], 0).await.unwrap().is_some());
     assert_eq!((queue.pop().await.unwrap(), queue.pop_last().await.unwrap()), (Some((0, 2)), Some((6, 6))));
     assert_eq!(queue.move_to(End::Back, "next", End::Back).await.unwrap(), Some((5, 5)));
-    // One that is given to nobody goes back.
+    // An element whose caller is gone is returned.
     let taken = match at_most(2, queue.take()).await {
         Some(taken) => taken.unwrap(),
         None => queue.take_within(SOON).await.unwrap().unwrap(),

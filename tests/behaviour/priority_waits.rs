@@ -1,4 +1,4 @@
-//! Those who wait for a priority queue: each element is somebody's, once, and goes back to its place.
+//! Waiters of a priority queue: each element is delivered once, and returns to its position.
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ async fn waits(observer: &Observer) {
 }
 
 /// A client behind a proxy, which knows the scripts.
-async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
+async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let queue = PriorityQueue::new(&client, "jobs");
@@ -46,7 +46,7 @@ async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Priorit
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_wait_get_the_first_in_their_order_by_few_requests() {
+async fn waiters_get_the_first_elements_in_order_by_few_requests() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let (here, there): (PriorityQueue<u64>, PriorityQueue<u64>) =
@@ -60,7 +60,8 @@ async fn those_who_wait_get_the_first_in_their_order_by_few_requests() {
     let expected: Vec<u64> = (150..200).chain(100..150).chain(50..100).collect();
     assert_eq!(got.iter().map(|(_, n)| *n).collect::<Vec<_>>(), expected);
     assert!(got.is_sorted_by_key(|(priority, _)| *priority));
-    // One push, two of up to a hundred each, and some looks; and the push tells of itself only where there was nothing.
+    // One push, two of up to a hundred each, and some looks; and the push tells of itself only
+    // where there was nothing.
     there.push(&1, 1).await.unwrap();
     let asked = (calls(&observer, "evalsha").await - before.0, calls(&observer, "publish").await - before.1);
     assert!(asked.0 < 20 && asked.1 == 1, "{asked:?}");
@@ -68,7 +69,7 @@ async fn those_who_wait_get_the_first_in_their_order_by_few_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_wakes_who_waits_at_either_end() {
+async fn a_push_wakes_waiters_at_both_ends() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let (here, there): (PriorityQueue<u64>, PriorityQueue<u64>) =
@@ -103,7 +104,7 @@ async fn a_push_wakes_who_waits_at_either_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_leaves_loses_no_element_and_all_go_back_to_their_places() {
+async fn a_cancelled_waiter_loses_no_element_and_all_return_to_their_positions() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let queues: [PriorityQueue<u64>; 2] = [PriorityQueue::new(&one, "jobs"), PriorityQueue::new(&two, "jobs")];
@@ -134,12 +135,12 @@ async fn whoever_leaves_loses_no_element_and_all_go_back_to_their_places() {
         }
     });
     let (got, dropped): (Vec<Vec<u64>>, Vec<u64>) = join_all(leavers).await.into_iter().unzip();
-    // What is nobody's goes back before either client has ended.
+    // Elements without a caller are returned before either client has ended.
     for client in [one, two] {
         client.shutdown(SOON).await.unwrap();
     }
     let got: Vec<String> = got.into_iter().flatten().map(|one| one.to_string()).collect();
-    // As if nobody had ever had them: the same bytes.
+    // Unchanged by the returns: the same bytes.
     let taken: std::collections::HashSet<&[u8]> = got.iter().map(String::as_bytes).collect();
     assert_eq!(taken.len(), got.len(), "none came twice");
     let left: Vec<Vec<u8>> = before.into_iter().filter(|member| !taken.contains(&member[16..])).collect();
@@ -157,10 +158,10 @@ async fn leaves(proxy: &Proxy, taking: impl Future<Output = Result<(i64, u64), O
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_asked_for_again_and_a_late_copy_takes_nothing() {
+async fn a_lost_reply_is_retried_and_a_late_copy_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let (proxy, _client, queue) = rig(&server, Duration::from_secs(2)).await;
+    let (proxy, _client, queue) = harness(&server, Duration::from_secs(2)).await;
     queue.push_many([(&1, 1), (&2, 2), (&4, 2), (&3, 2), (&9, 9)]).await.unwrap();
     proxy.next(1, take(), Action::SwallowReply);
     assert_eq!(queue.take().await.unwrap(), (1, 1));
@@ -179,7 +180,7 @@ async fn a_lost_answer_is_asked_for_again_and_a_late_copy_takes_nothing() {
     }
     // A copy that comes late, of a request that has found nothing.
     queue.clear().await.unwrap();
-    let (proxy, _client, queue) = rig(&server, Duration::from_secs(30)).await;
+    let (proxy, _client, queue) = harness(&server, Duration::from_secs(30)).await;
     proxy.next(1, take(), Action::Hold);
     let (found, ()) = tokio::join!(queue.take_within(Duration::ZERO), async {
         wait_until(SOON, async || proxy.counts().held == 1).await;
@@ -193,7 +194,7 @@ async fn a_lost_answer_is_asked_for_again_and_a_late_copy_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_back_and_is_there_already_stays_one() {
+async fn a_returned_element_that_exists_stays_unique() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
@@ -203,11 +204,13 @@ async fn what_goes_back_and_is_there_already_stays_one() {
         assert!(waiting.now_or_never().is_none());
     }
     queue.push_many([(&1, 1), (&2, 1), (&3, 1), (&4, 1), (&5, 5)]).await.unwrap();
-    // They are served in their order: the first has been given 1, and is not polled, nor is the third, which has 3.
+    // They are served in their order: the first has been given 1, and is not polled, nor is the
+    // third, which has 3.
     assert_eq!(second.await.unwrap(), (1, 2));
     let mut expected = members(&observer).await;
     assert_eq!(expected.len(), 2);
-    // As after a failover to a replica that did not know that 1 was taken. What came in one step has numbers in turn.
+    // As after a failover to a replica that did not know that 1 was taken. What came in one step
+    // has numbers in turn.
     let fourth = expected[0].clone();
     let number = u64::from_be_bytes(fourth[8..16].try_into().unwrap());
     let taken = |before: u64, element: &[u8]| [&fourth[..8], &(number - before).to_be_bytes(), element].concat();

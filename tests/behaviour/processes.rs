@@ -1,4 +1,4 @@
-//! Processes that are stopped or killed while they hold.
+//! Processes that are stopped or killed while they hold a lock.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -47,7 +47,7 @@ impl Holder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_stopped_past_its_lease_is_told_by_its_first_poll() {
+async fn a_process_stopped_past_its_lease_learns_it_by_its_first_poll() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let mut holder = Holder::start(&server.url(), "a", 600, 0).await;

@@ -1,4 +1,4 @@
-//! Queues when copies come late, clients end, and elements can not go back.
+//! Queues with late copies, ending clients, and elements that cannot be put back.
 
 use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ macro_rules! once {
 }
 
 /// A client behind a proxy.
-async fn rig(server: &RedisServer, timeout: Duration, retries: u32) -> (Proxy, Client) {
+async fn harness(server: &RedisServer, timeout: Duration, retries: u32) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let settings = |config: redgrid_core::Config| config.response_timeout(timeout).retries(retries);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
@@ -45,7 +45,7 @@ async fn given(queue: &Queue<u64>) -> impl Future<Output = Result<u64, ObjectErr
     first
 }
 
-/// What is logged by the thread of a test.
+/// The log of a test's thread.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<String>>);
 
@@ -93,7 +93,7 @@ async fn a_late_copy_of_a_take_that_found_nothing_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // As late as a copy may be.
-    let (proxy, client) = rig(&server, Duration::from_secs(30), 1).await;
+    let (proxy, client) = harness(&server, Duration::from_secs(30), 1).await;
     let (plain, later): (Queue<u64>, DelayedQueue<u64>) =
         (Queue::new(&client, "jobs"), DelayedQueue::new(&client, "later"));
     for (key, script) in [("jobs", once!("take")), ("later", once!("take_due"))] {
@@ -117,7 +117,7 @@ async fn a_late_copy_of_a_take_that_found_nothing_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_take_was_given_goes_back_when_the_client_ends_before_it_is_polled() {
+async fn an_unpolled_take_is_put_back_when_the_client_ends() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: Queue<u64> = Queue::new(&client, "jobs");
@@ -133,13 +133,13 @@ async fn what_a_take_was_given_goes_back_when_the_client_ends_before_it_is_polle
 }
 
 #[tokio::test]
-async fn who_waits_is_told_while_something_is_put_back_that_nobody_answers() {
+async fn waiters_are_notified_while_a_put_back_is_unanswered() {
     let book = Book::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
     observer.cmd(&["SCRIPT", "LOAD", once!("put_back")]).await.unwrap();
-    let (proxy, client) = rig(&server, Duration::from_millis(500), 1).await;
+    let (proxy, client) = harness(&server, Duration::from_millis(500), 1).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
     let leaves = given(&queue).await;
     proxy.next(usize::MAX, sha(once!("put_back")), Action::SwallowReply);
@@ -185,21 +185,21 @@ async fn a_call_that_comes_while_no_server_answers_waits_no_longer_than_those_be
 }
 
 #[tokio::test]
-async fn elements_that_are_lost_are_told() {
+async fn lost_elements_are_reported() {
     let book = Book::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = client(&server).await;
     let queue: Queue<u64> = Queue::new(&one, "jobs");
-    // A memory of a later number: nobody knows what became of this one.
+    // The record of a later call: the outcome of this one is unknown.
     let memory = format!("redgrid_once:{{jobs}}:{}", one.id());
     observer.cmd(&["SET", &memory, "1000000 x"]).await.unwrap();
     let told = queue.take().await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert!(book.tells(&["ERROR", "jobs", "not known"]));
     observer.cmd(&["DEL", &memory]).await.unwrap();
-    // What can not be put back by the end.
+    // An element that cannot be returned before the shutdown.
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
     drop(leaves);
@@ -210,12 +210,12 @@ async fn elements_that_are_lost_are_told() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_put_back_keeps_no_client() {
+async fn a_failing_put_back_does_not_keep_the_client_alive() {
     let book = Book::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let (proxy, client) = rig(&server, Duration::from_secs(3), 1).await;
+    let (proxy, client) = harness(&server, Duration::from_secs(3), 1).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
@@ -227,11 +227,12 @@ async fn what_can_not_be_put_back_keeps_no_client() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whose_time_is_over_gets_what_has_come_since_the_last_look() {
+async fn an_expired_take_gets_elements_that_arrived_since_the_last_poll() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: Queue<u64> = Queue::new(&client, "jobs");
-    // Of looks at 0, 10, 30, 70, … ms the one at 1,270 is the last but the one at its end. A machine that stands still misses that.
+    // Of looks at 0, 10, 30, 70, … ms the one at 1,270 is the last but the one at its end. A
+    // machine that stands still misses that.
     for _ in 0..5 {
         let waiting = tokio::spawn({
             let queue = queue.clone();
@@ -265,7 +266,7 @@ async fn an_item_that_is_none_keeps_nothing_else() {
     let (one, two) = tokio::join!(queue.take(), queue.take());
     assert_eq!(one.unwrap(), 1);
     assert!(matches!(two, Err(ObjectError::Failed(Failure::Refused { .. }))));
-    // In front of all others: how many there are is told all the same.
+    // At the front of the queue: the length counts it all the same.
     assert_eq!((queue.len().await.unwrap(), queue.peek().await.unwrap()), (3, None));
     observer.cmd(&["ZREM", times, "x"]).await.unwrap();
     assert_eq!(queue.take().await.unwrap(), 2);

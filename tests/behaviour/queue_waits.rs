@@ -1,4 +1,4 @@
-//! Those who wait for a queue: each element is somebody's, once.
+//! Waiters of a queue: each element is delivered once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ async fn waits(observer: &Observer, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_wait_are_served_in_their_order_by_few_requests() {
+async fn waiters_are_served_in_order_by_few_requests() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let (here, there): (Queue<u64>, Queue<u64>) = (Queue::new(&one, "jobs"), Queue::new(&two, "jobs"));
@@ -78,7 +78,7 @@ async fn a_wait_ends_without_an_element_only_after_a_poll_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_is_one_request_and_wakes_and_what_others_push_is_found() {
+async fn a_push_is_one_request_that_wakes_and_other_pushes_are_found() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let (here, there): (Deque<u64>, Queue<u64>) = (Deque::new(&one, "jobs"), Queue::new(&two, "jobs"));
@@ -124,7 +124,7 @@ async fn a_push_is_one_request_and_wakes_and_what_others_push_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_leaves_loses_no_element_and_none_comes_twice() {
+async fn a_cancelled_waiter_loses_and_repeats_no_element() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let wanted = cancellations();
@@ -155,7 +155,7 @@ async fn whoever_leaves_loses_no_element_and_none_comes_twice() {
         }
     });
     let mut got: Vec<u64> = join_all(leavers).await.into_iter().flatten().collect();
-    // What is nobody's goes back before either client has ended.
+    // Elements without a caller are returned before either client has ended.
     for client in [one, two] {
         client.shutdown(SOON).await.unwrap();
     }
@@ -169,7 +169,7 @@ async fn whoever_leaves_loses_no_element_and_none_comes_twice() {
 }
 
 /// A client behind a proxy, which knows the scripts.
-async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
+async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
     let queue = Queue::new(&client, "jobs");
@@ -179,10 +179,10 @@ async fn rig(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_asked_for_again_and_has_the_same_elements() {
+async fn a_lost_reply_is_retried_with_the_same_elements() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let (proxy, _client, queue) = rig(&server, Duration::from_secs(2)).await;
+    let (proxy, _client, queue) = harness(&server, Duration::from_secs(2)).await;
     queue.push_many(&[1, 2, 3, 4]).await.unwrap();
     proxy.next(1, take(), Action::SwallowReply);
     assert_eq!(queue.take().await.unwrap(), 1);
@@ -203,15 +203,16 @@ async fn a_lost_answer_is_asked_for_again_and_has_the_same_elements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_ends_puts_back_what_is_nobodys_in_order() {
+async fn a_client_that_ends_puts_unclaimed_elements_back_in_order() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for dropped in [0, 1, 3] {
         observer.cmd(&["DEL", "jobs"]).await.unwrap();
-        let (proxy, client, queue) = rig(&server, Duration::from_secs(3)).await;
+        let (proxy, client, queue) = harness(&server, Duration::from_secs(3)).await;
         queue.push_many(&(0..5).collect::<Vec<_>>()).await.unwrap();
         proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(300)));
-        // Three are asked for, and the client ends before the answer is there: some have left by then, and the others are told.
+        // Three takes, and the client shuts down before the reply: some takes are cancelled by
+        // then, and the others get an error.
         let mut takes: Vec<_> = (0..3).map(|_| Box::pin(queue.take())).collect();
         assert!(at_most(1, join_all(takes.iter_mut())).await.is_none());
         let taken = async || observer.query::<u64>(&["LLEN", "jobs"]).await.unwrap() == 2;
@@ -228,7 +229,7 @@ async fn a_client_that_ends_puts_back_what_is_nobodys_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_told_when_no_server_answers_and_when_the_client_ends() {
+async fn a_waiter_is_notified_of_a_dead_server_and_of_a_shutdown() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300)).retries(1);
@@ -256,7 +257,7 @@ async fn who_waits_is_told_when_no_server_answers_and_when_the_client_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_queues_the_first_that_has_one_gives_and_the_others_keep_theirs() {
+async fn of_several_queues_the_first_nonempty_one_serves() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let [a, b, c] = ["a", "b", "c"].map(|name| Queue::<u64>::new(&client, name));
@@ -288,7 +289,7 @@ async fn of_several_queues_the_first_that_has_one_gives_and_the_others_keep_thei
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_remembered_is_not_taken_and_what_is_no_list_is_told() {
+async fn an_unrecorded_take_takes_nothing_and_other_types_are_reported() {
     let server = RedisServer::builder().user("weak", "on >secret ~* &* +@all -set").start().await.unwrap();
     let observer = server.observer().await.unwrap();
     let weak = client_with(&server.url_for("weak", "secret"), |config| config).await;

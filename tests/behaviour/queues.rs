@@ -1,4 +1,4 @@
-//! Queues that all processes share, rings, and what both promise of other objects.
+//! Queues, deques and rings.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deque_is_what_its_model_is_whatever_it_is_called() {
+async fn deques_of_all_types_match_their_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(6) {
@@ -115,7 +115,7 @@ async fn apply(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_goes_by_pages_and_on_behind_what_can_not_be_decoded() {
+async fn a_stream_pages_past_undecodable_elements() {
     let server = server().await;
     let client = client(&server).await;
     let queue: Queue<u32> = Queue::new(&client, "long");
@@ -136,7 +136,7 @@ async fn a_stream_goes_by_pages_and_on_behind_what_can_not_be_decoded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ring_keeps_the_last_and_says_what_went() {
+async fn a_ring_keeps_the_last_elements_and_returns_evicted_ones() {
     let server = server().await;
     let client = client(&server).await;
     let ring: RingBuffer<u32> = RingBuffer::new(&client, "ring");

@@ -1,4 +1,4 @@
-//! One lock over several servers that know nothing of each other.
+//! One lock over several independent servers.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ async fn a_server_that_is_asked_twice_for_its_vote_has_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_is_confirmed_by_servers_also_while_an_extension_goes_on() {
+async fn a_release_is_confirmed_also_during_an_extension() {
     let servers = servers().await;
     let one = quorum(&servers).await;
     assert!(one.bootstrap().await.unwrap());
@@ -117,7 +117,7 @@ async fn a_release_is_confirmed_by_servers_also_while_an_extension_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_decide_together_is_refused() {
+async fn invalid_quorums_are_rejected() {
     let server = redgrid_tests::server().await;
     let client = client(&server).await;
     assert_eq!(Quorum::new([client.clone(), client]).unwrap_err(), InvalidQuorum::TooFew { servers: 2 });
@@ -130,7 +130,7 @@ async fn what_can_not_decide_together_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_given_a_longer_lease_than_a_server_abstains_for() {
+async fn no_lease_is_longer_than_a_servers_abstention() {
     let servers = servers().await;
     let longest = Duration::from_secs(20);
     let quorum = quorum(&servers).await.longest_lease(longest);
@@ -144,7 +144,7 @@ async fn nobody_is_given_a_longer_lease_than_a_server_abstains_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_gets_too_few_votes_is_not_woken_by_giving_them_back() {
+async fn a_minority_candidate_is_not_woken_by_returning_its_votes() {
     let servers = servers().await;
     let quorum = quorum(&servers).await;
     quorum.bootstrap().await.unwrap();
@@ -330,7 +330,7 @@ async fn renewals_keep_it_and_it_is_lost_with_its_majority() {
     let forget = async |at: usize| servers[at].observer().await.unwrap().cmd(&["DEL", "a"]).await.unwrap();
     forget(0).await;
     wait_until(SOON, async || guard.votes() == SERVERS - 1).await;
-    // Asked for again where it was lost.
+    // Acquired again where it was lost.
     guard.extend(Duration::from_secs(2)).await.unwrap();
     wait_until(SOON, async || guard.votes() == SERVERS).await;
     assert!(guard.is_held());
@@ -356,7 +356,8 @@ async fn acquires_that_are_dropped_leave_nothing() {
     lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
-/// Two who want it, and two servers of five that forget all they knew, at seeded times: never do both believe.
+/// Two clients compete, and two servers of five lose their data, at seeded times: at most one
+/// client holds the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_forgetful_servers_do_not_let_two_in() {
     let servers = servers().await;
@@ -373,13 +374,14 @@ async fn two_forgetful_servers_do_not_let_two_in() {
         let name = format!("name:{seed}");
         let locks = [one.lock(&name), two.lock(&name)];
         let mut held: [Option<QuorumGuard>; 2] = [None, None];
-        // Those that may forget within this schedule, each once.
+        // The servers that may lose their data within this schedule, each once.
         let mut forgetful = vec![random.usize(0..SERVERS), random.usize(0..SERVERS)];
         for _ in 0..10 {
             let who = random.usize(0..2);
             match random.u8(0..5) {
                 0 | 1 if held[who].is_none() => {
-                    // An answer that comes when the lease is over is none: on a busy machine some do.
+                    // An answer that comes when the lease is over is none: on a busy machine some
+                    // do.
                     held[who] = locks[who].try_acquire().lease(longest).await.unwrap_or_default();
                     grants += usize::from(held[who].is_some());
                 }
@@ -396,7 +398,8 @@ async fn two_forgetful_servers_do_not_let_two_in() {
             assert!(believing <= 1, "seed {seed}: both believe");
         }
         drop(held);
-        // The servers vote again, and so nobody who was forgotten can still hold: the next schedule begins as this one did.
+        // The servers vote again, and so nobody who was forgotten can still hold: the next schedule
+        // begins as this one did.
         let probe = one.lock(format!("{name}:probe"));
         wait_until(SOON, async || {
             drop(probe.try_acquire().lease(longest).await);

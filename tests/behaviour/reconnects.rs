@@ -1,4 +1,4 @@
-//! How clients that lost a server together come back.
+//! Reconnects of many clients after the loss of a server.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use tokio::net::TcpListener;
 
 const CLIENTS: usize = 100;
 
-/// By then every client waits as long between attempts as it ever does: the waits double from 50 ms up to 2 s.
+/// By then every client waits as long between attempts as it ever does: the waits double from 50 ms
+/// up to 2 s.
 const LONGEST_IS_REACHED: Duration = Duration::from_secs(6);
 
 const MEASURED: Duration = Duration::from_secs(8);

@@ -1,4 +1,4 @@
-//! Servers that send a request on, and what they are spared.
+//! Redirections, and requests that replaced servers do not get.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use redgrid_core::{Client, Code, Config, ConnectionEvent, Reply, Request, Server
 use redgrid_locks::{Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
-use redgrid_tests::made::{Made, granted, granting};
+use redgrid_tests::fake_server::{FakeServer, granted, granting};
 use tokio::sync::watch;
 
-/// A node that sends everybody on, and the one it sends them to.
+/// A node that redirects every request, and the target.
 struct Two {
-    owner: Arc<Made>,
-    target: Arc<Made>,
+    owner: Arc<FakeServer>,
+    target: Arc<FakeServer>,
     /// How often it changed; from the first time on the target is the owner.
     changes: watch::Sender<u64>,
 }
@@ -44,11 +44,11 @@ impl Topology for Two {
 }
 
 #[tokio::test]
-async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
+async fn a_moving_slot_at_a_dead_node_is_retried_with_pauses() {
     let sends_on = |_: &Request| Err(ServerError::Refused { code: Code::Ask, message: "ASK 1 target:1".into() });
     let is_down = |_: &Request| Err(ServerError::NotSent { reason: "no connection".into() });
-    let owner = Arc::new(Made::new("owner:1", sends_on));
-    let target = Arc::new(Made::new("target:1", is_down).down());
+    let owner = Arc::new(FakeServer::new("owner:1", sends_on));
+    let target = Arc::new(FakeServer::new("target:1", is_down).down());
     let two = Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) };
     let config = Config::single("owner").unwrap().response_timeout(Duration::from_millis(500)).retries(1);
     let client = Client::over(Arc::new(two), config, Clock::boot()).unwrap();
@@ -60,31 +60,31 @@ async fn a_slot_on_its_way_to_a_node_that_is_down_is_asked_for_with_pauses() {
 }
 
 #[tokio::test]
-async fn what_a_primary_grants_after_it_was_replaced_is_not_believed() {
-    let owner = Arc::new(Made::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
-    let target = Arc::new(Made::new("target:1", granting("1700000000000001")));
+async fn a_grant_of_a_replaced_primary_is_not_valid() {
+    let owner = Arc::new(FakeServer::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let target = Arc::new(FakeServer::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
     let config = Config::single("owner").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
     wait_until(SOON, async || owner.asked() > 0).await;
-    // It hangs, is replaced, goes on, and does not know of it yet.
+    // It hangs, is replaced, continues, and does not know of it yet.
     two.changes.send_modify(|count| *count += 1);
     owner.confirm();
     let guard = acquiring.await.unwrap().unwrap();
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }
 
-/// The same of a renewal: the hold ends when its last lease does.
+/// The same with a renewal: the hold ends with its last lease.
 #[tokio::test(start_paused = true)]
-async fn what_a_primary_renews_after_it_was_replaced_moves_no_deadline() {
+async fn a_renewal_of_a_replaced_primary_moves_no_deadline() {
     let renews = |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted("1700000000000000")),
         _ => Ok(Reply::Array(vec![Reply::Int(1)])),
     };
     let is_down = |_: &Request| Err(ServerError::NotSent { reason: "no connection".into() });
-    let owner = Arc::new(Made::new("owner:1", renews).stuck_at("lock/renew"));
-    let target = Arc::new(Made::new("target:1", is_down));
+    let owner = Arc::new(FakeServer::new("owner:1", renews).stuck_at("lock/renew"));
+    let target = Arc::new(FakeServer::new("target:1", is_down));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
     let lease = Duration::from_secs(6);
     let config = Config::single("owner").unwrap().watchdog_lease(lease);
@@ -99,11 +99,11 @@ async fn what_a_primary_renews_after_it_was_replaced_moves_no_deadline() {
 }
 
 #[tokio::test]
-async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
-    let owner = Arc::new(Made::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
-    let target = Arc::new(Made::new("target:1", granting("1700000000000001")));
+async fn a_hanging_replaced_primary_is_not_waited_for() {
+    let owner = Arc::new(FakeServer::new("owner:1", granting("1700000000000000")).stuck_at("lock/acquire"));
+    let target = Arc::new(FakeServer::new("target:1", granting("1700000000000001")));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
-    // Whoever waited for its answer would wait for ever.
+    // Waiting for its reply would never end.
     let config = Config::single("owner").unwrap().response_timeout(SOON * 10);
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
@@ -113,18 +113,18 @@ async fn a_primary_that_hangs_is_not_waited_for_once_it_was_replaced() {
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }
 
-/// A node that was given up and opened anew, say: what was in force at the former one was forgotten where a new watcher
-/// came first.
+/// A node that was given up and opened anew, say: what was in force at the former one was forgotten
+/// where a new watcher came first.
 #[tokio::test]
-async fn an_interruption_by_another_node_at_the_same_address_is_told() {
-    let node = || Arc::new(Made::new("same:1", |_| Ok(Reply::Nil)));
+async fn an_interruption_by_another_node_at_the_same_address_is_reported() {
+    let node = || Arc::new(FakeServer::new("same:1", |_| Ok(Reply::Nil)));
     let two = Arc::new(Two { owner: node(), target: node(), changes: watch::Sender::new(0) });
     let config = Config::single("same").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let first = client.watch("first".into(), "first".into());
     wait_until(SOON, async || first.is_active()).await;
     let mut events = client.events();
-    // The other one takes its place, and nobody has been told.
+    // The other node takes its place, without a notification.
     two.changes.send_if_modified(|count| {
         *count += 1;
         false
@@ -137,9 +137,9 @@ async fn an_interruption_by_another_node_at_the_same_address_is_told() {
 }
 
 #[tokio::test]
-async fn what_a_primary_answers_to_a_change_after_it_was_replaced_is_unknown() {
-    let owner = Arc::new(Made::new("owner:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
-    let target = Arc::new(Made::new("target:1", |_| Ok(Reply::Int(1))));
+async fn a_change_answered_by_a_replaced_primary_is_unknown() {
+    let owner = Arc::new(FakeServer::new("owner:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
+    let target = Arc::new(FakeServer::new("target:1", |_| Ok(Reply::Int(1))));
     let two = Arc::new(Two { owner: Arc::clone(&owner), target, changes: watch::Sender::new(0) });
     let config = Config::single("owner").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
@@ -154,8 +154,8 @@ async fn what_a_primary_answers_to_a_change_after_it_was_replaced_is_unknown() {
 #[tokio::test]
 async fn a_change_that_was_sent_on_is_waited_for_although_its_home_was_replaced() {
     let sends_on = |_: &Request| Err(ServerError::Refused { code: Code::Moved, message: "MOVED 1 target:1".into() });
-    let owner = Arc::new(Made::new("owner:1", sends_on));
-    let target = Arc::new(Made::new("target:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
+    let owner = Arc::new(FakeServer::new("owner:1", sends_on));
+    let target = Arc::new(FakeServer::new("target:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
     let two = Arc::new(Two { owner, target: Arc::clone(&target), changes: watch::Sender::new(0) });
     let config = Config::single("owner").unwrap();
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();

@@ -1,4 +1,4 @@
-//! What a real server refuses for a while, or to everybody: what the caller is told, and that it goes on by itself.
+//! Temporary or general errors of a real server: the reported error, and the recovery.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ async fn demote(server: &redgrid_testkit::RedisServer, below: &redgrid_testkit::
     server.observer().await.unwrap().cmd(&["REPLICAOF", &host, &port]).await.unwrap();
 }
 
-/// A name or an address that an operator gives to another server, while the former one keeps its clients: nobody closes
-/// their connections, and every lock was refused for ever.
+/// A name or an address that an operator moves to another server. The former server keeps its
+/// clients: their connections stay open, and it rejected every lock for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_was_given_to_another_server_is_followed_when_the_former_takes_no_writes() {
     let (former, next) = (server().await, server().await);
@@ -39,7 +39,8 @@ async fn an_address_that_was_given_to_another_server_is_followed_when_the_former
     wait_until(SOON, async || former.clients().await.unwrap().iter().all(|client| client.name.is_empty())).await;
 }
 
-/// One that takes no writes and stays is asked again and again, and left no more often than every other second.
+/// A server that rejects writes and stays is tried again and again, with a new connection at most
+/// every two seconds.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besieged() {
     let (server, other) = (server().await, server().await);
@@ -63,9 +64,9 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besiege
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Somebody's endless script: nobody is answered until it is killed.
+/// A foreign endless script: the server replies to no one until the script is killed.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_runs_somebodys_endless_script_is_waited_for() {
+async fn a_foreign_endless_script_is_waited_for() {
     let server = server().await;
     // The same as `busy-reply-threshold`, which it is called from 7.0 on.
     server.set_config("lua-time-limit", "50").await.unwrap();

@@ -1,4 +1,4 @@
-//! Faults that were found by reading and trying, each kept from coming back.
+//! Errors that were found and fixed.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, ClientStats, Config, Failure, Reply, Request, ServerError};
 use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
 use redgrid_testkit::{Direction, Fault, Proxy, wait_until};
-use redgrid_tests::made::{Made, granting};
+use redgrid_tests::fake_server::{FakeServer, granting};
 use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 
 /// Of what a server grants that is made up.
@@ -44,8 +44,8 @@ async fn a_forgotten_lock_survives_a_shutdown() {
 
 /// By a clock that nobody holds up: until its lease is over it is known, and then it is not.
 #[tokio::test(start_paused = true)]
-async fn a_forgotten_lock_leaves_no_name_behind() {
-    let server = Arc::new(Made::new("one:1", granting(TOKEN)));
+async fn a_forgotten_lock_leaves_no_entry() {
+    let server = Arc::new(FakeServer::new("one:1", granting(TOKEN)));
     let client = Client::over_one(server, Config::single("one").unwrap(), Clock::runtime()).unwrap();
     let (lock, lease) = (Lock::new(&client, "a"), Duration::from_secs(2));
     lock.acquire().lease(lease).await.unwrap().forget();
@@ -83,7 +83,7 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
     let expired = tokio::time::Instant::now() + Duration::from_millis(500);
     tokio::time::sleep_until(expired).await;
     assert!(Lock::new(&other, "a").try_acquire().await.unwrap().is_none());
-    // Nor is it asked for in silence by one who enters again.
+    // A reentrant acquire rejects it as well.
     let me = Holder::new();
     let outer = Lock::new(&client, "b").acquire().holder(&me).await.unwrap();
     let inner = Lock::new(&client, "b").acquire().holder(&me).hold_at_least(Duration::from_secs(5)).await;
@@ -95,7 +95,7 @@ async fn a_shorter_lease_does_not_cut_the_time_a_job_keeps_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_those_who_take_a_lock_at_once_in_one_process_the_highest_token_holds_it() {
+async fn concurrent_takeovers_in_a_process_leave_the_highest_token() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -116,7 +116,7 @@ async fn of_those_who_take_a_lock_at_once_in_one_process_the_highest_token_holds
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_contact_nobody_is_told_that_others_hold_the_lock() {
+async fn without_contact_a_caller_does_not_get_contended() {
     let server = server().await;
     let client = client(&server).await;
     server.kill().await.unwrap();
@@ -157,9 +157,9 @@ async fn an_extension_without_contact_ends_when_its_patience_is_over() {
     guard.forget();
 }
 
-/// What several ask at the same time leaves as one request; of those who have left by then nothing does.
+/// Concurrent requests leave as one; requests cancelled by then are not sent.
 #[tokio::test]
-async fn what_is_asked_by_nobody_any_more_does_not_leave() {
+async fn a_cancelled_request_is_not_sent() {
     for kept in [false, true] {
         let added = Arc::new(Mutex::new(None::<Vec<String>>));
         let answer = {
@@ -173,7 +173,7 @@ async fn what_is_asked_by_nobody_any_more_does_not_leave() {
                 Ok(Reply::Int(1))
             }
         };
-        let server = Arc::new(Made::new("one:1", answer).down());
+        let server = Arc::new(FakeServer::new("one:1", answer).down());
         let config = Config::single("one").unwrap();
         let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
         let number = AtomicLong::new(&client, "n");
@@ -184,7 +184,7 @@ async fn what_is_asked_by_nobody_any_more_does_not_leave() {
         let first = calls.swap_remove(0);
         drop(calls);
         let stays = kept.then(|| tokio::spawn(first));
-        // Those who were dropped have gone from the queue before there is contact.
+        // Cancelled requests leave the queue before the connection is there.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -199,10 +199,11 @@ async fn what_is_asked_by_nobody_any_more_does_not_leave() {
     }
 }
 
-/// Those who stand behind a request are told when the client ends, and not when their time is over.
+/// Requests queued behind another are notified when the client shuts down, and not at their
+/// timeouts.
 #[tokio::test]
-async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
-    let server = Arc::new(Made::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
+async fn a_queued_request_is_notified_of_a_shutdown_at_once() {
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
     let config = Config::single("one").unwrap().response_timeout(SOON * 10);
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let number = AtomicLong::new(&client, "n");
@@ -221,8 +222,9 @@ async fn who_stands_behind_a_request_is_told_of_a_shutdown_at_once() {
     assert!(matches!(late, Err(AtomicError::Failed(Failure::ShuttingDown { .. }))), "{late:?}");
 }
 
-/// A thief looks once more for what it took, when whoever it robbed can not hand it on any more. By then it may be robbed itself, and
-/// the server may have lost all: what it finds free it takes, and nobody of it would have had it.
+/// A steal checks once more what it took when the former holder can no longer pass it on. By then
+/// it may be stolen itself, and the server may have lost its data: it would take the free lock,
+/// without a caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! A queue whose messages are acknowledged: what it promises, operation by operation.
+//! Reliable queues, operation by operation.
 
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
@@ -66,7 +66,7 @@ async fn messages_come_by_priority_and_in_order_and_are_over_when_acknowledged()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_settled_comes_back_to_its_place_until_it_is_dead() {
+async fn an_unsettled_message_returns_to_its_position_until_it_is_dead() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     queue.set_settings(&QueueSettings { max_attempts: Some(2), ..QueueSettings::default() }).await.unwrap();
@@ -75,14 +75,14 @@ async fn what_is_not_settled_comes_back_to_its_place_until_it_is_dead() {
     let receipt = lost.receipt().clone();
     drop(lost);
     let id = receipt.message_id();
-    // Nobody does anything but the next who receives: `b` may come first, `a` as soon as its time is over.
+    // Only the next receive changes anything: `b` may come first, `a` as soon as its time is over.
     wait_until(SOON, async || queue.counts().await.unwrap().ready == 2).await;
     let both = queue.receive_many(2).visibility(SHORT).await.unwrap();
     assert_eq!((values(&both), both[0].attempt(), both[1].attempt()), (vec!["a".to_owned(), "b".into()], 2, 1));
     assert!(is_stale(&queue.ack(&receipt).await), "it was given to somebody else since");
     both[1].ack().await.unwrap();
     drop(both);
-    // Who waits sees it die, and has nothing.
+    // A waiting receive moves it to the dead letters, and gets nothing.
     wait_until(SOON, async || {
         assert!(queue.try_receive().await.unwrap().is_none());
         queue.counts().await.unwrap().dead == 1
@@ -98,13 +98,13 @@ async fn what_is_not_settled_comes_back_to_its_place_until_it_is_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_acknowledgement_counts_while_nobody_else_was_given_the_message() {
+async fn a_late_acknowledgement_counts_until_another_delivery() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     queue.push("a").await.unwrap();
     let delivery = queue.receive().visibility(Duration::from_millis(1)).await.unwrap();
     wait_until(SOON, async || queue.counts().await.unwrap().ready == 1).await;
-    // Its place is changed by whoever receives, here another message.
+    // Any receive changes its place, here one of another message.
     queue.push("urgent").priority(9).await.unwrap();
     queue.receive().await.unwrap().ack().await.unwrap();
     assert!(is_stale(&delivery.extend(HOUR).await), "its visibility is over");
@@ -180,9 +180,9 @@ async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(Duration::from_secs(600))).await
 }
 
-/// What is told while a look is under way, which did not see it.
+/// A notification arrives during a poll that did not see its message.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_told_while_it_is_looked_for_is_not_forgotten() {
+async fn a_notification_during_a_poll_is_not_lost() {
     let server = server().await;
     let (here, there) = (queue(&patient(&server).await), queue(&patient(&server).await));
     for _ in 0..100 {
@@ -194,7 +194,7 @@ async fn what_is_told_while_it_is_looked_for_is_not_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_woken_by_a_push_and_by_what_comes_due() {
+async fn a_waiter_is_woken_by_a_push_and_by_a_due_message() {
     let server = server().await;
     let (here, there) = (queue(&patient(&server).await), queue(&patient(&server).await));
     let observer = server.observer().await.unwrap();
@@ -208,12 +208,12 @@ async fn who_waits_is_woken_by_a_push_and_by_what_comes_due() {
         match round {
             0 => drop(there.push("now").await.unwrap()),
             1 => drop(there.push("later").delay(Duration::from_millis(300)).await.unwrap()),
-            // What somebody else does not settle.
+            // A change by another client does not settle it.
             2 => {
                 there.push("theirs").delay(HOUR).await.unwrap();
                 there.push("lost").priority(9).await.unwrap();
             }
-            // What is behind another that is due later.
+            // A message that is due before another one.
             _ => drop(there.push("sooner").delay(SHORT).await.unwrap()),
         }
         let delivery = tokio::time::timeout(SOON, waiting).await.expect("it is woken").unwrap();
@@ -227,7 +227,7 @@ async fn who_waits_is_woken_by_a_push_and_by_what_comes_due() {
             again.ack().await.unwrap();
         }
     }
-    // A visibility that ends elsewhere, told to who waits already.
+    // A visibility changed by another client, with a notification for the waiter.
     let began = Instant::now();
     there.push("a").await.unwrap();
     let lost = there.receive().visibility(Duration::from_millis(200)).await.unwrap();
@@ -280,7 +280,7 @@ async fn a_deduplication_id_counts_within_its_window_although_the_message_is_ove
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settings_are_everybodys_and_what_they_forbid_is_told() {
+async fn settings_are_shared_and_their_limits_are_reported() {
     let server = server().await;
     let (here, there) = (queue(&client(&server).await), queue(&client(&server).await));
     assert_eq!(there.settings().await.unwrap(), QueueSettings::default());
@@ -319,7 +319,7 @@ async fn settings_are_everybodys_and_what_they_forbid_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_received_within_its_lifetime_is_dropped_and_who_has_it_is_let_finish() {
+async fn an_expired_message_is_dropped_unless_a_consumer_has_it() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -341,7 +341,7 @@ async fn what_is_not_received_within_its_lifetime_is_dropped_and_who_has_it_is_l
     assert!(queue.try_receive().await.unwrap().is_none());
     assert!(queue.get(one.id()).await.unwrap().is_some(), "who has it is let finish");
     one.ack().await.unwrap();
-    // Given back behind its end, it is not given again.
+    // Returned after its end, it is not delivered again.
     other.nack(Duration::ZERO).await.unwrap();
     assert!(queue.try_receive().await.unwrap().is_none() && queue.get(other.id()).await.unwrap().is_none());
 }
@@ -369,7 +369,7 @@ async fn a_value_that_can_not_be_read_concerns_its_message_alone() {
         assert!(matches!(&told, ObjectError::Decode { field: Some(_), .. }), "{told:?}");
         one.reject("no number").await.unwrap();
     }
-    // What is no message at all.
+    // An invalid message.
     let observer = server.observer().await.unwrap();
     let id = texts.push("x").await.unwrap().id.to_string();
     let body = ["HSET", "redgrid_reliable_queue_bodies:{orders}", &id, "\u{9}"];
@@ -379,7 +379,7 @@ async fn a_value_that_can_not_be_read_concerns_its_message_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_refused_before_anything_is_asked() {
+async fn invalid_calls_are_rejected_before_any_request() {
     let server = server().await;
     let client = client(&server).await;
     let queue = queue(&client);
@@ -422,7 +422,7 @@ async fn all_keys_of_a_queue_live_end_and_are_renamed_together() {
     }
     queue.push("a").deduplicate("a").lifetime(HOUR).await.unwrap();
     assert!(queue.object().expire_in(HOUR).await.unwrap());
-    // What comes to be later ends with the rest.
+    // A delayed message ends with the rest.
     queue.push("b").delay(HOUR).await.unwrap();
     queue.receive().await.unwrap().reject("").await.unwrap();
     let keys = keys_of(&observer).await;

@@ -1,5 +1,5 @@
-//! A reliable queue whose answers are lost, whose callers leave, whose workers are killed, and whose server is replaced: nothing is lost,
-//! and nothing comes twice that need not.
+//! Reliable queues with lost replies, cancelled callers, killed workers and a replaced server:
+//! nothing is lost or needlessly repeated.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What every change of the queue carries.
+/// Part of every request that changes the queue.
 const CHANGE: &str = "redgrid_reliable_queue_channel";
 
 type Numbers = ReliableQueue<u64>;
@@ -27,7 +27,7 @@ async fn hasty(server: &redgrid_testkit::RedisServer, retries: u32) -> (Proxy, C
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_asked_again_under_lost_answers_happens_once() {
+async fn retries_after_lost_replies_act_once() {
     let server = server().await;
     let (proxy, client) = hasty(&server, 10).await;
     let queue: Numbers = ReliableQueue::new(&client, "q");
@@ -48,7 +48,7 @@ async fn what_is_asked_again_under_lost_answers_happens_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_given_to_nobody_is_given_to_the_next_and_is_no_attempt() {
+async fn messages_delivered_to_no_caller_are_no_attempt() {
     let server = server().await;
     let (proxy, client) = hasty(&server, 0).await;
     let queue: Numbers = ReliableQueue::new(&client, "q");
@@ -108,7 +108,7 @@ async fn an_acknowledgement_that_ended_unknown_may_be_repeated() {
     let queue: Numbers = ReliableQueue::new(&client, "q");
     queue.push(&1).await.unwrap();
     let delivery = queue.receive().visibility(HOUR).await.unwrap();
-    // Longer than the call waits; it goes on behind it.
+    // Longer than the call waits; the request continues after it.
     proxy.next(4, CHANGE, Action::SwallowReply);
     let told = delivery.ack().await;
     assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })))), "{told:?}");
@@ -117,7 +117,7 @@ async fn an_acknowledgement_that_ended_unknown_may_be_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_takes_nothing_along() {
+async fn a_cancelled_caller_takes_no_message() {
     let server = server().await;
     let client = client(&server).await;
     let queue: Numbers = ReliableQueue::new(&client, "q");
@@ -167,7 +167,7 @@ async fn a_delivery_that_is_dropped_goes_back_at_once_where_that_was_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_told_of_a_shutdown() {
+async fn a_waiter_is_notified_of_a_shutdown() {
     let server = server().await;
     let client = client(&server).await;
     let queue: Numbers = ReliableQueue::new(&client, "q");
@@ -181,7 +181,7 @@ async fn who_waits_is_told_of_a_shutdown() {
     assert!(queue.receive().await.is_err() && queue.push(&1).await.is_err());
 }
 
-/// What was heard of a message: how often it was given, and how many acknowledgements counted.
+/// The deliveries of a message and its acknowledgements that counted.
 #[derive(Default)]
 struct Heard {
     value: u64,
@@ -194,8 +194,9 @@ fn how_many() -> u64 {
     std::env::var("REDGRID_RELIABLE_MESSAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }
 
-/// Workers die by SIGKILL all the time, wherever they are. Each message is done with, and what is given twice is explained: attempts of a message
-/// rise one by one, and no more of them than deaths and ended visibilities allow.
+/// Workers die by SIGKILL all the time, wherever they are. Each message is done with, and what is
+/// given twice is explained: attempts of a message rise one by one, and no more of them than deaths
+/// and ended visibilities allow.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_message_is_lost_however_many_workers_are_killed() {
     const WORKERS: usize = 4;
@@ -222,7 +223,7 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     let mut lines_to_death = random.u64(0..lines);
     let mut over = false;
     while !over {
-        // Whoever speaks next, in no order.
+        // A client at random.
         let said = {
             let speaking = workers.iter_mut().map(|worker| Box::pin(worker.says()));
             let next = futures_util::future::select_all(speaking);
@@ -258,8 +259,8 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
         let rise = one.attempts.windows(2).all(|two| two[0] < two[1]);
         assert!(rise && one.acknowledged <= 1, "{id}: {:?}, {} acknowledgements", one.attempts, one.acknowledged);
     }
-    // A worker that died had ten messages at most. Of the others none came back, unless one found its visibility over: then its
-    // acknowledgement was stale.
+    // A worker that died had ten messages at most. Of the others none came back, unless one found
+    // its visibility over: then its acknowledgement was stale.
     assert!(
         counts.totals.redelivered <= kills * 10 + stale,
         "{} of {kills} kills, {stale} stale",
@@ -283,10 +284,11 @@ fn hear(heard: &mut HashMap<MessageId, Heard>, stale: &mut u64, said: &str) {
     }
 }
 
-/// A failover under load. What the old primary acknowledged and had not passed on may be lost with it, which is what asynchronous replication
-/// means; behind the failover all is as promised. Here the replica is waited for, so nothing may be missing.
+/// A failover under load. Writes that the old primary acknowledged and did not replicate may be
+/// lost with it, as replication is asynchronous. This test waits for the replica, so nothing may be
+/// missing.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_goes_on_behind_a_failover() {
+async fn a_waiter_continues_after_a_failover() {
     let sentinels = Sentinels::builder().start().await.unwrap();
     let addresses = sentinels.addrs().into_iter().map(|addr| addr.to_string());
     let config = Config::sentinel(sentinels.master_name(), addresses).unwrap();
@@ -322,7 +324,7 @@ async fn who_waits_goes_on_behind_a_failover() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_whose_acknowledgement_was_dropped_before_it_left_goes_back() {
+async fn a_delivery_with_an_unsent_acknowledgement_is_returned() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     queue.push_many(&[1, 2]).await;

@@ -1,7 +1,7 @@
 //! A reliable queue is what its model is, on one server and on a cluster.
 //!
-//! Times are either so long that they do not end, or so short that they have ended when the next step begins: that waits until the server's
-//! time has gone on.
+//! Times are either so long that they do not end, or so short that they have ended when the next
+//! step begins: that waits until the server's time has gone on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ const LONG: Duration = Duration::from_secs(3600);
 const SHORT: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_is_what_its_model_is() {
+async fn a_queue_matches_its_model() {
     let server = server().await;
     modelled(&client(&server).await, 12).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_in_a_cluster_is_what_its_model_is() {
+async fn a_queue_in_a_cluster_matches_its_model() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let seeds = cluster.addrs().into_iter().map(|addr| addr.to_string());
     let client = Client::connect(Config::cluster(seeds).unwrap()).await.unwrap();
@@ -47,7 +47,7 @@ struct One {
     place: Place,
     /// The delivery whose acknowledgement counts.
     receipt: Option<usize>,
-    /// It is over as soon as nobody has it.
+    /// The message ends as soon as no delivery is out.
     ends: bool,
 }
 
@@ -59,7 +59,7 @@ struct Model {
 }
 
 impl Model {
-    /// What a receive does first, before it gives anything.
+    /// The first step of a receive.
     fn tidy(&mut self) {
         for one in self.messages.values_mut() {
             if one.place == Place::Flight(true) {
@@ -71,7 +71,7 @@ impl Model {
         self.finish();
     }
 
-    /// What every change does last.
+    /// The last step of every change.
     fn finish(&mut self) {
         let most = self.most_attempts;
         for one in self.messages.values_mut().filter(|one| one.ends && one.place == Place::Flight(true)) {
@@ -82,7 +82,7 @@ impl Model {
         self.messages.retain(|_, one| !one.ends || one.place == Place::Flight(false));
     }
 
-    /// Who would be given, in order.
+    /// The next messages to deliver, in order.
     fn first(&self) -> Vec<MessageId> {
         let most = self.most_attempts;
         let is_there = |one: &One| match one.place {
@@ -155,7 +155,8 @@ async fn apply(
         4..=7 => {
             let most = usize::from(value % 3) + 1;
             let visibility = if flag { SHORT } else { LONG };
-            // What is over at this very moment may still be given: it was waited for above.
+            // A visibility that ends at this moment may still be delivered: the test waited for it
+            // above.
             let given = queue.receive_many(most).visibility(visibility).timeout(Duration::ZERO).await.unwrap();
             model.tidy();
             let expected: Vec<_> = model.first().into_iter().take(most).collect();

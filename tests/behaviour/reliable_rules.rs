@@ -1,5 +1,5 @@
-//! What a reliable queue promises where it is hard to keep: numbers behind a delete, a server without memory, states that nobody can read,
-//! lifetimes without consumers, and who is told what.
+//! Edge cases of reliable queues: ids after a delete, a server without memory, undecodable states,
+//! lifetimes without consumers, notifications.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn ids(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_number_does_not_come_again_behind_a_delete_or_a_clock_that_goes_back() {
+async fn an_id_does_not_repeat_after_a_delete_or_a_clock_set_back() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let first = queue.push(&1).await.unwrap().id;
@@ -59,7 +59,7 @@ async fn a_number_does_not_come_again_behind_a_delete_or_a_clock_that_goes_back(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_out_of_memory_lets_messages_be_received_and_settled() {
+async fn a_server_out_of_memory_allows_receiving_and_settling() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: Numbers = ReliableQueue::new(&client, "q");
@@ -131,7 +131,7 @@ async fn a_state_that_can_not_be_read_concerns_its_message_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_over_makes_room_although_nobody_receives() {
+async fn expired_messages_make_room_without_a_receive() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();
@@ -145,13 +145,13 @@ async fn what_is_over_makes_room_although_nobody_receives() {
     passed(&observer, SHORT).await;
     assert_eq!(queue.dead().redrive().await.unwrap(), 0, "it is over");
     queue.push(&3).lifetime(SHORT).await.unwrap();
-    // Who has it may finish: it is there until then.
+    // Its receiver may finish: the message stays until then.
     let delivery = queue.receive_many(1).visibility(HOUR).timeout(Duration::ZERO).await.unwrap().pop();
     passed(&observer, SHORT).await;
     let told = queue.push(&4).await;
     if let Some(delivery) = delivery {
         assert!(matches!(told, Err(QueueError::Full { .. })), "{told:?}");
-        // Given back behind its end, it is over at once.
+        // Returned after its end, it ends at once.
         delivery.nack(Duration::ZERO).await.unwrap();
         queue.push(&4).await.unwrap();
     }
@@ -159,7 +159,7 @@ async fn what_is_over_makes_room_although_nobody_receives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_given_to_nobody_is_no_attempt_although_its_visibility_is_over() {
+async fn a_message_delivered_to_no_caller_is_no_attempt_after_its_visibility() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: Config| config.response_timeout(Duration::from_millis(500)).retries(0);
@@ -185,7 +185,7 @@ async fn what_was_given_to_nobody_is_no_attempt_although_its_visibility_is_over(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_remains_is_never_too_much() {
+async fn remaining_is_never_too_long() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: Config| config.response_timeout(Duration::from_millis(500)).retries(0);
@@ -251,7 +251,7 @@ async fn a_lifetime_is_as_long_however_often_a_message_is_moved_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_peeked_is_what_would_be_received() {
+async fn peek_returns_the_messages_of_the_next_receive() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();

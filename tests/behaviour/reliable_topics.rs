@@ -1,4 +1,4 @@
-//! What is published to a reliable topic comes to every subscriber, until that has acknowledged it.
+//! Reliable topics: a message is delivered to every subscriber until it is acknowledged.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -40,11 +40,11 @@ async fn ready() -> (RedisServer, Client, Observer) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_subscriber_gets_what_is_published_while_it_is_one() {
+async fn each_subscriber_gets_messages_published_during_its_subscription() {
     let (server, client, observer) = ready().await;
     let (topic, elsewhere) = (news(&client), redgrid_tests::client(&server).await);
     assert_eq!(topic.publish("nobody").await.unwrap().subscribers, 0);
-    // Nobody looks by himself here: only the message wakes.
+    // No polling here: only the notification wakes.
     let mut one = topic.subscribe().poll_interval(SOON).await.unwrap();
     let mut two = news(&elsewhere).subscribe().poll_interval(SOON).from_the_beginning().await.unwrap();
     assert_eq!((topic.count_subscribers().await.unwrap(), one.subscriber().len()), (2, 32));
@@ -71,7 +71,7 @@ async fn each_subscriber_gets_what_is_published_while_it_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_acknowledged_comes_again_to_whoever_goes_on() {
+async fn unacknowledged_messages_are_redelivered_to_the_continuing_subscriber() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().as_subscriber("one").redelivery_delay(Duration::ZERO).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_silent_subscriber_is_taken_out_and_one_that_lives_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_was_taken_out_is_told_a_gap_and_goes_on() {
+async fn an_evicted_subscriber_gets_a_gap_and_continues() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().await.unwrap();
@@ -165,7 +165,7 @@ async fn who_was_taken_out_is_told_a_gap_and_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() {
+async fn the_gap_of_an_evicted_subscriber_survives_lost_replies_and_dropped_calls() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&proxy.url(), |config| config.response_timeout(Duration::from_millis(500))).await;
@@ -189,7 +189,7 @@ async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() 
                 }
             }
         }
-        // There is a gap that was not told; a message would have it in front.
+        // A gap that was not reported yet; a message would come after it.
         news(&publisher).publish(&round.to_string()).await.unwrap();
         loop {
             match next(&mut one).await {
@@ -213,7 +213,7 @@ async fn the_gap_of_who_was_taken_out_outlives_lost_answers_and_dropped_calls() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_acknowledged_does_not_come_again_behind_a_lost_connection() {
+async fn acknowledged_messages_are_not_redelivered_after_a_lost_connection() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().max_unacknowledged(3).poll_interval(Duration::from_millis(50)).await.unwrap();
@@ -244,11 +244,11 @@ async fn what_is_acknowledged_does_not_come_again_behind_a_lost_connection() {
 
 /// The first of three comes again over a new connection, behind which nothing was read yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_before_a_new_connection_read_it_does_not_come_again() {
+async fn messages_acknowledged_before_a_reconnect_are_not_redelivered() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().redelivery_delay(Duration::ZERO).await.unwrap();
-    // For whom they are kept.
+    // The subscriber for which they are kept.
     let _idle = topic.subscribe().await.unwrap();
     for n in 1..=3 {
         topic.publish(&n.to_string()).await.unwrap();
@@ -268,7 +268,7 @@ async fn what_was_acknowledged_before_a_new_connection_read_it_does_not_come_aga
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_lost_only_his_group_finds_out() {
+async fn a_subscriber_that_lost_its_group_detects_it() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
     let look = Duration::from_millis(50);

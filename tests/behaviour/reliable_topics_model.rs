@@ -1,4 +1,5 @@
-//! What is published to a reliable topic comes to each subscriber: all of it, in order, and again only as promised.
+//! Reliable topics compared with a model: all messages reach each subscriber in order, and again
+//! only as documented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -21,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const MOST: usize = 4;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_published_comes_to_each_subscriber_in_order() {
+async fn published_messages_reach_each_subscriber_in_order() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let publishers = [client(&server).await, client(&server).await];
@@ -30,7 +31,7 @@ async fn what_is_published_comes_to_each_subscriber_in_order() {
         let mut room = Room { publishers: &publishers, name: format!("news:{seed}"), log: Vec::new() };
         let mut ears: Vec<Ear> = Vec::new();
         let mut story = Vec::new();
-        // Those who listen have connections that are cut, and processes that end.
+        // The subscribers' connections are cut, and their processes end.
         let connect = async || client_with(&server.url_via(proxy.addr()), |config| config).await;
         let mut homes = [connect().await, connect().await];
         for step in 0..120 {
@@ -52,7 +53,8 @@ async fn what_is_published_comes_to_each_subscriber_in_order() {
                     ears.push(Ear::new(&room, &homes[home], format!("ear:{step}"), most).await);
                 }
                 (15 | 16, Some(ear)) if ear.ends.is_some() => {
-                    // The process ends, with what was out, and its connections; nobody says a word.
+                    // The process ends, with its deliveries and its connections, and without a
+                    // farewell.
                     ear.ends = None;
                     homes[home] = connect().await;
                 }
@@ -78,7 +80,7 @@ async fn what_is_published_comes_to_each_subscriber_in_order() {
             ear.finish(&room.log, &about).await;
         }
         if !ears.is_empty() {
-            // The last one may not have been told to the server: the next one is.
+            // The last acknowledgement may not have reached the server: the next one does.
             room.publish(1, &mut random).await;
             for ear in &mut ears {
                 ear.finish(&room.log, &about).await;
@@ -100,7 +102,8 @@ impl Room<'_> {
         ReliableTopic::new(&self.publishers[by], &self.name)
     }
 
-    /// Publishes some, by two clients at the same time, and as Redisson does; tells them in their order.
+    /// Publishes some messages, from two clients concurrently, and as Redisson does; returns them
+    /// in their order.
     async fn published(&self, count: usize, random: &mut fastrand::Rng) -> Vec<(MessageId, String)> {
         let from = self.log.len();
         let all: Vec<(u8, String)> = (from..from + count).map(|n| (random.u8(..3), format!("message {n}"))).collect();
@@ -130,7 +133,7 @@ impl Room<'_> {
         self.log.extend(more);
     }
 
-    /// The same while somebody listens.
+    /// The same during a subscription.
     async fn publish_beside(&mut self, ear: &mut Ear, count: usize, random: &mut fastrand::Rng, about: &str) {
         let sure = ear.sure(self.log.len()) + if ear.is_removed { 0 } else { count };
         let (more, taken) = futures_util::join!(self.published(count, random), ear.take(count, sure));
@@ -139,7 +142,7 @@ impl Room<'_> {
     }
 }
 
-/// What came to one who listens.
+/// The deliveries and gaps of a subscription.
 type Taken = Vec<Result<Delivery<String>, Gap>>;
 
 /// A subscriber, and what it is to get: messages are numbered as they are in the log.
@@ -154,7 +157,7 @@ struct Ear {
     told: usize,
     /// Of those before this one some may have been dropped, as it was no subscriber for a while.
     gap: usize,
-    /// It is not a subscriber, and has not been told so.
+    /// It is no longer a subscriber, and does not know it yet.
     is_removed: bool,
 }
 
@@ -162,9 +165,9 @@ struct Ear {
 struct Listening {
     deliveries: Deliveries<String, Text>,
     out: BTreeMap<usize, Delivery<String>>,
-    /// What came to it.
+    /// The messages it received.
     came: BTreeSet<usize>,
-    /// What it has acknowledged behind one that is not.
+    /// The messages it acknowledged after one that it did not.
     acknowledged: BTreeSet<usize>,
     /// Where the next that did not come yet may be; from `sure` on nothing is missing.
     next: RangeInclusive<usize>,
@@ -179,7 +182,7 @@ impl Ear {
         ear
     }
 
-    /// Another process goes on as it, with what the server knows.
+    /// Another process resumes the subscription, from what the server has.
     async fn resume(&mut self, room: &Room<'_>, home: &Client) {
         let deliveries = loop {
             let topic = News::new(home, &room.name);
@@ -190,7 +193,7 @@ impl Ear {
             }
         };
         let (out, came, acknowledged) = Default::default();
-        // Who was removed and did not hear of it may begin with what comes next.
+        // A removed subscriber without a notification may begin with the next message.
         self.gap = if std::mem::take(&mut self.is_removed) { room.log.len() } else { self.gap };
         let sure = self.behind.max(self.gap);
         let next = self.told..=sure;
@@ -248,7 +251,8 @@ impl Ear {
             let Some(listening) = &mut self.ends else { return };
             let Ok(delivery) = one else {
                 assert!(std::mem::take(&mut self.is_removed), "{}: a gap {about}", self.id);
-                // What was dropped meanwhile does not come, and what was acknowledged behind another one comes again.
+                // Messages dropped meanwhile do not arrive, and those acknowledged after an
+                // unacknowledged one arrive again.
                 self.gap = log.len();
                 listening.acknowledged.clear();
                 listening.next = self.behind.max(listening.came.last().map_or(0, |last| last + 1))..=self.gap;

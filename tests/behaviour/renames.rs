@@ -1,4 +1,4 @@
-//! Names in other slots, while others change what is renamed.
+//! Renames to other slots during concurrent changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use tokio::sync::watch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Two nodes: names that begin with `t` are at the second. Events happen before what was carried away is deleted.
+/// Two nodes: names that begin with `t` are at the second. Events happen before what was carried
+/// away is deleted.
 struct Apart([Arc<Before>; 2], watch::Sender<u64>);
 
 #[async_trait]
@@ -88,7 +89,7 @@ impl Ground {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_changed_meanwhile_is_carried_along() {
+async fn concurrent_changes_are_renamed_along() {
     let on = Ground::new().await;
     on.here.cmd(&["SET", "a", "1", "PX", "3600000"]).await.unwrap();
     on.there.cmd(&["SET", "t", "old"]).await.unwrap();
@@ -114,7 +115,7 @@ async fn a_lifetime_that_is_set_meanwhile_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_finds_it_gone_leaves_no_copy() {
+async fn a_rename_of_a_missing_object_leaves_no_copy() {
     let on = Ground::new().await;
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     on.meanwhile(&["DEL", "a"]);
@@ -140,7 +141,7 @@ async fn who_finds_it_gone_leaves_no_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_renames_to_one_name_neither_takes_back_what_is_the_others() {
+async fn of_two_renames_to_one_name_neither_takes_the_others_keys() {
     let on = Ground::new().await;
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     let other = on.object("a");
@@ -154,7 +155,7 @@ async fn of_two_renames_to_one_name_neither_takes_back_what_is_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_puts_there_meanwhile_is_not_replaced() {
+async fn a_concurrently_created_target_is_not_replaced() {
     let on = Ground::new().await;
     let both = || {
         let (here, there) = (on.here.clone(), on.there.clone());
@@ -175,7 +176,7 @@ async fn what_somebody_puts_there_meanwhile_is_not_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_changed_each_time_is_contended_within_the_time_of_a_call() {
+async fn constant_changes_are_reported_as_contended_in_time() {
     let other = server().await;
     let counter = other.observer().await.unwrap();
     let on = Ground::with(|before| before, Duration::from_millis(1500)).await;
@@ -190,7 +191,8 @@ async fn what_is_changed_each_time_is_contended_within_the_time_of_a_call() {
     let told = tokio::time::timeout(SOON, on.object("a").rename("t").into_future()).await.expect("it ends");
     assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if times > 10), "{told:?}");
     assert!(on.is(false, "a").await.is_some());
-    // It pauses: two seconds have room for hundreds of rounds, and not for so many with pauses of up to 100 ms.
+    // It pauses: two seconds have room for hundreds of rounds, and not for so many with pauses of
+    // up to 100 ms.
     assert!(counter.query::<u64>(&["GET", "rounds"]).await.unwrap() < 100);
 }
 
@@ -200,7 +202,7 @@ fn pair(key: &[u8]) -> Vec<Bytes> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_along_goes_to_another_slot_too() {
+async fn companion_keys_move_to_another_slot_too() {
     let on = Ground::new().await;
     let of = |name: &str| Object::with_layout(&on.client, Name::new(name), pair).also_renames(fence);
     on.here.cmd(&["MSET", "a", "1", "{a}:beside", "2", "redgrid_fence:{a}", "7"]).await.unwrap();
@@ -208,7 +210,7 @@ async fn what_goes_along_goes_to_another_slot_too() {
     assert_eq!(on.is(true, "{t}:beside").await.as_deref(), Some("2"));
     assert_eq!(on.is(true, "redgrid_fence:{t}").await.as_deref(), Some("7"));
     assert_eq!(on.here.keys("*").await.unwrap(), ["redgrid_renamed:{a}"]);
-    // What has no fence leaves that of the name it gets.
+    // A value without a fence leaves the fence of its new name.
     on.here.cmd(&["SET", "a", "3"]).await.unwrap();
     on.meanwhile(&["DEL", "a"]);
     assert!(of("a").rename("t").await.is_err());
@@ -216,7 +218,7 @@ async fn what_goes_along_goes_to_another_slot_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fence_goes_along_and_outlives_what_it_guards() {
+async fn a_fence_is_renamed_along_and_outlives_its_object() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let of = |name: &str| Object::new(&client, name).also_renames(fence);
@@ -234,7 +236,7 @@ async fn a_fence_goes_along_and_outlives_what_it_guards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_whose_keys_are_its_own_is_refused() {
+async fn a_name_whose_keys_are_companions_of_itself_is_rejected() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     observer.cmd(&["MSET", "a{b}", "1", "a{b}:beside", "2"]).await.unwrap();
@@ -246,7 +248,7 @@ async fn a_name_whose_keys_are_its_own_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_what_can_not_be_restored_as_a_whole_nothing_is() {
+async fn an_unrestorable_dump_restores_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let of = |name: &str| Object::with_layout(&client, Name::new(name), pair);

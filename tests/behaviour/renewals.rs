@@ -1,4 +1,4 @@
-//! Renewal in bulk: how many scripts, which names, and nothing after a release.
+//! Renewal in bulk: number of scripts, names, and none after a release.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn a_wrong_type_and_a_denied_key_do_not_end_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_lock_is_told_within_one_renewal_interval() {
+async fn a_deleted_lock_is_reported_within_one_renewal_interval() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(3))).await;
@@ -85,7 +85,7 @@ async fn a_deleted_lock_is_told_within_one_renewal_interval() {
     let told = tokio::time::timeout(Duration::from_millis(1500), told).await.expect("told within the interval of 1 s");
     assert_eq!(told, (LostReason::Gone, LostReason::Gone));
     drop((deleted, taken));
-    // The release of what was lost takes nothing from the one who has it now.
+    // The release of a lost lock takes nothing from its present holder.
     wait_until(SOON, async || client.stats().names == 0).await;
     assert!(observer.exists("taken").await.unwrap());
 }
@@ -112,7 +112,7 @@ async fn the_longest_hold_ends_renewal() {
     let guard = Lock::new(&client, "a").acquire().hold_at_most(longest).await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
     let held = began.elapsed();
-    // One lease more at the most, and what a busy machine takes to tell.
+    // One more lease at the most, and the delay of a busy machine.
     assert!(held > longest && held < longest + Duration::from_secs(4), "{held:?}");
 }
 
@@ -124,7 +124,7 @@ async fn a_new_command_connection_has_all_holds_looked_after() {
     let renewed = Lock::new(&client, "renewed").acquire().await.unwrap();
     let fixed = Lock::new(&client, "fixed").acquire().lease(Duration::from_secs(60)).await.unwrap();
     observer.cmd(&["DEL", "renewed", "fixed"]).await.unwrap();
-    // Only the command connection: the subscriber hears nothing of it.
+    // Only the command connection: the subscription does not notice.
     assert!(server.kill_connections_named("redgrid").await.unwrap() > 0);
     let told = async { (renewed.lost().await, fixed.lost().await) };
     let told = tokio::time::timeout(Duration::from_secs(5), told).await.expect("long before a renewal is due");
@@ -132,7 +132,7 @@ async fn a_new_command_connection_has_all_holds_looked_after() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_lock_with_a_fixed_lease_is_told_as_soon_as_a_renewed_one() {
+async fn a_deleted_lock_with_a_fixed_lease_is_reported_as_soon_as_a_renewed_one() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(60)).await.unwrap();

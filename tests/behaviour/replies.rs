@@ -1,4 +1,4 @@
-//! Replies that look like messages of a subscription, and replies that take long to arrive.
+//! Replies that look like messages of a subscription, and slow replies.
 
 use std::io;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ async fn a_list_that_looks_like_a_message_is_a_list() {
                 let list: List<String, Text> = List::new(&client, name.as_str());
                 let elements: Vec<String> = [word].iter().chain(rest).map(|element| (*element).to_owned()).collect();
                 list.push_many(&elements).await.unwrap();
-                // What comes next on the connection belongs to what is asked next.
+                // The next reply on the connection belongs to the next request.
                 let (read, length) = tokio::join!(list.read_all(), list.len());
                 assert_eq!((read.unwrap(), length.unwrap()), (elements, rest.len() as u64 + 1), "{protocol} {word}");
             }
@@ -85,7 +85,8 @@ async fn a_long_reply_and_a_long_request_are_no_silence() {
     let server = server().await;
     let narrow = Narrow { dials: Arc::default() };
     let slow = client_with(&server.url(), |config| {
-        // The value takes four seconds: longer than a request may, and longer than a server may be silent.
+        // The value takes four seconds: longer than a request may, and longer than a server may be
+        // silent.
         config.response_timeout(Duration::from_secs(1)).dialer(narrow.clone())
     })
     .await;
@@ -93,7 +94,7 @@ async fn a_long_reply_and_a_long_request_are_no_silence() {
     let value = vec![7_u8; 4 << 20];
     Bucket::<Vec<u8>, Raw>::new(&client(&server).await, "long").set(&value).await.unwrap();
     let bucket: Bucket<Vec<u8>, Raw> = Bucket::new(&slow, "long");
-    // What is asked meanwhile is answered behind it.
+    // A request sent meanwhile is answered after it.
     let (long, short) = tokio::join!(bucket.get(), slow.command("DBSIZE").query::<i64>());
     assert!(long.unwrap().as_ref() == Some(&value));
     assert_eq!(short.unwrap(), 1);

@@ -1,4 +1,4 @@
-//! A ring is what its model is, whoever else writes to its keys.
+//! A ring compared with a model, with foreign writes to its keys.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ring_is_what_its_model_is() {
+async fn a_ring_matches_its_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
 
-/// What it has room for, where that is set, and what is in it.
+/// The capacity, if it is set, and the elements.
 #[derive(Debug, Default)]
 struct Model {
     room: Option<u64>,
@@ -22,7 +22,7 @@ struct Model {
 }
 
 impl Model {
-    /// Takes out the oldest that are too many; tells how many these are.
+    /// Removes the oldest elements over the capacity; returns how many.
     fn trim(&mut self) -> u64 {
         let room = self.room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX));
         let gone = self.elements.len().saturating_sub(room);
@@ -50,7 +50,8 @@ fn told(told: Result<u64, ObjectError>) -> Option<u64> {
     }
 }
 
-/// Rings and what they are to be, each through the same operations of two clients and of one that knows nothing of rings.
+/// Rings and what they are to be, each through the same operations of two clients and of one that
+/// knows nothing of rings.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -132,7 +133,7 @@ async fn apply(ring: &RingBuffer<u8>, model: &mut Model, (step, one, other): (u8
     }
 }
 
-/// What others do to its keys, by commands.
+/// Foreign commands on its keys.
 async fn intrude(
     client: &Client,
     name: &str,
@@ -143,7 +144,7 @@ async fn intrude(
     let capacity = format!("redisson_rb:{{{name}}}");
     let on = |command: &'static str| Request::command(command).key(name.to_owned());
     match step {
-        // More than it has room for, until somebody pushes.
+        // More elements than its capacity, until the next push.
         20 | 21 => {
             model.elements.extend([one, other]);
             let pushed = on("RPUSH").arg(one.to_string()).arg(other.to_string());

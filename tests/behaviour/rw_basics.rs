@@ -1,4 +1,4 @@
-//! A read-write lock: who is in with whom, what is on the server, and what is left.
+//! Read-write locks: exclusion, the state on the server, and leftovers.
 
 use std::time::{Duration, Instant};
 
@@ -156,7 +156,7 @@ async fn sharers_with_a_fixed_lease_end_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_is_renewed_and_its_keys_with_it() {
+async fn a_read_lock_is_renewed_with_its_keys() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS)).await;
     let observer = server.observer().await.unwrap();
@@ -187,7 +187,7 @@ async fn a_holder_enters_again_and_a_writer_may_read() {
     assert!(lock.try_read().await.unwrap().is_none(), "nobody else");
     write.release().await.unwrap();
     assert!(again.is_held() && there.try_read().await.unwrap().is_none());
-    // The write ends, the read goes on: others may read, and nobody write.
+    // The write lock ends, the read lock continues: others may read, but not write.
     again.release().await.unwrap();
     assert!(read.is_held());
     let other = there.try_read().await.unwrap().expect("readers share");
@@ -242,7 +242,7 @@ async fn a_reader_that_asks_to_write_would_wait_for_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn force_tells_readers_and_the_writer() {
+async fn force_notifies_readers_and_the_writer() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     listening(&server, &one).await;
@@ -336,7 +336,7 @@ async fn a_read_that_is_forgotten_ends_with_its_lease_also_when_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_is_not_polled_delays_nobody() {
+async fn an_unpolled_reader_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = RwLock::new(&client, "a");
@@ -348,6 +348,6 @@ async fn a_reader_that_is_not_polled_delays_nobody() {
     write.release().await.unwrap();
     polled.await.unwrap().unwrap().release().await.unwrap();
     lock.write().timeout(SOON).await.unwrap().release().await.unwrap();
-    // Asked for anew when it is polled again.
+    // Requested again when it is polled again.
     unpolled.await.unwrap().release().await.unwrap();
 }

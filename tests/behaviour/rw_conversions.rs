@@ -1,4 +1,4 @@
-//! A write that becomes a read, and a read that becomes a write.
+//! Upgrades and downgrades.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Later than a message takes on a busy machine, and sooner than anybody looks without one: [`patient`].
+/// Later than a message takes on a busy machine, and sooner than anybody looks without one:
+/// [`patient`].
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// A client that looks by itself only when a test has long failed.
@@ -17,7 +18,7 @@ async fn patient(server: &RedisServer) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_downgrade_lets_readers_in_at_once_and_no_writer() {
+async fn a_downgrade_admits_readers_at_once_and_no_writer() {
     let server = server().await;
     let one = client(&server).await;
     let two = client_with(&server.url(), |config| config.poll_interval(SOON)).await;
@@ -36,7 +37,7 @@ async fn a_downgrade_lets_readers_in_at_once_and_no_writer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_waits_here_does_not_get_what_is_downgraded() {
+async fn a_local_waiting_writer_does_not_get_a_downgraded_lock() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
@@ -50,7 +51,7 @@ async fn a_writer_that_waits_here_does_not_get_what_is_downgraded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_lost_is_not_downgraded_and_what_can_not_be_asked_is_given_back() {
+async fn a_lost_hold_is_not_downgraded_and_an_unanswered_one_is_released() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.response_timeout(200 * MS).retries(0)).await;
     let lock = RwLock::new(&client, "a");
@@ -89,7 +90,7 @@ async fn only_the_only_reader_may_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_shares_a_read_does_not_write_beside_the_others() {
+async fn a_reader_that_shares_a_read_does_not_write_beside_others() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
@@ -103,7 +104,7 @@ async fn one_who_shares_a_read_does_not_write_beside_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_upgrade_waits_for_readers_and_is_one_at_a_time() {
+async fn an_upgradable_reader_waits_for_readers_and_is_unique() {
     let server = server().await;
     let (one, two) = (patient(&server).await, client(&server).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
@@ -154,7 +155,7 @@ async fn upgrades_and_downgrades_of_many_lose_no_update() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_is_told_when_the_last_reader_beside_it_leaves_its_own_process() {
+async fn an_upgrade_is_notified_by_the_last_local_reader() {
     let server = server().await;
     let (client, observer) = (patient(&server).await, server.observer().await.unwrap());
     let lock = RwLock::new(&client, "a");
@@ -192,7 +193,7 @@ async fn a_holder_that_writes_already_does_not_wait_for_itself_to_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_write_keeps_the_name_for_its_read_keeps_and_others_may_read() {
+async fn a_retained_write_is_retained_for_reading_and_others_may_read() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
@@ -207,7 +208,7 @@ async fn what_a_write_keeps_the_name_for_its_read_keeps_and_others_may_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_right_to_upgrade_lasts_as_long_as_its_guard_and_without_it_nobody_upgrades() {
+async fn an_upgradable_read_lasts_as_long_as_its_guard() {
     let server = server().await;
     let (observer, gate) = (server.observer().await.unwrap(), "redgrid_rw_upgrade:{a}");
     let one = client_with(&server.url(), |config| config.watchdog_lease(900 * MS)).await;
@@ -225,7 +226,7 @@ async fn the_right_to_upgrade_lasts_as_long_as_its_guard_and_without_it_nobody_u
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_waits_for_a_read_that_was_forgotten_beside_it_until_its_lease_is_over() {
+async fn an_upgrade_waits_for_a_forgotten_read_until_its_lease_ends() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // They share one grant of the server, which the other of them keeps renewing.
@@ -249,7 +250,7 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_leas
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).stretch(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
-    // Nobody shares it when it is forgotten; who comes next asks the server for a read of its own.
+    // A forgotten lock is not shared; the next caller requests a read lock of its own.
     lock.read().await.unwrap().forget();
     let upgradable = lock.upgradable_read().await.unwrap();
     let fields = observer.query::<u64>(&["HLEN", "a"]).await.unwrap();
@@ -261,7 +262,7 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_leas
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_of_its_own_process_wait_behind_an_upgrade_that_waits() {
+async fn local_readers_wait_behind_a_waiting_upgrade() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // Long enough for the next reader to share what the first two share.
@@ -326,9 +327,10 @@ async fn a_late_withdrawal_leaves_a_later_word_alone() {
     assert_eq!((withdraw("9").await, withdraw("11").await, withdraw("11").await), (0, 1, 0));
 }
 
-/// An upgrade does not wait for the release of its read, which may be answered after the write was given back.
+/// An upgrade does not wait for the release of its read lock, whose reply may arrive after the
+/// write lock was released.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_whose_release_is_answered_late_behind_an_upgrade_does_not_stay() {
+async fn a_read_released_late_behind_an_upgrade_does_not_stay() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();

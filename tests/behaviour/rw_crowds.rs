@@ -1,4 +1,4 @@
-//! Readers that overlap for ever, and those who want to write.
+//! Overlapping readers and waiting writers.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 const MS: Duration = Duration::from_millis(1);
 const STRETCH: Duration = Duration::from_millis(10);
 
-/// Tasks that read for ever, so that at each instant somebody does.
+/// Tasks that read for ever, so that at each instant one of them reads.
 struct Readers {
     stop: Arc<AtomicBool>,
     sections: Arc<AtomicU64>,
@@ -78,8 +78,9 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
             write.release().await.unwrap();
         }
         waits.sort();
-        // The longest read and a stretch; the rest is what a busy machine takes for messages and timers. It could be twice that,
-        // and still be told from waiting for a moment in which nobody reads: there is none.
+        // The longest read and a stretch; the rest is what a busy machine takes for messages and
+        // timers. It could be twice that, and still be told from waiting for a moment in which
+        // nobody reads: there is none.
         let most = Duration::from_micros(readers.longest.load(SeqCst)) + STRETCH;
         println!("{waits:?}, with sections of at most {most:?} and a stretch");
         assert!(waits[5] <= most * 4 + 500 * MS, "{waits:?}, {most:?}");
@@ -138,7 +139,7 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
     wait_until(SOON, async || three.stats().waiting == 1).await;
     writer.abort();
     behind.await.unwrap().unwrap().release().await.unwrap();
-    // Dead: its mark was set a moment ago, and nobody says it again.
+    // Dead: its mark was set a moment ago, and is not renewed.
     let writer = tokio::spawn(write.write().into_future());
     wait_until(SOON, marked).await;
     assert!(read.try_read().await.unwrap().is_none());
@@ -161,7 +162,7 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
 async fn readers_and_writers_of_two_processes_exclude_each_other() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
-    // Minus one while somebody writes, otherwise how many read.
+    // -1 during a write, otherwise the number of readers.
     let inside = Arc::new(AtomicI64::new(0));
     let tasks: Vec<_> = (0..24)
         .map(|n| {
@@ -191,7 +192,7 @@ async fn readers_and_writers_of_two_processes_exclude_each_other() {
     }
 }
 
-/// Enters in turn, and writes down its number; stays until it is told to leave.
+/// Enters in turn, and records its number; stays until the test ends it.
 fn line_up(
     lock: &RwLock,
     number: usize,
@@ -233,7 +234,7 @@ async fn a_fair_one_is_entered_in_the_order_of_asking_by_readers_and_writers_of_
         waiting.push(line_up(&locks[number / 2 % 2], number, number % 3 == 0, &order, &leave));
         wait_until(SOON, async || in_line().await == number as u64 + 1).await;
     }
-    // Nobody overtakes, also not where it could be in at once.
+    // No request overtakes, even if it could be granted at once.
     assert!(locks[1].try_write().await.unwrap().is_none());
     gate.release().await.unwrap();
     for pair in [2, 5, 8] {
@@ -253,7 +254,7 @@ async fn a_fair_one_is_entered_in_the_order_of_asking_by_readers_and_writers_of_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_in_a_fair_one_enters_again_past_the_line_and_who_gives_up_leaves_it() {
+async fn a_fair_holder_reenters_past_the_queue_and_a_cancelled_one_leaves_it() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);

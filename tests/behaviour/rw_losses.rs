@@ -1,4 +1,4 @@
-//! A read-write lock of which something is gone on the server: its lifetime, a hold of ours, a reader that died.
+//! Read-write locks with lost state on the server: its lifetime, a hold of ours, a dead reader.
 
 use std::time::{Duration, Instant};
 
@@ -21,14 +21,16 @@ async fn left(observer: &Observer, key: &str) -> Duration {
     observer.time_to_live(key).await.ok().flatten().unwrap_or_default()
 }
 
-/// Puts a reader of Redisson into the lock that has died: it has entered twice, and its leases have ended.
+/// Puts a reader of Redisson into the lock that has died: it has entered twice, and its leases have
+/// ended.
 async fn dies_inside(observer: &Observer) {
     observer.cmd(&["HSET", "a", "6c1d22a4-7f1e-4b5c-9d0e-3b8f0c1d2e3f:47", "2"]).await.unwrap();
 }
 
-/// Redisson's watchdog sets the lifetime of the hash to its own lease, and that of the level keys of all its fields.
+/// Redisson's watchdog sets the lifetime of the hash to its own lease, and that of the level keys
+/// of all its fields.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_foreign_watchdog_has_shortened_is_there_again_after_the_next_look() {
+async fn a_lifetime_shortened_by_a_foreign_watchdog_is_restored() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(600 * MS)).await;
     let observer = server.observer().await.unwrap();
@@ -52,7 +54,8 @@ async fn what_a_foreign_watchdog_has_shortened_is_there_again_after_the_next_loo
     }
 }
 
-/// A server at its memory limit refuses SET. Neither a renewal nor a change of a lease may need one.
+/// A server at its memory limit refuses SET. Neither a renewal nor a change of a lease may need
+/// one.
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_are_renewed_and_extended_on_a_full_server() {
     let server = server().await;
@@ -77,7 +80,7 @@ async fn reads_are_renewed_and_extended_on_a_full_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_gone_on_the_server_is_not_converted() {
+async fn a_hold_missing_on_the_server_is_not_converted() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
@@ -136,7 +139,7 @@ async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
     dies_inside(&observer).await;
     let upgrade = tokio::spawn(upgradable.upgrade());
     wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 3).await;
-    // Who lives is waited for.
+    // A live holder is waited for.
     assert!(alive.is_held() && !upgrade.is_finished());
     alive.release().await.unwrap();
     let write = tokio::time::timeout(SOON, upgrade).await.expect("nobody else is in").unwrap().unwrap();
@@ -160,7 +163,8 @@ async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_it
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
 
-/// A user who may not set lifetimes cannot take the lock by force. The readers inside are not disturbed by the attempt.
+/// A user without permission to set lifetimes cannot force the lock. The attempt does not affect
+/// its readers.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_that_may_not_be_forced_leaves_the_lock_to_its_readers() {
     let server = server().await;

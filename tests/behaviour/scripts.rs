@@ -1,4 +1,4 @@
-//! Scripts of users, and functions that servers keep.
+//! Scripts of users, and functions stored by servers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn refused(told: CallError) -> (Code, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_are_read_as_what_is_asked_for() {
+async fn replies_are_decoded_as_requested() {
     let server = server().await;
     let client = client(&server).await;
     let say = |text: &'static str| Script::new(text).call();
@@ -62,7 +62,7 @@ async fn values_go_and_come_by_codecs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_go_behind_the_namespace_and_are_checked() {
+async fn keys_follow_the_namespace_and_are_checked() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.namespace("prod").unwrap()).await;
     let n: i64 = Script::new(COUNT).call().key("n").int(3).query(&client).await.unwrap();
@@ -105,7 +105,7 @@ async fn lossy() -> (RedisServer, Proxy, Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_whose_answer_is_lost_is_unknown_and_run_once_unless_it_may_run_again() {
+async fn a_script_with_a_lost_reply_is_unknown_and_run_once_unless_idempotent() {
     let (server, proxy, client) = lossy().await;
     let observer = server.observer().await.unwrap();
     let script = Script::new(COUNT);
@@ -124,7 +124,7 @@ async fn a_script_whose_answer_is_lost_is_unknown_and_run_once_unless_it_may_run
 
 /// Their first word is the server's, in its mouth a reason to ask again.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_script_answers_is_its_own_and_has_it_run_once() {
+async fn a_scripts_error_reply_is_its_own_and_runs_once() {
     let server = server().await;
     let client = client(&server).await;
     let words =
@@ -179,7 +179,7 @@ async fn a_script_that_does_not_end_is_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_primaries_are_asked_and_what_they_say_is_put_together() {
+async fn all_primaries_are_queried_and_their_replies_merged() {
     let server = server().await;
     let client = client(&server).await;
     Call::command("SET").key("a").arg("1").query::<()>(&client).await.unwrap();
@@ -268,7 +268,7 @@ async fn a_function_that_does_not_end_is_seen_and_ended() {
 
 /// As Redis 6.2 has it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_functions_says_what_it_needs() {
+async fn a_server_without_functions_reports_the_needed_version() {
     let server = ["FCALL", "FCALL_RO", "FUNCTION"]
         .iter()
         .fold(RedisServer::builder(), |options, command| options.config(format!("rename-command {command} \"\"")));

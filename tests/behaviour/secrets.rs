@@ -79,7 +79,7 @@ impl Visit for Lines<'_> {
     }
 }
 
-/// What libraries write by the crate `log`, while somebody reads it.
+/// Collects what libraries log with the crate `log`.
 struct Logger {
     book: Book,
     open: AtomicBool,
@@ -190,7 +190,7 @@ async fn no_secret_is_seen_anywhere() {
     ] {
         match Config::from_url(&wrong) {
             Ok(config) => book.write(format_args!("{config:?}")),
-            // The value of a setting that is no secret may be told.
+            // A setting that is no secret may be shown.
             Err(error) if wrong.contains("timeout") => book.write(error.to_string().replace(&format!("{WRONG}x"), "")),
             Err(error) => book.error(&error),
         }

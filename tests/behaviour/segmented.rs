@@ -1,4 +1,4 @@
-//! A hot name in segments: nothing is sold twice, nothing is left over.
+//! A contended name in segments: nothing is oversold or left over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +20,8 @@ async fn write(client: &Client, segment: usize, left: u64) {
     client.command("SET").key(stock(segment)).unwrap().arg(left.to_string()).query::<()>().await.unwrap();
 }
 
-/// Buys one, from the first segment that has any; false when all are empty. Between reading and writing nothing protects the
-/// stock but the segment.
+/// Buys one, from the first segment that has any; false when all are empty. Between reading and
+/// writing nothing protects the stock but the segment.
 async fn buy(hot: &SegmentedLock, client: &Client, user: u64) -> bool {
     let mut segments = hot.segments_for(user);
     while let Some(segment) = segments.next().await.unwrap() {
@@ -95,7 +95,7 @@ async fn a_tour_that_found_all_taken_goes_round_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tour_takes_what_is_free_then_waits_and_holds_each_segment_once() {
+async fn an_iterator_takes_free_segments_then_waits_and_holds_each_once() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));

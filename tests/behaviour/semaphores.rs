@@ -1,4 +1,4 @@
-//! Semaphores: so many permits, for all processes.
+//! Semaphores.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ async fn a_waiter_enters_when_another_process_gives_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bound_ends_a_wait_and_a_look_does_not_wait() {
+async fn a_timeout_ends_a_wait_and_a_try_does_not_wait() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::new(&client, NAME, 1);
@@ -159,7 +159,7 @@ async fn a_large_request_is_not_starved_by_small_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_the_front_of_the_queue_lets_those_behind_it_in() {
+async fn a_cancelled_first_waiter_admits_those_behind() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     for fair in [false, true] {
@@ -204,7 +204,7 @@ async fn permits_are_renewed_while_their_guard_lives_and_come_back_when_it_is_fo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_permit_is_told() {
+async fn a_lost_permit_is_reported() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(600 * MS)).await;
@@ -222,7 +222,7 @@ async fn a_lost_permit_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closed_handle_wakes_those_who_wait_and_a_shutdown_gives_all_back() {
+async fn a_closed_handle_wakes_waiters_and_a_shutdown_returns_all() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     for leases in [true, false] {
@@ -335,7 +335,7 @@ async fn zero_permits_are_nothing_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_input_is_told_by_its_name() {
+async fn invalid_arguments_are_reported_by_name() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::new(&client, NAME, 3);

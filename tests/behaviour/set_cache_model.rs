@@ -1,4 +1,4 @@
-//! A set whose values have lifetimes is what its model is.
+//! A set whose values have lifetimes, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,7 @@ static OVER: Script<1> = Script::new(
 const CROWD: u16 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_set_of_values_with_lifetimes_is_what_its_model_is() {
+async fn a_set_with_lifetimes_matches_its_model() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
@@ -98,7 +98,8 @@ fn put(model: &mut Model, value: u16, end: End) {
     };
 }
 
-/// Sets and what they are to be, each through the same operations of two clients, and of one that writes to the sorted set.
+/// Sets and what they are to be, each through the same operations of two clients, and of one that
+/// writes to the sorted set.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -205,7 +206,7 @@ async fn apply(set: &SetCache<u16>, model: &mut Model, (step, one, other, n): (u
     }
 }
 
-/// What others write.
+/// Writes by foreign clients.
 async fn intrude(client: &Client, name: &str, model: &mut Model, (step, one, _, n): (u8, u16, u16, u8)) -> bool {
     let add = |score: String| Request::command("ZADD").key(name.to_owned()).arg(score).arg(one.to_string());
     match step {

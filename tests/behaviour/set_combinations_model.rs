@@ -1,4 +1,4 @@
-//! Unions, intersections and differences of sets are what those of `BTreeSet` are.
+//! Unions, intersections and differences of sets, compared with those of `BTreeSet`.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const SETS: usize = 4;
 
 type Model = BTreeSet<u8>;
 
-/// What is made of several.
+/// A combination of several sets.
 #[derive(Clone, Copy, Debug)]
 enum Of {
     Union,
@@ -42,13 +42,14 @@ impl Of {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_sets_are_together_is_what_their_models_are() {
+async fn set_combinations_match_their_models() {
     let server = server().await;
     let counts = server.binary().version().major >= 7;
     modelled([&client(&server).await, &client(&server).await], 12, counts).await;
 }
 
-/// Sets that two clients and a stranger change and combine. `counts`: the server counts an intersection, too.
+/// Sets that two clients and a stranger change and combine. `counts`: the server counts an
+/// intersection, too.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64, counts: bool) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -100,7 +101,8 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64, counts: bool) {
                     let expected = (common.len() as u64).min(limit.unwrap_or(u64::MAX));
                     !counts || set.intersection_len(&named, limit).await.unwrap() == expected
                 }
-                // As Redisson writes: what the codec makes of a value, and a set that becomes what it and others make.
+                // As Redisson writes: what the codec makes of a value, and a set that becomes what
+                // it and others make.
                 14 => {
                     let new = some.iter().filter(|value| models[at].insert(**value)).count() as u64;
                     stranger.run::<u64>(of_values("SADD")).await.unwrap() == new

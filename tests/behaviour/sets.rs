@@ -1,4 +1,4 @@
-//! Sets that all processes share, in no order.
+//! Unordered sets.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -98,7 +98,7 @@ async fn sets_are_combined() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_set_is_streamed_and_what_can_not_be_decoded_concerns_one_value() {
+async fn a_large_set_is_streamed_and_undecodable_values_affect_no_others() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let set: Set<u32> = Set::new(&client, "large");
@@ -132,7 +132,7 @@ async fn a_large_set_is_streamed_and_what_can_not_be_decoded_concerns_one_value(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_is_told_and_nothing_is_popped_twice() {
+async fn a_lost_reply_is_reported_and_no_value_is_popped_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let url = server.url_via(proxy.addr());
@@ -176,7 +176,7 @@ async fn too_many_sets_are_no_combination() {
 
 /// A set and what it is to be, through the same operations in any order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_set_is_what_its_model_is() {
+async fn a_set_matches_its_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(10) {

@@ -1,4 +1,4 @@
-//! Sets in the order of scores.
+//! Sets sorted by scores.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -187,7 +187,7 @@ async fn sorted_sets_are_combined() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_one_is_streamed_and_keeps_what_it_is_told() {
+async fn a_large_set_is_streamed_and_kept() {
     let server = server().await;
     let client = client(&server).await;
     let set: ScoredSortedSet<u32> = ScoredSortedSet::new(&client, "large");
@@ -226,7 +226,7 @@ async fn a_score_is_not_added_twice_when_an_answer_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_ask_for_ranks_adds_nothing() {
+async fn without_permission_for_ranks_nothing_is_added() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let set: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "set");
@@ -247,7 +247,7 @@ async fn who_may_not_ask_for_ranks_adds_nothing() {
 
 /// A set and what it is to be, through the same operations in any order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scored_set_is_what_its_model_is() {
+async fn a_scored_set_matches_its_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(10) {

@@ -1,4 +1,4 @@
-//! Sets in the order of their values: of text as Redisson has them, and of other types.
+//! Sets sorted by values: text as in Redisson, and other types.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -105,7 +105,7 @@ async fn a_stream_is_in_order_whatever_comes_and_goes() {
 
 /// A set and what it is to be, through the same operations in any order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sorted_set_is_what_its_model_is() {
+async fn a_sorted_set_matches_its_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(10) {
@@ -147,7 +147,7 @@ async fn a_sorted_set_is_what_its_model_is() {
 
 /// Those of others have scores; by them the server would keep another order.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_made_with_other_sets_is_in_the_order_of_the_values() {
+async fn set_combinations_are_sorted_by_value() {
     let server = server().await;
     let client = client(&server).await;
     let due: SortedSet<u32> = SortedSet::new(&client, "due");

@@ -1,4 +1,4 @@
-//! Sharded objects: the same as the plain ones to who uses them, whichever part something is in.
+//! Sharded objects behave like plain ones, whichever shard has the data.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,7 +14,7 @@ pub(super) async fn keys(observer: &Observer) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_map_is_what_a_map_is() {
+async fn a_sharded_map_behaves_like_a_map() {
     let server = server().await;
     let client = client(&server).await;
     let map: ShardedMap<u64, i64, Text, Long> =
@@ -98,7 +98,7 @@ async fn a_sharded_map_is_what_a_map_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_set_is_what_a_set_is() {
+async fn a_sharded_set_behaves_like_a_set() {
     let server = server().await;
     let client = client(&server).await;
     let set: ShardedSet<u32> = ShardedSet::new(&client, "s");
@@ -114,7 +114,7 @@ async fn a_sharded_set_is_what_a_set_is() {
     assert!(some.len() == 300 && some.iter().all(|one| all.contains(one)));
     assert_eq!(set.random_many(1000).await.unwrap().len(), 497);
     assert!(set.random().await.unwrap().is_some());
-    // Those who pop at the same time get each value once.
+    // Concurrent pops return each value once.
     let popped = join_all((0..8).map(|_| async {
         let mut popped = Vec::new();
         while let Some(value) = set.pop().await.unwrap() {
@@ -129,7 +129,7 @@ async fn a_sharded_set_is_what_a_set_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_bit_set_is_what_a_bit_set_is() {
+async fn a_sharded_bit_set_behaves_like_a_bit_set() {
     let server = server().await;
     let client = client(&server).await;
     // Parts of 128 bits, the last one of 104.
@@ -192,7 +192,7 @@ async fn a_sharded_bit_set_is_what_a_bit_set_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_bit_set_has_bits_beyond_what_a_string_holds() {
+async fn a_sharded_bit_set_has_more_bits_than_a_string() {
     let server = server().await;
     let client = client(&server).await;
     let set = ShardedBitSet::new(&client, "b");
@@ -206,9 +206,10 @@ async fn a_sharded_bit_set_has_bits_beyond_what_a_string_holds() {
     assert!(server.observer().await.unwrap().exists("{b}:shards").await.unwrap());
 }
 
-/// The share of errors is that which was asked for, to a tenth, although parts have more or fewer elements by chance.
+/// The error rate is the requested one, to a tenth, although some parts have more elements than
+/// others by chance.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_filter_finds_no_more_than_asked_for() {
+async fn a_sharded_filter_keeps_its_error_rate() {
     let server = server().await;
     let client = client(&server).await;
     for (share, elements, shards, probes) in [(0.02, 6_400_u64, 32, 50_000_u64), (0.1, 1_600, 16, 20_000)] {
@@ -272,7 +273,7 @@ async fn a_part_of_a_filter_that_was_not_made_is_made() {
     assert!(other.contains_many(&words).await.unwrap().iter().all(|found| !found));
     assert_eq!(other.add_many(&words).await.unwrap(), 40);
     assert!(filter.contains_many(&words).await.unwrap().iter().all(|found| *found));
-    // One that was deleted is not made again in parts by those who knew it.
+    // A client that knew a deleted filter does not create single parts of it again.
     assert!(other.object().delete().await.unwrap());
     let told = filter.add("a").await.unwrap_err();
     assert!(matches!(&told, ObjectError::Absent { name } if name.as_str() == "f"), "{told:?}");

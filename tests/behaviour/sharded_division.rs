@@ -1,4 +1,4 @@
-//! How sharded objects are divided: said once, and whatever fails is told by its part.
+//! The layout of sharded objects: stored once, and failures are reported by shard.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
     let server = server().await;
     let clients = join_all((0..4).map(|_| client(&server))).await;
     let of = |n: usize, shards: u32| -> ShardedMap<u32, u32> { ShardedMap::new(&clients[n], "m").with_shards(shards) };
-    // Nobody has said how, and who only reads does not either.
+    // No layout is stored yet, and reads do not store one.
     assert_eq!((of(0, 2).len().await.unwrap(), of(1, 4).get(&1).await.unwrap()), (0, None));
     assert!(keys(&server.observer().await.unwrap()).await.is_empty());
     let told = join_all((0..4).map(|n| {
@@ -42,7 +42,7 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
     };
     assert_eq!(told.iter().filter(|told| refused(told)).count(), 3, "{told:?}");
     let winner = told.iter().position(Result::is_ok).unwrap();
-    // Who asks for no number takes the one there is.
+    // Without a requested number of parts, the stored number is used.
     let any: ShardedMap<u32, u32> = ShardedMap::new(&clients[(winner + 1) % 4], "m");
     assert_eq!(any.get(&1).await.unwrap(), Some(1));
     assert_eq!(any.object().shards().await.unwrap(), Some(2 << winner));
@@ -73,7 +73,7 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_failed_is_named_by_its_part() {
+async fn failures_are_named_by_shard() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let map: ShardedMap<u32, u32> = ShardedMap::new(&client, "m").with_shards(4);
@@ -138,7 +138,7 @@ async fn an_object_lives_and_ends_as_a_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_about_the_division_are_asked_for_again_and_those_of_changes_are_told() {
+async fn lost_replies_about_the_layout_are_retried_and_those_of_changes_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -156,7 +156,8 @@ async fn lost_answers_about_the_division_are_asked_for_again_and_those_of_change
     assert!(matches!(&told, Err(ObjectError::Shards { .. })), "{told:?}");
 }
 
-/// What says how an object is divided outlives its parts: else those that come later would be where nobody looks.
+/// The layout of an object outlives its parts: otherwise later elements would be stored where no
+/// client reads them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lifetime_is_of_parts_and_not_of_their_division() {
     let server = server().await;
@@ -190,9 +191,9 @@ async fn a_lifetime_is_of_parts_and_not_of_their_division() {
     assert!(keys(&observer).await.is_empty());
 }
 
-/// Who knows a former division does not take the one that is there now for it.
+/// A client that knows a former layout does not use it for the current one.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ends_an_object_goes_by_its_division_as_it_is() {
+async fn an_end_uses_the_current_layout() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -222,7 +223,7 @@ async fn what_ends_an_object_goes_by_its_division_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_another_filter_is_told() {
+async fn a_shard_of_another_filter_is_reported() {
     let server = server().await;
     let client = client(&server).await;
     let filter: ShardedBloomFilter<u64> = ShardedBloomFilter::new(&client, "f");
@@ -237,7 +238,7 @@ async fn a_part_of_another_filter_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_whose_parts_can_have_none_stores_nothing() {
+async fn a_name_without_possible_shards_stores_nothing() {
     let server = server().await;
     let client = client(&server).await;
     for (length, is_good) in [(1017, true), (1018, false), (1024, false)] {
@@ -254,7 +255,7 @@ async fn a_name_whose_parts_can_have_none_stores_nothing() {
     assert!(keys(&server.observer().await.unwrap()).await.is_empty());
 }
 
-/// What a replica says, which is behind or cut off, decides nothing.
+/// The reply of a replica, which may be behind or disconnected, decides nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pop_asks_no_replica_how_many_there_are() {
     let replicated = Replicated::start(1).await.unwrap();

@@ -1,4 +1,5 @@
-//! Events, notifications and conditions when messages, leases, time or rights are lost; and what waiting for them costs.
+//! Events, notifications and conditions during loss of messages, leases, time or permissions; and
+//! the cost of waiting.
 
 use redgrid_barrier::{Condition, Event, Notify, WaitError};
 use redgrid_core::Client;
@@ -18,7 +19,7 @@ fn notified(client: &Client) -> JoinHandle<Result<(), WaitError>> {
     tokio::spawn(Notify::new(client, "a").notified().timeout(SOON).into_future())
 }
 
-/// Who is in line, by the order of coming.
+/// The waiters, in order of arrival.
 async fn line(observer: &Observer) -> Vec<String> {
     observer.query(&["ZRANGE", LINE, "0", "-1"]).await.unwrap()
 }
@@ -37,7 +38,7 @@ async fn scripts(observer: &Observer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_publish_sets_and_notifies() {
+async fn without_publish_a_client_sets_and_notifies() {
     let server = server().await;
     let client = mute(&server).await;
     let observer = server.observer().await.unwrap();
@@ -64,7 +65,7 @@ async fn who_may_not_publish_sets_and_notifies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_goes_on_although_the_events_lifetime_ends_at_once() {
+async fn a_waiter_completes_although_the_events_lifetime_ends_at_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -105,9 +106,9 @@ async fn a_bounded_wait_for_a_condition_over_a_slow_network_ends_with_the_lock()
     until(&observer, "redgrid_condition_line:{a}", 0).await;
 }
 
-/// Nobody is notified twice: what passed over one that stood still went to another.
+/// No waiter is notified twice: a notification that skipped a stopped waiter went to another one.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_stood_still_in_the_line_stands_in_it_again() {
+async fn a_stopped_waiter_is_queued_again() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -156,7 +157,7 @@ async fn the_dead_in_front_of_the_line_are_dropped_and_seats_are_swept_once_a_mi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_is_notified_looks() {
+async fn only_the_notified_waiter_polls() {
     const CROWD: usize = 20;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -179,7 +180,7 @@ async fn only_who_is_notified_looks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_no_key_yet_is_not_looked_at_by_all_each_second() {
+async fn a_missing_key_is_not_polled_by_all_each_second() {
     const CROWD: usize = 20;
     let server = server().await;
     let observer = server.observer().await.unwrap();

@@ -23,7 +23,7 @@ async fn listening(observer: &Observer, channel: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_lets_everybody_on_until_it_is_reset() {
+async fn an_event_wakes_all_waiters_until_it_is_reset() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -51,9 +51,10 @@ async fn all_end_but_events(observer: &Observer) {
     assert!(left > 29 * 24 * 3_600_000, "{left}");
 }
 
-/// Set and reset between two looks: who waited goes on all the same. Without messages, by its own look.
+/// The event is set and reset between two polls: the waiter completes all the same, without
+/// messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_goes_on_although_the_event_is_reset_at_once() {
+async fn a_waiter_completes_although_the_event_is_reset_at_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -103,7 +104,7 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
     assert!(!second.is_finished());
     assert!(notify.notify_one().await.unwrap());
     second.await.unwrap().unwrap();
-    // Nobody waits: kept, but once.
+    // Without a waiter the notification is stored, but only once.
     assert!(!notify.notify_one().await.unwrap() && !notify.notify_one().await.unwrap());
     notified(&one).await.unwrap().unwrap();
     let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
@@ -122,9 +123,9 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
     all_end(&observer).await;
 }
 
-/// One goes on for each notification, whoever is dropped on the way.
+/// Each notification completes one waiter, even if other waiters are dropped.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_is_eaten_by_nobody_who_is_dropped() {
+async fn a_dropped_waiter_consumes_no_notification() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -184,7 +185,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     wait_until(SOON, async || first.is_finished() || second.is_finished()).await;
     until(&observer, LINE, 1).await;
     assert!(!(first.is_finished() && second.is_finished()));
-    // The answer that tells it so is lost: it is notified all the same, and once.
+    // The reply is lost: the waiter is notified all the same, and once.
     Notify::new(&lossy, "a").notify_one().await.unwrap();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
@@ -210,7 +211,8 @@ async fn a_shutdown_leaves_the_line_and_passes_on() {
     assert!(!Notify::new(&one, "a").notify_one().await.unwrap());
 }
 
-/// A stock that many take from and many fill, each only under the lock; nobody takes what is not there, and nobody sleeps on.
+/// A stock that many take from and many fill, each only under the lock; nobody takes what is not
+/// there, and nobody sleeps on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_condition_loses_no_wake_up() {
     let server = server().await;
@@ -277,7 +279,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
         async move { condition.wait_within(guard, SOON).await }
     });
     until(&observer, WAITERS, 1).await;
-    // Others hold it meanwhile; who is notified waits for them.
+    // Other holders have the lock meanwhile; the notified waiter waits for them.
     let other = Lock::new(&two, "l").acquire().timeout(SOON).await.unwrap();
     assert_eq!(Condition::new(&two, "a").notify_all().await.unwrap(), 1);
     wait_until(SOON, async || one.stats().waiting == 1).await;
@@ -285,7 +287,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     other.release().await.unwrap();
     let (guard, was_notified) = waiting.await.unwrap().unwrap();
     assert!(guard.is_held() && was_notified);
-    // Nothing is kept where nobody waits.
+    // Without a waiter nothing is stored.
     assert!(!condition.notify_one().await.unwrap());
     let (guard, was_notified) = condition.wait_within(guard, 100 * MS).await.unwrap();
     assert!(!was_notified);
@@ -321,7 +323,7 @@ async fn a_condition_works_with_a_fair_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
+async fn a_notification_of_a_killed_or_dropped_waiter_goes_to_the_next() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
@@ -345,7 +347,7 @@ async fn a_notification_of_who_is_killed_or_dropped_goes_to_the_next() {
     dying.kill().await;
     guard.release().await.unwrap();
     let guard = tokio::time::timeout(4 * LEASE, second).await.expect("it is passed on").unwrap().unwrap();
-    // The same for one that is dropped while it waits for the lock.
+    // The same with a waiter that is dropped while it waits for the lock.
     guard.release().await.unwrap();
     let leaving = waits();
     until(&observer, WAITERS, 1).await;

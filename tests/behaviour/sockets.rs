@@ -1,4 +1,4 @@
-//! A server of this machine, by its socket.
+//! A server on this machine, through its Unix socket.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_lock_passes_between_a_client_at_the_socket_and_one_at_the_port() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_socket_that_is_not_there_is_told_in_words() {
+async fn a_missing_socket_is_reported() {
     let client = Client::connect("redis+unix:///tmp/redgrid-no-such-socket").await.unwrap();
     let text = client.wait_ready(Duration::from_secs(1)).await.unwrap_err().to_string();
     assert!(text.contains("No such file"), "{text}");

@@ -1,4 +1,4 @@
-//! Locks that are waited for without messages, and locks that nobody enters twice.
+//! Locks without messages, and locks without reentry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-/// Seldom enough that nobody finds anything by the poll.
+/// The poll is so rare that no waiter completes by it.
 async fn patient(url: &str) -> Client {
     client_with(url, |config| config.poll_interval(SOON)).await
 }
@@ -23,7 +23,7 @@ async fn a_spinning_waiter_subscribes_nothing_and_enters_soon_after_a_silent_rel
     let heard = Lock::new(&two, "a");
     let guard = SpinLock::new(&one, "a").acquire().await.unwrap();
     let waiter = tokio::spawn(SpinLock::new(&two, "a").acquire().timeout(SOON).into_future());
-    // Somebody listens, so that a message would be counted.
+    // A subscriber, so that a message would be counted.
     let listener = tokio::spawn(async move { heard.wait_until_free(Some(SOON)).await });
     let listened = async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty();
     wait_until(SOON, listened).await;
@@ -83,7 +83,8 @@ async fn tries_become_rarer_up_to_the_longest_pause() {
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     guard.release().await.unwrap();
     let tries = tries.lock().unwrap();
-    // 4, 8, 16, 32, 64, 64 … ms, each at least half of that: at most two at once and 36 more; a busy machine makes fewer.
+    // 4, 8, 16, 32, 64, 64 … ms, each at least half of that: at most two at once and 36 more; a
+    // busy machine makes fewer.
     assert!((5..=40).contains(&tries.len()), "{}", tries.len());
     // Pauses grow: half of the fifth is more than the whole of the first.
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -138,7 +139,7 @@ async fn spinning_waiters_that_leave_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_asks_twice_is_told_where_nobody_enters_twice() {
+async fn a_second_try_of_a_holder_fails_without_reentry() {
     let server = server().await;
     let client = client(&server).await;
     let me = Holder::new();
@@ -160,7 +161,7 @@ async fn a_holder_that_asks_twice_is_told_where_nobody_enters_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_waits_twice_gets_in_once_where_nobody_enters_twice() {
+async fn a_second_wait_of_a_holder_enters_once_without_reentry() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (lock, me) = (Lock::new(&two, "a").non_reentrant(), Holder::new());

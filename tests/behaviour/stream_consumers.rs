@@ -1,4 +1,4 @@
-//! Consumers of a group: each entry comes at least once, whatever happens.
+//! Consumers of a group: each entry is delivered at least once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn given(consumer: &mut Consumer<String, u32>, count: usize) -> Vec<(u64, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_goes_on_with_what_it_has_and_then_with_what_is_new() {
+async fn a_consumer_reads_its_pending_entries_before_new_ones() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -70,7 +70,7 @@ async fn a_consumer_goes_on_with_what_it_has_and_then_with_what_is_new() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_read_is_told_and_stays_pending() {
+async fn an_undecodable_entry_is_reported_and_stays_pending() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -88,7 +88,7 @@ async fn what_can_not_be_read_is_told_and_stays_pending() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_goes_is_told_or_made_again() {
+async fn a_deleted_group_is_reported_or_recreated() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -154,7 +154,7 @@ async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_consumer_has_is_taken_over() {
+async fn entries_of_a_dead_consumer_are_claimed() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -174,7 +174,8 @@ async fn what_a_dead_consumer_has_is_taken_over() {
         told.push((one.id.ms, one.attempt()));
         second.extend((one.id.ms < 6).then_some(one.id.ms));
     }
-    // Those that it took over come for the second time; what is new is not kept waiting behind all of them.
+    // Those that it took over come for the second time; what is new is not kept waiting behind all
+    // of them.
     assert!(told.iter().take(4).any(|(id, _)| *id >= 6), "{told:?}");
     assert!(told.iter().filter(|(id, _)| *id < 6).all(|(_, attempt)| *attempt >= 2), "{told:?}");
     assert_eq!(second, (1..=5).collect());
@@ -183,7 +184,7 @@ async fn what_a_dead_consumer_has_is_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_while_it_waits_loses_nothing() {
+async fn a_cancelled_read_loses_no_entry() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -228,7 +229,8 @@ async fn a_consumer_ends_with_its_client() {
     assert!(end.is_none());
 }
 
-/// Processes that consume are killed at random; each entry is worked on. `REDGRID_STREAM_ENTRIES` has another number of entries.
+/// Processes that consume are killed at random; each entry is worked on. `REDGRID_STREAM_ENTRIES`
+/// has another number of entries.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_consumers_that_are_killed_no_entry_is_lost() {
     let entries = std::env::var("REDGRID_STREAM_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(600_u64);

@@ -1,4 +1,4 @@
-//! Groups of a stream: entries are given out, acknowledged and taken over.
+//! Groups of a stream: entries are delivered, acknowledged and claimed.
 
 use std::ops::Bound;
 use std::time::Duration;
@@ -91,7 +91,7 @@ async fn a_group_is_created_moved_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_given_out_is_pending_until_it_is_acknowledged_or_taken_over() {
+async fn delivered_entries_are_pending_until_acknowledged_or_claimed() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -112,7 +112,8 @@ async fn what_is_given_out_is_pending_until_it_is_acknowledged_or_taken_over() {
     assert_eq!(ids(&group.pending_entries().consumer("a").limit(3).entries().await.unwrap()), [1, 2, 3]);
     assert!(group.pending_entries().limit(10_001).entries().await.unwrap_err().to_string().contains("got 10001"));
     assert_eq!(group.ack([id(1), id(7), id(8)]).await.unwrap() + group.ack([]).await.unwrap(), 1);
-    // Of what is removed only the id is known; it is in no answer, and no more pending where it is taken over.
+    // Of what is removed only the id is known; it is in no answer, and no more pending where it is
+    // taken over.
     stream.remove([id(3)]).await.unwrap();
     assert_eq!(given(&group.read_pending("a", EntryId::MIN, 9).await.unwrap()), [2, 4]);
     assert!(group.claim("b", SOON, [id(2)]).await.unwrap().is_empty(), "it is not idle for so long");
@@ -132,15 +133,15 @@ async fn what_is_given_out_is_pending_until_it_is_acknowledged_or_taken_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_newer_servers_can_is_told_by_others() {
+async fn features_of_newer_servers_are_reported_as_unsupported() {
     let server = server().await;
     let client = client(&server).await;
     let left = async |stream: &Texts, of: &str| {
         let all = ids(&stream.range(..).await.unwrap());
         (all, stream.group(of).pending_entries().await.unwrap().iter().map(|one| one.id.ms).collect::<Vec<_>>())
     };
-    // Two groups have 1 and 2 pending, and the other has 3 to give out yet: 1 is removed by the one, 2 by none, and
-    // beside each one that was never there.
+    // Two groups have 1 and 2 pending, and the other has 3 to give out yet: 1 is removed by the
+    // one, 2 by none, and beside each one that was never there.
     for (references, acknowledged, removed, theirs) in [
         (References::Keep, Removed::Removed, Removed::Removed, vec![1, 2]),
         (References::Remove, Removed::Removed, Removed::Removed, vec![]),
@@ -183,7 +184,7 @@ async fn what_only_newer_servers_can_is_told_by_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_is_waited_for_is_told() {
+async fn a_blocked_group_is_reported() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -201,7 +202,7 @@ async fn a_group_that_is_waited_for_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_given_under_a_lost_answer_is_pending() {
+async fn entries_of_a_lost_reply_are_pending() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let through = async || {

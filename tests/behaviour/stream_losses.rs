@@ -1,4 +1,5 @@
-//! Copies that come late, answers that are lost and groups that go back: no entry is given to nobody, and what is in hand comes once.
+//! Streams with late copies, lost replies and reset groups: no entry is lost, and pending entries
+//! are delivered once.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 
 use crate::stream_consumers::{Texts, add, id, next};
 
-/// By what new entries are asked for.
+/// The command that requests new entries.
 fn gives() -> String {
     sha(include_str!("../../crates/redgrid-stream/src/scripts/read_group.lua"))
 }
@@ -19,14 +20,14 @@ async fn through(proxy: &Proxy, server: &RedisServer, timeout: u64) -> redgrid_s
     client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(timeout))).await
 }
 
-/// How often entries were asked for, of this server, by whatever way.
+/// How often this server was asked for entries, in any way.
 async fn reads(observer: &Observer) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = |line: &str| line.strip_prefix("cmdstat_xreadgroup:calls=")?.split(',').next()?.parse().ok();
     stats.lines().find_map(calls).unwrap_or_default()
 }
 
-/// Polls it until entries were asked for so often more.
+/// Polls the consumer until it has requested entries this many times more.
 async fn looks(consumer: &mut Consumer<String, u32>, observer: &Observer, times: u64) {
     let before = reads(observer).await;
     tokio::select! {
@@ -44,7 +45,7 @@ async fn is_held(consumer: &mut Consumer<String, u32>, proxy: &Proxy) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_comes_late_gives_nothing_to_nobody() {
+async fn a_late_retransmission_delivers_nothing() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
@@ -69,7 +70,7 @@ async fn a_copy_that_comes_late_gives_nothing_to_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_on_its_way_to_one_who_left_comes_to_the_next_of_its_name() {
+async fn entries_of_a_cancelled_read_go_to_the_next_of_its_name() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let (client, elsewhere) = (through(&proxy, &server, 3_000).await, client(&server).await);
@@ -89,7 +90,7 @@ async fn what_was_on_its_way_to_one_who_left_comes_to_the_next_of_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_lost_answer_told_of_a_group_that_was_set_back_comes() {
+async fn entries_of_a_lost_reply_after_a_group_reset_are_delivered() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
@@ -111,7 +112,7 @@ async fn what_a_lost_answer_told_of_a_group_that_was_set_back_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_over_and_what_is_new_come_in_turn_also_where_an_answer_is_lost() {
+async fn claimed_and_new_entries_alternate_despite_a_lost_reply() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let (client, elsewhere) = (through(&proxy, &server, 300).await, client(&server).await);
@@ -126,7 +127,8 @@ async fn what_is_taken_over_and_what_is_new_come_in_turn_also_where_an_answer_is
     let mut consumer = consumer.page(1).claim_idle(Duration::from_secs(600));
     let mut hand = vec![next(&mut consumer).await, next(&mut consumer).await];
     assert_eq!(hand[1].attempt(), 1, "a new one behind the first that it took over");
-    // The second that it takes over is lost on its way, and comes all the same; what is in hand does not.
+    // The second that it takes over is lost on its way, and comes all the same; what is in hand
+    // does not.
     proxy.next(1, "XAUTOCLAIM", Action::SwallowReply);
     hand.push(next(&mut consumer).await);
     assert_eq!(proxy.counts().swallowed, 1);
@@ -170,7 +172,7 @@ async fn a_group_that_counts_more_than_there_is_hides_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_read_hides_nothing_beside_it() {
+async fn an_undecodable_entry_hides_no_other() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let stream: Texts = Stream::new(&client, "s");
@@ -200,7 +202,7 @@ async fn what_can_not_be_read_hides_nothing_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_removed_does_not_hide_what_is_pending_behind_it() {
+async fn a_removed_entry_does_not_hide_pending_ones() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -214,7 +216,7 @@ async fn what_was_removed_does_not_hide_what_is_pending_behind_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_consumer_of_what_can_not_be_a_name_ends() {
+async fn a_consumer_with_an_invalid_name_ends() {
     let server = server().await;
     let client = client(&server).await;
     let mut consumer = Texts::new(&client, "").group("g").consumer("c");
@@ -225,7 +227,7 @@ async fn a_consumer_of_what_can_not_be_a_name_ends() {
 
 /// Where the poll is refused, only messages and the look of each five seconds tell.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_wakes_who_waits() {
+async fn a_message_wakes_waiters() {
     let server = server().await;
     let (client, elsewhere, observer) =
         (client(&server).await, client(&server).await, server.observer().await.unwrap());

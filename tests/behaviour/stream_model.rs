@@ -1,4 +1,4 @@
-//! A stream and a group of it are what their model is.
+//! A stream and a group compared with a model.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -9,7 +9,8 @@ use redgrid_stream::{Entry, EntryId, Start, Stream, StreamError, Trim};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
-/// What is there by ids, the last id that was added, how far the group is, and what is pending for whom, given how often.
+/// The entries by id, the last id, the position of the group, and the pending entries with their
+/// consumers and delivery counts.
 #[derive(Debug, Default)]
 struct Model {
     entries: BTreeMap<u64, u8>,
@@ -45,7 +46,7 @@ fn given<V>(entries: &[Result<Entry<u8, V>, StreamError>]) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_and_its_group_are_what_their_model_is() {
+async fn a_stream_and_its_group_match_their_model() {
     let server = server().await;
     let client = client(&server).await;
     for seed in seeds(6) {
@@ -143,7 +144,8 @@ async fn apply(stream: &Stream<u8, u8>, model: &mut Model, (step, n, who): (u8, 
                 let (_, times) = model.pending[ms];
                 model.pending.insert(*ms, (who, times + u64::from(n % 2 == 0)));
             }
-            // Claimed by ids those that are there, and the rest by the server's own choice below them.
+            // Claimed by ids those that are there, and the rest by the server's own choice below
+            // them.
             let gone = group.fast_auto_claim("9", Duration::from_secs(3600), EntryId::MIN, 100).await.unwrap();
             let removed: Vec<u64> = gone.removed.iter().map(|id| id.ms).collect();
             model.pending.retain(|ms, _| !removed.contains(ms));
@@ -154,7 +156,8 @@ async fn apply(stream: &Stream<u8, u8>, model: &mut Model, (step, n, who): (u8, 
         }
         _ => {
             model.given = model.last.saturating_sub(n);
-            // What is given again is to be pending for nobody: its count begins anew else, and whose it was is told by servers in their own ways.
+            // What is given again is to be pending for nobody: its count begins anew else, and
+            // whose it was is told by servers in their own ways.
             model.pending.retain(|ms, _| *ms <= model.given);
             let all = group.pending_entries().range((Bound::Excluded(id(model.given)), Bound::Unbounded)).limit(1_000);
             let all: Vec<EntryId> = all.await.unwrap().iter().map(|one| one.id).collect();

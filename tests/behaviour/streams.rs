@@ -87,7 +87,7 @@ async fn ranges_have_ends_and_limits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_old_is_trimmed() {
+async fn old_entries_are_trimmed() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
@@ -117,7 +117,7 @@ async fn what_is_old_is_trimmed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_is_told_and_changes_nothing() {
+async fn invalid_calls_are_reported_and_change_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let stream: Texts = Stream::new(&client, "s");
@@ -148,7 +148,7 @@ async fn what_can_not_be_is_told_and_changes_nothing() {
     ] {
         assert!(told.as_ref().unwrap_err().to_string().contains("WRONGTYPE"), "{told:?}");
     }
-    // One entry of somebody else's.
+    // A foreign entry.
     stream.add("a", &1).id(id(1)).await.unwrap();
     observer.cmd(&["XADD", "s", "2-0", "{", "1"]).await.unwrap();
     stream.add("a", &3).id(id(3)).await.unwrap();
@@ -161,7 +161,7 @@ async fn what_can_not_be_is_told_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_of_any_size_is_added_and_told() {
+async fn an_entry_of_any_size_is_added_and_reported() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Stream<u32, u32> = Stream::new(&client, "s");
@@ -201,7 +201,7 @@ async fn an_answer_that_is_lost_leaves_one_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_is_told_by_those_who_add_and_finds_what_others_add() {
+async fn waiters_are_notified_of_additions_and_find_others() {
     let server = server().await;
     let (client, elsewhere, observer) =
         (client(&server).await, client(&server).await, server.observer().await.unwrap());
@@ -223,7 +223,8 @@ async fn who_waits_is_told_by_those_who_add_and_finds_what_others_add() {
         };
         assert_eq!(ids(&waiter.await.unwrap()), [n]);
     }
-    // Of these nobody tells: they are found within a second each, and not by the look that all have every five.
+    // Of these nobody tells: they are found within a second each, and not by the look that all have
+    // every five.
     let consumed = stream.clone();
     let consumer = tokio::spawn(async move {
         let mut deliveries = consumed.group("g").consumer("c").create_if_missing(Start::Beginning);
@@ -254,7 +255,7 @@ async fn calls(observer: &redgrid_testkit::Observer) -> HashMap<String, u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_add_is_one_request_and_many_who_wait_ask_as_one() {
+async fn an_add_is_one_request_and_many_waiters_poll_as_one() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let stream: Texts = Stream::new(&client, "s");
@@ -268,7 +269,8 @@ async fn an_add_is_one_request_and_many_who_wait_ask_as_one() {
     let asked = calls(&observer).await;
     let count = |command: &str| asked.get(command).copied().unwrap_or_default();
     assert_eq!((count("evalsha"), count("xadd"), count("publish"), count("subscribe")), (10, 10, 10, 0));
-    // Many wait for two seconds, and are told at the end: each looks twice and when it is told, and the poll is one for all.
+    // Many wait for two seconds, and are told at the end: each looks twice and when it is told, and
+    // the poll is one for all.
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let waiters: Vec<_> = (0..50)
         .map(|_| {
@@ -282,6 +284,7 @@ async fn an_add_is_one_request_and_many_who_wait_ask_as_one() {
         assert_eq!(waiter.await.unwrap(), 1);
     }
     let asked = calls(&observer).await["xread"];
-    // A round of all more for each reason to look: the subscription in force, and the poll, which finds what is there once.
+    // A round of all more for each reason to look: the subscription in force, and the poll, which
+    // finds what is there once.
     assert!(asked <= 50 * 6 + 20, "{asked} requests of 50 who wait");
 }

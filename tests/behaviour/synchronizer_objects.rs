@@ -1,4 +1,4 @@
-//! What every object has, of every type of synchronizer: with all keys that belong to it.
+//! Object operations of every synchronizer, with all its keys.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use tokio::task::JoinHandle;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What is left of a name, but for what says for moments that somebody waits, what remembers what was answered, and what is to outlive
-/// the object.
+/// What is left of a name, but for what says for moments that somebody waits, what remembers what
+/// was answered, and what is to outlive the object.
 async fn left(observer: &Observer, name: &str) -> Vec<String> {
     let stays = |key: &String| {
         ["redgrid_once:", "redgrid_wait:", "redgrid_fence:", "redisson_lock_token:"]
@@ -40,7 +40,8 @@ async fn left(observer: &Observer, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Makes one of a type, in use, and gives what every object has of it; what uses it ends with the second.
+/// Makes one of a type, in use, and gives what every object has of it; what uses it ends with the
+/// second.
 pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, Box<dyn Send>) {
     let long = Duration::from_secs(60);
     match kind {
@@ -181,7 +182,7 @@ pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, 
     }
 }
 
-/// What every object has, of that type.
+/// The `Object` of this type.
 pub(crate) fn object_of(kind: &str, client: &Client, name: &str) -> Object {
     match kind {
         "lock" => Lock::new(client, name).object(),
@@ -241,7 +242,8 @@ pub(crate) const TYPES: [&str; 24] = [
 async fn all_that_belongs_to_an_object_goes_with_it() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Renewals would bring back what they find gone only where they are to; they are out of the way here.
+    // Renewals would bring back what they find gone only where they are to; they are out of the way
+    // here.
     let patient = async || client_with(&server.url(), |config| config.watchdog_lease(HOUR)).await;
     for (nth, kind) in TYPES.into_iter().enumerate() {
         let (from, to, name) = (format!("from{nth:02}"), format!("to{nth:02}"), format!("name{nth:02}"));
@@ -260,7 +262,8 @@ async fn all_that_belongs_to_an_object_goes_with_it() {
             let lives = observer.time_to_live(&key).await.unwrap();
             assert!(lives.is_some_and(|lives| lives > HOUR), "{kind}: {key} {lives:?}");
         }
-        // Who takes part goes on to say so, and would begin anew what is renamed and deleted: nobody does any more.
+        // Who takes part goes on to say so, and would begin anew what is renamed and deleted:
+        // nobody does any more.
         let kept = object.dump().await.unwrap().unwrap();
         drop(used);
         end(client).await;
@@ -307,7 +310,8 @@ fn waiting_for(kind: &str, client: &Client, name: &str) -> Option<JoinHandle<()>
     })
 }
 
-/// How what is in use goes away, whether somebody waits for it, and who has it keeps it until its client has shut down.
+/// How what is in use goes away, whether somebody waits for it, and who has it keeps it until its
+/// client has shut down.
 #[derive(Clone, Copy, Debug)]
 struct Going {
     renamed: bool,
@@ -350,7 +354,7 @@ async fn ends_without(url: &str, kind: &str, name: String, going: Going) -> Opti
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_shuts_down_although_what_it_uses_is_gone() {
+async fn a_client_shuts_down_although_its_keys_are_gone() {
     let server = server().await;
     let (url, mut wrong) = (server.url(), Vec::new());
     for (nth, kind) in TYPES.into_iter().enumerate() {
@@ -376,7 +380,7 @@ async fn end(client: Client) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_holds_a_lock_that_is_renamed_is_told_by_the_next_renewal() {
+async fn a_holder_of_a_renamed_lock_learns_it_by_the_next_renewal() {
     let server = server().await;
     let lease = Duration::from_secs(3);
     let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
@@ -396,7 +400,7 @@ async fn who_holds_a_lock_that_is_renamed_is_told_by_the_next_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_goes_on_when_what_is_waited_for_is_deleted() {
+async fn a_waiter_completes_when_its_object_is_deleted() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let lock = Lock::new(&one, "lock");
@@ -418,7 +422,7 @@ async fn who_waits_goes_on_when_what_is_waited_for_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_can_be_none_is_told_by_each_call() {
+async fn an_invalid_name_is_reported_by_each_call() {
     let server = server().await;
     let client = client(&server).await;
     for object in [

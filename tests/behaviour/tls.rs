@@ -1,4 +1,4 @@
-//! Encrypted connections: whom they trust, by which name, and what is said when they do not.
+//! Encrypted connections: trust, names, and errors.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, ServerBuilder, StartError, wait_until};
 use redgrid_tests::SOON;
 
-/// Long enough for a refusal to be told.
+/// Long enough for an error to arrive.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 /// A server that takes TLS; `None`, and a line that says so, where the program has none.
@@ -26,7 +26,7 @@ fn config(server: &RedisServer, tls: Tls) -> Config {
     Config::from_url(&server.tls_url().unwrap()).unwrap().tls(tls)
 }
 
-/// Trusts who signed the server's certificate.
+/// Trusts the authority that signed the server's certificate.
 fn trusting(server: &RedisServer) -> Tls {
     Tls::new().ca_file(server.tls().unwrap().ca_file())
 }
@@ -37,7 +37,7 @@ async fn connected(config: Config) -> Client {
     client
 }
 
-/// What stands in the way of a connection that does not come about.
+/// The cause of a failed connection.
 async fn trouble(config: Config) -> String {
     let client = Client::connect(config).await.unwrap();
     let text = client.wait_ready(A_WHILE).await.expect_err("this is to be refused").to_string();
@@ -45,7 +45,7 @@ async fn trouble(config: Config) -> String {
     text
 }
 
-/// What is wrong with a configuration, told when the client is built.
+/// The error of an invalid configuration, from the construction of the client.
 async fn refused(config: Config) -> String {
     Client::connect(config).await.expect_err("this is to be refused").to_string()
 }
@@ -96,13 +96,14 @@ async fn the_name_in_the_certificate_is_checked_and_may_be_another_than_the_host
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_shows_its_certificate_where_one_is_asked_for() {
+async fn a_client_presents_its_certificate_on_request() {
     let Some(server) = start(RedisServer::builder().tls_client_certificates()).await else { return };
     let tls = server.tls().unwrap();
     let shown = trusting(&server).client_certificate(tls.client_certificate_file(), tls.client_key_file());
     connected(config(&server, shown)).await.shutdown(SOON).await.unwrap();
     let client = Client::connect(config(&server, trusting(&server))).await.unwrap();
-    // The server refuses behind the handshake, and may cut the connection before its words are read; not every time.
+    // The server refuses behind the handshake, and may cut the connection before its words are
+    // read; not every time.
     redgrid_testkit::wait_until(SOON, async || {
         let error = client.wait_ready(Duration::from_millis(50)).await.expect_err("this is to be refused");
         error.to_string().contains("the server asks for a client certificate")
@@ -149,7 +150,8 @@ async fn files_that_can_not_be_used_are_named_when_the_client_is_built() {
     assert!(text.contains("tls_server_name") && text.contains("no name"), "{text}");
 }
 
-/// Whether servers take TLS, and deployments of them speak it among themselves as well as to clients.
+/// Whether servers take TLS, and deployments of them speak it among themselves as well as to
+/// clients.
 async fn deployments_take_tls() -> bool {
     let Some(server) = start(RedisServer::builder().tls()).await else { return false };
     let version = server.binary().version();
@@ -224,7 +226,8 @@ async fn the_nodes_of_a_cluster_are_reached_over_tls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nodes_of_a_cluster_are_checked_by_the_host_they_announce_or_by_the_name_that_is_set() {
-    // The only node of its cluster: it tells clients the port for TLS, and the name that is set here.
+    // The only node of its cluster: it tells clients the port for TLS, and the name that is set
+    // here.
     let node = RedisServer::builder()
         .tls()
         .config("cluster-enabled yes")

@@ -1,4 +1,4 @@
-//! Locks that are asked for, and given back, while others are: they leave together, and nobody pays for another.
+//! Concurrent acquires and releases of locks: they are batched, and independent of each other.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn calls(observer: &Observer) -> u64 {
     calls_of(observer, "evalsha").await
 }
 
-/// How often the server was asked for a command, in scripts too.
+/// How often the server executed a command, also from scripts.
 async fn calls_of(observer: &Observer, command: &str) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let counted = format!("cmdstat_{command}:calls=");
@@ -69,7 +69,7 @@ async fn micros(observer: &Observer) -> u64 {
 
 /// Eight hundred calls of four hundred tasks.
 #[test]
-fn those_who_wait_for_a_server_leave_together() {
+fn requests_that_wait_for_a_server_are_batched() {
     on_each_runtime(async || {
         let server = server().await;
         let (client, observer) = (client(&server).await, server.observer().await.unwrap());
@@ -101,9 +101,9 @@ fn those_who_wait_for_a_server_leave_together() {
     });
 }
 
-/// What is wrong with one name, or forbidden, concerns nobody else.
+/// An error of one name, or a missing permission, does not affect the others.
 #[test]
-fn what_is_wrong_with_one_is_told_to_that_one() {
+fn an_error_of_one_request_is_reported_to_that_one() {
     on_each_runtime(async || {
         let server = server().await;
         let observer = server.observer().await.unwrap();
@@ -132,7 +132,8 @@ fn what_is_wrong_with_one_is_told_to_that_one() {
     });
 }
 
-/// One may not even be told how long it has to wait: what the others gave back just before is given back, and told so.
+/// A call may fail half way without permission for the remaining time: the releases before it are
+/// carried out, and get their replies.
 #[test]
 fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
     on_each_runtime(async || {
@@ -179,8 +180,9 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
         wait_until(SOON, async || client.stats().holds == 0).await;
         server.resume().await.unwrap();
         for released in all(releasing).await {
-            // A call lasts `response_timeout` and 20 ms. The copy whose answer was lost may take all of `response_timeout`, if the server
-            // has answered something else meanwhile. The release then goes on after the call.
+            // A call lasts `response_timeout` and 20 ms. The copy whose answer was lost may take
+            // all of `response_timeout`, if the server has answered something else meanwhile. The
+            // release then goes on after the call.
             let is_bounded = matches!(&released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }));
             assert!(is_bounded, "{released:?}");
         }
@@ -189,7 +191,7 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
     });
 }
 
-/// What arrives when nobody wants it any more takes nothing.
+/// A request that arrives after its caller's timeout takes nothing.
 #[test]
 fn many_that_arrive_too_late_are_not_carried_out() {
     on_each_runtime(async || {
@@ -224,9 +226,9 @@ fn many_that_arrive_too_late_are_not_carried_out() {
     });
 }
 
-/// Whoever holds on to a future and does not poll it holds up nobody but himself.
+/// A future that is not polled delays no other request.
 #[test]
-fn nobody_waits_for_somebody_who_is_not_polled() {
+fn no_request_waits_for_an_unpolled_one() {
     on_each_runtime(async || {
         let server = server().await;
         let client = client(&server).await;
@@ -250,9 +252,9 @@ fn nobody_waits_for_somebody_who_is_not_polled() {
     });
 }
 
-/// A server far away: nobody waits for the answers of others, however many are under way.
+/// A distant server: no request waits for the replies of others, however many are under way.
 #[test]
-fn all_are_under_way_although_nobody_is_answered() {
+fn requests_are_pipelined_before_any_reply() {
     on_each_runtime(async || {
         let server = server().await;
         let proxy = Proxy::to(&server).await.unwrap();
@@ -300,9 +302,9 @@ fn names_of_several_connections_leave_together_by_each() {
     });
 }
 
-/// A server that hangs: everybody is told in time, and when it goes on nothing is left behind.
+/// A server that hangs: all requests fail in time, and when it continues nothing is left behind.
 #[test]
-fn whoever_waits_for_a_server_that_hangs_is_told_in_time() {
+fn requests_to_a_hanging_server_fail_in_time() {
     on_each_runtime(async || {
         let server = server().await;
         let (client, observer) = (
@@ -339,9 +341,9 @@ async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
     all(names(count).iter().map(ask).collect()).await
 }
 
-/// Who has left is not asked for; what was under way is given back.
+/// A cancelled request is not sent; one under way is released.
 #[test]
-fn whoever_leaves_while_he_waits_for_others_leaves_nothing_behind() {
+fn a_request_cancelled_in_the_queue_leaves_nothing() {
     on_each_runtime(async || {
         let server = server().await;
         let (client, observer) = (client(&server).await, server.observer().await.unwrap());
@@ -379,10 +381,11 @@ fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
     names
 }
 
-/// A call of many that is cut by its bound, as nothing comes through any more: it may have been carried out, and each is told so.
-/// What the server granted to those who were told is given back as soon as it can be asked again.
+/// A batched call reaches its timeout on a cut connection: it may have been carried out, and each
+/// of its requests gets that error. Grants without a caller are released as soon as the server is
+/// reachable.
 #[test]
-fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
+fn a_batched_request_on_a_cut_connection_is_unknown() {
     on_each_runtime(async || {
         let cut_off = async |direction| {
             let server = server().await;
@@ -423,7 +426,7 @@ fn whoever_left_with_others_and_is_cut_off_is_told_that_it_is_unknown() {
 
 /// The connection goes while many are under way together: each is granted once, by the next one.
 #[test]
-fn a_connection_that_is_lost_under_those_who_left_together_costs_nobody_his_lock() {
+fn a_connection_lost_under_a_batch_costs_no_lock() {
     on_each_runtime(async || {
         let server = server().await;
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());

@@ -1,4 +1,4 @@
-//! Fencing tokens rise, whatever happens in between.
+//! Fencing tokens always rise.
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,7 @@ async fn tokens_rise_on_the_newest_server_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_release_tells_the_holder_at_once_and_frees_the_lock() {
+async fn a_forced_release_notifies_the_holder_at_once_and_frees_the_lock() {
     let server = server().await;
     let (holder, admin) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -71,10 +71,12 @@ async fn a_forced_release_tells_the_holder_at_once_and_frees_the_lock() {
         });
         assert!(forced.unwrap());
         assert!(!guard.is_held());
-        // Free only when the former holder can not hand on a token any more that would be above the next one's.
+        // Free only when the former holder can not hand on a token any more that would be above the
+        // next one's.
         assert!(asked.elapsed() >= Duration::from_millis(500));
     }
-    // A round trip and 50 ms; the middle one of twenty, as the machine of a test may be busy now and then.
+    // A round trip and 50 ms; the middle one of twenty, as the machine of a test may be busy now
+    // and then.
     let began = Instant::now();
     observer.ping().await.unwrap();
     let round_trip = began.elapsed();

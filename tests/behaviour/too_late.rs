@@ -1,4 +1,5 @@
-//! A server that finds a request too late, because its clock was set forward: it is asked once more with a fresh limit.
+//! A server whose clock was set forward rejects a request as too late: it is retried once with a
+//! new deadline.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +12,13 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Code, Config, Failure, IdempotentRequest, IdempotentScript, Reply, Request, Script, ServerError};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use redgrid_tests::{SOON, client_with, server};
 
 /// A client of a server that grants everything, after it has found that many requests too late.
 fn client(too_late: usize) -> Client {
     let too_late = AtomicUsize::new(too_late);
-    let server = Made::new("hasty", move |request: &Request| {
+    let server = FakeServer::new("hasty", move |request: &Request| {
         if !matches!(request.label(), "lock/acquire" | "lock/takeover") {
             return Ok(Reply::Int(1));
         }
@@ -30,7 +31,7 @@ fn client(too_late: usize) -> Client {
 }
 
 #[tokio::test]
-async fn what_was_too_late_once_is_asked_again_with_a_fresh_limit() {
+async fn a_request_that_was_too_late_is_retried_with_a_new_deadline() {
     assert!(Lock::new(&client(1), "a").acquire().await.unwrap().is_held());
     assert!(Lock::new(&client(1), "a").try_acquire().await.unwrap().is_some());
     assert!(Lock::new(&client(1), "a").steal().await.unwrap().is_held());
@@ -38,7 +39,7 @@ async fn what_was_too_late_once_is_asked_again_with_a_fresh_limit() {
 }
 
 #[tokio::test]
-async fn what_is_too_late_twice_is_told_and_not_as_busy() {
+async fn a_request_too_late_twice_is_reported_and_not_as_busy() {
     let told = Lock::new(&client(2), "a").try_acquire().await;
     assert!(matches!(told, Err(AcquireError::Failed(Failure::Unavailable { .. }))), "{told:?}");
     let told = Lock::new(&client(2), "a").steal().await;
@@ -48,9 +49,9 @@ async fn what_is_too_late_twice_is_told_and_not_as_busy() {
 static COUNTED: IdempotentScript<1> = IdempotentScript::new("counted", "return answer({7})");
 
 /// A client of a server that answers this, one after the other, and the last for ever.
-fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<Made>, Client, IdempotentRequest) {
+fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<FakeServer>, Client, IdempotentRequest) {
     let asked = AtomicUsize::new(0);
-    let server = Arc::new(Made::new("scripted", move |_: &Request| {
+    let server = Arc::new(FakeServer::new("scripted", move |_: &Request| {
         let nth = asked.fetch_add(1, Ordering::Relaxed).min(answers.len() - 1);
         answers[nth].clone()
     }));
@@ -69,7 +70,7 @@ fn done() -> Result<Reply, ServerError> {
 }
 
 #[tokio::test]
-async fn a_copy_that_is_too_late_tells_the_time_there() {
+async fn a_late_copy_returns_the_servers_time() {
     let (server, client, request) = scripted(vec![too_late("1700000000000000"), done()]);
     assert_eq!(client.run_exactly_once::<Vec<i64>>(request).await.unwrap(), [7]);
     let now = client.clock().now();
@@ -79,9 +80,9 @@ async fn a_copy_that_is_too_late_tells_the_time_there() {
 
 static DATED: Script<1> = Script::new("dated", "return 5");
 
-/// The same of what does not act once. The clock is paused: no request is in flight when the time ends.
+/// The same with requests that do not act exactly once. The clock is paused: no request is in flight when the time ends.
 #[tokio::test(start_paused = true)]
-async fn what_tells_the_time_is_asked_again_while_its_caller_waits() {
+async fn requests_that_return_the_time_are_retried_while_their_caller_waits() {
     let late = || Ok(Reply::Array(vec![Reply::Int(-1), Reply::Bytes(Bytes::from_static(b"1700000000000000"))]));
     let (server, client, _) = scripted(vec![late(), Ok(Reply::Int(5))]);
     let request = || DATED.with(["a".into()]).deadline_arg().late_reply_has_time();
@@ -102,7 +103,7 @@ async fn what_tells_the_time_is_asked_again_while_its_caller_waits() {
 }
 
 #[tokio::test]
-async fn what_may_have_been_done_is_not_told_as_not_sent() {
+async fn a_possibly_executed_request_is_not_reported_as_unsent() {
     let unanswered = || Err(ServerError::Unknown { reason: "lost".into() });
     let down = || Err(ServerError::NotSent { reason: "down".into() });
     let (_server, client, request) = scripted(vec![unanswered(), too_late("1700000000000000"), down()]);
@@ -112,7 +113,7 @@ async fn what_may_have_been_done_is_not_told_as_not_sent() {
 }
 
 #[tokio::test]
-async fn what_a_server_does_not_take_for_a_while_is_told_by_its_words() {
+async fn a_temporary_rejection_is_reported_in_the_servers_words() {
     let message = "NOREPLICAS Not enough good replicas to write.";
     let refused = Err(ServerError::Refused { code: Code::of(message), message: message.into() });
     let (server, client, request) = scripted(vec![refused]);
@@ -125,9 +126,9 @@ async fn what_a_server_does_not_take_for_a_while_is_told_by_its_words() {
     assert!(server.asked() <= asked + 1, "{} after {asked}", server.asked());
 }
 
-/// What is known of its clock is worth less with each minute.
+/// The estimate of a server's clock gets worse with each minute.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_only_looked_after_is_asked_for_its_time() {
+async fn an_otherwise_idle_server_is_asked_for_its_time() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let asked = Arc::new(AtomicUsize::new(0));

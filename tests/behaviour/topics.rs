@@ -1,4 +1,4 @@
-//! What is published to topics is heard by who listens, and what may not have been heard is told.
+//! Topics: subscribers receive messages, and possible losses are reported.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ async fn is_before_7(server: &RedisServer) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_listens_hears_and_all_of_a_client_share_one_subscription() {
+async fn subscribers_receive_messages_and_share_one_subscription() {
     let (server, one, observer) = ready().await;
     let two = client_with(&server.url(), |config| config).await;
     let prices = topic(&one, "prices");
@@ -70,7 +70,7 @@ async fn whoever_listens_hears_and_all_of_a_client_share_one_subscription() {
         assert_eq!((message(heard).await, message(heard).await), (is("prices", "1"), is("prices", "2")));
     }
     assert_eq!(message(&mut other).await, is("others", "3"));
-    // One of two has gone: the other goes on, and hears each message once.
+    // One of two is gone: the other continues, and receives each message once.
     drop(first);
     assert_eq!(prices.publish("4").await.unwrap(), 2);
     assert_eq!(message(&mut second).await, is("prices", "4"));
@@ -191,7 +191,7 @@ async fn a_lost_connection_is_a_gap_and_messages_go_on() {
     }
 }
 
-/// Publishes until it is heard.
+/// Publishes until the subscription receives a message.
 async fn reaches(heard: &mut Subscription<String, Text>, observer: &Observer, text: &str) {
     loop {
         for command in ["PUBLISH", "SPUBLISH"] {
@@ -206,9 +206,10 @@ async fn reaches(heard: &mut Subscription<String, Text>, observer: &Observer, te
     }
 }
 
-/// Numbers are published all the time while connections go: wherever one is missing, a gap is told just there.
+/// Numbers are published continuously while connections break: wherever one is missing, a gap is
+/// reported at that place.
 #[tokio::test(flavor = "multi_thread")]
-async fn each_gap_is_in_front_of_the_first_message_behind_it() {
+async fn each_gap_precedes_the_first_message_after_it() {
     let server = server().await;
     let proxy = redgrid_testkit::Proxy::to(&server).await.unwrap();
     let client = client_with(&proxy.url(), |config| config).await;
@@ -291,7 +292,7 @@ async fn patterns_that_are_refused_leave_no_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_topic_named_as_what_waiters_listen_to_is_another_channel() {
+async fn a_topic_named_like_a_waiters_channel_is_another_channel() {
     let (_server, client, observer) = ready().await;
     let key = bytes::Bytes::from_static(b"a");
     let watch = client.watch_unpolled(key.clone(), &key);
@@ -307,7 +308,7 @@ async fn a_topic_named_as_what_waiters_listen_to_is_another_channel() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_is_told_how_much_was_not_kept() {
+async fn a_slow_reader_learns_how_many_messages_were_dropped() {
     let (_server, client, _observer) = ready().await;
     let mut slow = topic(&client, "a").subscribe().buffer(2).await.unwrap();
     let mut patient = topic(&client, "a").subscribe().await.unwrap();
@@ -334,7 +335,7 @@ async fn a_slow_reader_is_told_how_much_was_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_read_is_one_error() {
+async fn an_undecodable_message_is_one_error() {
     let (_server, client, observer) = ready().await;
     let numbers: Topic<u64> = Topic::new(&client, "numbers");
     let mut heard = numbers.subscribe().await.unwrap();
@@ -348,7 +349,7 @@ async fn what_can_not_be_read_is_one_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_is_told_so() {
+async fn missing_permissions_are_reported() {
     let server = RedisServer::builder()
         .user("app", "on >secret ~* resetchannels &mine* &redgrid_client:* +@all")
         .start()
@@ -378,7 +379,7 @@ async fn who_may_not_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_whose_answer_is_lost_is_published_once() {
+async fn a_message_with_a_lost_reply_is_published_once() {
     let server = server().await;
     let proxy = redgrid_testkit::Proxy::to(&server).await.unwrap();
     let client = client_with(&proxy.url(), |config| config.response_timeout(Duration::from_millis(300))).await;
@@ -392,7 +393,7 @@ async fn a_message_whose_answer_is_lost_is_published_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_cluster_a_topic_does_not_take_the_channel_of_who_waits() {
+async fn in_a_cluster_a_topic_does_not_use_a_waiters_channel() {
     let cluster = redgrid_testkit::Cluster::start(3, 0).await.unwrap();
     if is_before_7(&cluster.nodes()[0]).await {
         return;

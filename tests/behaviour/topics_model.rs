@@ -1,4 +1,5 @@
-//! What is published is heard by each subscription that was confirmed before, once, and in the order of who published it.
+//! Topics compared with a model: each confirmed subscription receives each message once, in the
+//! publisher's order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,10 +28,10 @@ const PATTERNS: [(&str, &[usize]); 6] = [
 
 const PUBLISHERS: usize = 3;
 
-/// Who has published, and which of his messages it is.
+/// The publisher, and the number of its message.
 type Sent = (usize, u64);
 
-/// What somebody listens to, since when, and what he has heard.
+/// A subscription: its channel, its beginning, and the messages it received.
 struct Ear {
     what: &'static str,
     is_sharded: bool,
@@ -44,7 +45,7 @@ struct Ear {
 type Plan = Vec<Vec<(usize, bool)>>;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_published_is_heard_once_and_in_order() {
+async fn published_messages_are_received_once_in_order() {
     let server = server().await;
     let has_sharded = server.binary().version().major >= 7;
     let clients = [client(&server).await, client(&server).await];
@@ -55,7 +56,7 @@ async fn what_is_published_is_heard_once_and_in_order() {
 
 /// Topics of several nodes have no order among each other: one of each has.
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_cluster_what_is_published_is_heard_once_and_in_order() {
+async fn in_a_cluster_published_messages_are_received_once_in_order() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let has_sharded = cluster.nodes()[0].binary().version().major >= 7;
     let clients =
@@ -139,7 +140,8 @@ async fn listen(clients: &[Client; 2], random: &mut fastrand::Rng, has_sharded: 
     Ear { what, is_sharded, topics, heard, before }
 }
 
-/// Reads to the end of each topic, and compares: nothing that was published after it was confirmed is missing, nothing came twice or out of order.
+/// Reads to the end of each topic, and compares: nothing that was published after it was confirmed
+/// is missing, nothing came twice or out of order.
 async fn all_of(mut ear: Ear, plan: &Plan, seed: u64, by_topic: bool) {
     let (what, is_sharded) = (ear.what, ear.is_sharded);
     let mut heard: BTreeMap<(usize, usize), Vec<u64>> = BTreeMap::new();

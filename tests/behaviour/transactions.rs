@@ -1,4 +1,4 @@
-//! What is read and written together: in one step, or not at all.
+//! Transactions: reads and writes in one atomic step.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use redgrid_transaction::{Isolation, MAX_BYTES, MAX_ELEMENTS, ObjectError, Trans
 const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::Serializable];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_is_there_behind_the_commit_and_not_before() {
+async fn writes_are_visible_after_the_commit_and_not_before() {
     let server = server().await;
     let client = client(&server).await;
     let (bucket, map): (Bucket<u32>, Map<String, u32>) = (Bucket::new(&client, "b"), Map::new(&client, "m"));
@@ -86,9 +86,9 @@ async fn a_bucket_lives_as_long_as_is_said() {
     assert!(of_lifetime(&told), "{told:?}");
 }
 
-/// What may happen between two transactions, and which isolation lets it pass.
+/// The anomalies between two transactions, and the isolation levels that allow them.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_isolation_lets_pass_what_its_table_says() {
+async fn isolation_levels_allow_what_their_table_says() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     for isolation in BOTH {
@@ -105,7 +105,8 @@ async fn an_isolation_lets_pass_what_its_table_says() {
             Err(error) => panic!("{error:?}"),
         };
 
-        // Dirty read: what another one has not committed is not there, and what it rolls back never is.
+        // Dirty read: what another one has not committed is not there, and what it rolls back never
+        // is.
         let of = name("dirty");
         let (_, tx) = begun(&of).await;
         let other = Transaction::new(&two).isolation(isolation);
@@ -114,7 +115,8 @@ async fn an_isolation_lets_pass_what_its_table_says() {
         other.rollback();
         assert!(!conflicts(tx.commit().await, &of));
 
-        // Lost update, of an element that was there, of one that was not, and of one that came to be the same again.
+        // Lost update, of an element that was there, of one that was not, and of one that came to
+        // be the same again.
         for (key, set_to, lost) in
             [("a", Some(5), true), ("x", Some(5), true), ("a", None, true), ("a", Some(1), false)]
         {
@@ -131,7 +133,7 @@ async fn an_isolation_lets_pass_what_its_table_says() {
             assert_eq!(now, if lost { set_to } else { Some(2) }, "{of}");
         }
 
-        // What is written and was not read is no conflict.
+        // A write without a read is no conflict.
         let of = name("blind");
         let (map, tx) = begun(&of).await;
         tx.map::<String, i64>(&of).set("a", &3).unwrap();
@@ -139,7 +141,7 @@ async fn an_isolation_lets_pass_what_its_table_says() {
         assert!(!conflicts(tx.commit().await, &of));
         assert_eq!(map.get("a").await.unwrap(), Some(3));
 
-        // The same question has the same answer.
+        // A repeated read has the same result.
         let of = name("repeated");
         let (map, tx) = begun(&of).await;
         let inside = tx.map::<String, i64>(&of);
@@ -225,7 +227,8 @@ async fn a_conflict_is_tried_again_and_ends() {
     });
     assert!(matches!(told.await.unwrap_err(), TransactionError::Conflict { name } if name.as_str() == "n"));
     assert_eq!((times, other.get().await.unwrap()), (3, Some(51)));
-    // What fails because it has seen what never was is done again, if it is isolated; what fails by itself is not.
+    // A failure caused by an inconsistent read is retried if the transaction is isolated; any other
+    // failure is not.
     for (isolation, expected) in [(Isolation::ReadCommitted, 1), (Isolation::Serializable, 2)] {
         let mut times = 0;
         let map: Map<String, u32> = Map::new(&two, "halves");
@@ -249,7 +252,7 @@ async fn a_conflict_is_tried_again_and_ends() {
 
 /// What `run` does with what ended by itself, and with a conflict that its function was told.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_ends_within_a_run_is_not_ended_again() {
+async fn a_key_deleted_within_a_run_is_not_deleted_again() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let other: Bucket<u32> = Bucket::new(&two, "n");
@@ -306,7 +309,7 @@ async fn what_ends_within_a_run_is_not_ended_again() {
 
 /// Its locks have longer names than any object may have.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_the_longest_name_is_written() {
+async fn the_longest_name_is_written() {
     let server = server().await;
     let client = client(&server).await;
     let name = "n".repeat(1024);
@@ -317,7 +320,7 @@ async fn what_has_the_longest_name_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_transaction_can_not_have_is_told() {
+async fn operations_outside_of_transactions_are_reported() {
     let server = server().await;
     let client = client(&server).await;
     let bucket: Bucket<String> = Bucket::new(&client, "text");
@@ -372,9 +375,10 @@ async fn what_a_transaction_can_not_have_is_told() {
     only_values_stay(&server, &["text"]).await;
 }
 
-/// Who may write the one and not the other writes neither. Before 7.0 a script can not ask what its user may do.
+/// A user with permission for only one of two writes writes neither. Before 7.0 a script cannot
+/// query its user's permissions.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_write_all_of_it_writes_nothing() {
+async fn without_permission_for_all_writes_nothing_is_written() {
     let server = RedisServer::builder().user("few", "on >secret ~* &* +@all -sadd").start().await.unwrap();
     if server.binary().version().major < 7 {
         return eprintln!("SKIPPED: the server is older than 7.0");

@@ -1,8 +1,9 @@
-//! Many transactions at once, checked by what each has read and written: whether there is an order in which they could have been made one after
-//! another.
+//! Concurrent transactions, checked by their reads and writes: is there a serial order that
+//! explains them?
 //!
-//! Each value that is written is new, and each element that is written was read before, so it is known which write is behind which. The order is
-//! searched for as Adya does it (Weak Consistency, 1999): who has read a value comes behind who wrote it, and before who overwrote it.
+//! Each written value is new, and each written element was read before, so the order of writes is
+//! known. The serial order is searched as by Adya (Weak Consistency, 1999): a reader of a value
+//! comes after its writer, and before the writer that overwrote it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use redgrid_transaction::{Isolation, Transaction, TransactionError};
 /// Three buckets, four keys of a map, and two sets of one value each.
 const ELEMENTS: usize = 9;
 
-/// What a transaction has read of each element that it had to do with, 0 for nothing, and where it has written its own number.
+/// The value a transaction read of each element it used, 0 for none, and where it wrote its own
+/// number.
 #[derive(Debug, Clone)]
 struct Entry {
     id: u64,
@@ -50,7 +52,8 @@ async fn write(tx: &Transaction, element: usize, was: u64, id: u64) -> Result<()
     }
 }
 
-/// One transaction: some elements are read, and some of these written. Nothing where it is not committed.
+/// One transaction: some elements are read, and some of these written. Nothing where it is not
+/// committed.
 async fn one(client: &Client, isolation: Isolation, id: u64) -> Option<Entry> {
     let mut entry = Entry { id, read: Vec::new(), written: Vec::new() };
     let tx = Transaction::new(client).isolation(isolation).timeout(SOON);
@@ -70,8 +73,8 @@ async fn one(client: &Client, isolation: Isolation, id: u64) -> Option<Entry> {
     }
 }
 
-/// What is wrong with a history: an update that is lost, a value that nobody has written, or, where that is asked, a circle of transactions of
-/// which each comes before the next.
+/// The anomaly in a history: a lost update, a value that was never written, or, if `serializable`,
+/// a cycle of transactions that each precede the next.
 fn wrong(history: &[Entry], serializable: bool) -> Option<String> {
     let ids: HashMap<u64, usize> = history.iter().enumerate().map(|(at, entry)| (entry.id, at)).collect();
     let mut overwritten: HashMap<(usize, u64), usize> = HashMap::new();
@@ -116,7 +119,7 @@ fn wrong(history: &[Entry], serializable: bool) -> Option<String> {
 }
 
 #[test]
-fn a_wrong_history_is_told() {
+fn an_invalid_history_is_detected() {
     let entry = |id, read: &[(usize, u64)], written: &[usize]| Entry { id, read: read.into(), written: written.into() };
     let good = [entry(1, &[(0, 0), (1, 0)], &[0]), entry(2, &[(0, 1), (1, 0)], &[1]), entry(3, &[(0, 1), (1, 2)], &[])];
     assert_eq!(wrong(&good, true), None);
@@ -155,8 +158,9 @@ async fn checked(isolation: Isolation) {
         }
     });
     let clients = [client(&server).await, client(&server).await, lossy];
-    // Each set has its one value from the beginning: of an empty one two may add values of their own, which no isolation but the strict one keeps
-    // from them, and neither overwrites the other's.
+    // Each set has its one value from the beginning: of an empty one two may add values of their
+    // own, which no isolation but the strict one keeps from them, and neither overwrites the
+    // other's.
     let tx = Transaction::new(&clients[0]);
     for set in 7..ELEMENTS {
         tx.set::<u64>(format!("s{set}")).insert(&0).await.unwrap();

@@ -1,4 +1,4 @@
-//! A transaction is what its model is.
+//! A transaction compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use redgrid_transaction::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What there is. Of a bucket also whether it has a lifetime.
+/// The stored values. For a bucket also whether it has a lifetime.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     map: BTreeMap<u8, u8>,
@@ -28,7 +28,7 @@ struct Model {
 #[derive(Debug)]
 struct Held {
     value: Option<u8>,
-    /// What it was when it was first read.
+    /// The value at the first read.
     seen: Option<Option<u8>>,
     written: Option<Lives>,
 }
@@ -58,13 +58,13 @@ impl Held {
         (self.value, self.written) = (value, Some(lives));
     }
 
-    /// Whether others are in its way who made it this.
+    /// Whether a concurrent change to this value conflicts with the transaction.
     fn conflicts(&self, there: Option<(u8, bool)>, isolation: Isolation) -> bool {
         let is_compared = self.written.is_some() || isolation == Isolation::Serializable;
         is_compared && self.seen.is_some_and(|seen| seen != there.map(|(value, _)| value))
     }
 
-    /// What it is when it is committed and was this before.
+    /// The value after a commit over this value.
     fn committed(&self, there: Option<(u8, bool)>) -> Option<(u8, bool)> {
         let ends = match self.written {
             None => return there,
@@ -76,9 +76,10 @@ impl Held {
     }
 }
 
-/// A bucket, a map and a set within a transaction, and behind it, are what their models are, whatever others make of the bucket meanwhile.
+/// A bucket, a map and a set within a transaction, and behind it, are what their models are,
+/// whatever others make of the bucket meanwhile.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_transaction_is_what_its_model_is() {
+async fn a_transaction_matches_its_model() {
     let server = server().await;
     let (client, others) = (client(&server).await, server.observer().await.unwrap());
     for seed in seeds(40) {
@@ -131,7 +132,7 @@ async fn intrude(others: &Observer, bucket: &str, value: Option<u8>) -> Option<(
     value.map(|value| (value, false))
 }
 
-/// What the server has.
+/// The values on the server.
 async fn there(client: &Client, others: &Observer, [map, set, bucket]: &[String; 3]) -> Model {
     let value: Option<u8> = others.get(bucket).await.unwrap();
     let ends = others.time_to_live(bucket).await.unwrap().is_some();

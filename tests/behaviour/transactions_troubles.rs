@@ -1,4 +1,4 @@
-//! Transactions whose answers are lost, whose callers leave, whose processes are killed, and others' locks.
+//! Transactions with lost replies, cancelled callers, killed processes, and locks of others.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use redgrid_tests::process::Other;
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_transaction::{Transaction, TransactionError};
 
-/// What the memory of commits is called whose first key is `a`.
+/// The record of commits whose first key is `a`.
 const MEMORY: &str = "redgrid_once:{a}";
 
 /// Sets both to `n`, if they are one less.
@@ -31,7 +31,8 @@ async fn both_to(client: &Client, n: u32) -> Result<(), TransactionError> {
     tx.commit().await
 }
 
-/// What both are, and how many have been, at one moment: all of each transaction or nothing of it.
+/// The value of both, which is the number of commits, at one moment: all of each transaction or
+/// nothing of it.
 async fn both(client: &Client) -> u32 {
     let look = "return {redis.call('GET', 'a') or '0', redis.call('GET', 'b') or '0', redis.call('HLEN', 'm'), redis.call('SCARD', 's')}";
     let all: Vec<u64> = client.command("EVAL").arg(look).arg("0").query().await.unwrap();
@@ -40,7 +41,7 @@ async fn both(client: &Client) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
+async fn a_commit_with_lost_replies_is_executed_once_and_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -67,7 +68,7 @@ async fn a_commit_whose_answers_are_lost_is_made_once_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_without_an_answer_is_unknown_and_whole() {
+async fn an_unanswered_commit_is_unknown_and_atomic() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let hasty = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(2)).retries(0);
@@ -92,7 +93,7 @@ async fn a_commit_without_an_answer_is_unknown_and_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dropped_at_any_time_a_transaction_is_whole_or_not_there() {
+async fn a_dropped_transaction_is_atomic_at_any_time() {
     let server = server().await;
     let client = client(&server).await;
     let mut ended = 0;
@@ -116,7 +117,8 @@ async fn dropped_at_any_time_a_transaction_is_whole_or_not_there() {
     assert_eq!(both(&client).await, n);
 }
 
-/// What both are once nothing is under way: a client makes commits with the same first object one at a time, and this is one of them.
+/// What both are once nothing is under way: a client makes commits with the same first object one
+/// at a time, and this is one of them.
 async fn both_in_turn(client: &Client) -> u32 {
     let tx = Transaction::new(client);
     tx.bucket::<u32>("a").get().await.unwrap();
@@ -132,7 +134,7 @@ async fn scripts(client: &Client) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_transaction_has_locked_is_not_written() {
+async fn keys_locked_by_another_transaction_are_not_written() {
     let server = server().await;
     let client = client(&server).await;
     let map: Map<String, u32> = Map::new(&client, "m");
@@ -197,7 +199,8 @@ fn kills() -> usize {
     std::env::var("REDGRID_TRANSACTION_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
 }
 
-/// Four processes move money between a bucket and the accounts of a map, and write what they have done into a set. They are killed at random.
+/// Four processes move money between a bucket and the accounts of a map, and write what they have
+/// done into a set. They are killed at random.
 #[tokio::test(flavor = "multi_thread")]
 async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
     let server = server().await;
@@ -221,7 +224,7 @@ async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
         wait_until(SOON, async || log.len().await.unwrap() > done + 10).await;
         tokio::time::sleep(Duration::from_micros(random.u64(..5_000))).await;
         others.remove(random.usize(..others.len())).kill().await;
-        // Of one moment: nobody writes between the two.
+        // At one moment: no write comes between the two.
         let tx = Transaction::new(&client).serializable().retries(1_000).timeout(SOON);
         let sum = tx.run(|tx| async move {
             let of_map: i64 = tx.map::<u32, i64>("accounts").read_all_values().await?.iter().sum();

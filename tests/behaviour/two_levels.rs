@@ -1,4 +1,4 @@
-//! The second level: tasks of one process pass a lock on without asking the server.
+//! Tasks of one process pass a lock on without a request.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,7 +34,7 @@ async fn through(proxy: &Proxy, server: &RedisServer) -> Client {
     client
 }
 
-/// Many tasks take turns; returns who was in, one after the other.
+/// Many tasks take turns; returns the holders in order.
 async fn crowd(client: &Client, tasks: usize, rounds: usize, lease: Option<Duration>) -> Vec<usize> {
     let order = Arc::new(Mutex::new(Vec::new()));
     let working = (0..tasks).map(|task| {
@@ -55,7 +55,8 @@ async fn crowd(client: &Client, tasks: usize, rounds: usize, lease: Option<Durat
     std::mem::take(&mut *order.lock().unwrap())
 }
 
-/// How often each was in since all of them were there: on a busy machine the first have been in many times by then.
+/// How often each was in since all of them were there: on a busy machine the first have been in
+/// many times by then.
 fn shares(order: &[usize], tasks: usize) -> Vec<usize> {
     let first = |task: usize| order.iter().position(|entered| *entered == task).unwrap_or_default();
     let all_there = (0..tasks).map(first).max().unwrap_or_default();
@@ -69,7 +70,8 @@ async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_serve
     let client = through(&proxy, &server).await;
     let seen = scripts(&proxy);
     for lease in [None, Some(Duration::from_secs(10))] {
-        // A busy machine takes a thread away from us for a while, and with it the tasks that were about to ask on it: the best of three.
+        // A busy machine takes a thread away from us for a while, and with it the tasks that were
+        // about to ask on it: the best of three.
         let mut tries = 0;
         let acquisitions = loop {
             seen.lock().unwrap().clear();
@@ -84,7 +86,8 @@ async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_serve
         };
         let asked = std::mem::take(&mut *seen.lock().unwrap());
         assert!(asked.len() * 20 <= acquisitions, "{lease:?}: {} scripts for {acquisitions}", asked.len());
-        // One of the process talks to the server at a time: each acquire is followed by the end of what it got.
+        // One of the process talks to the server at a time: each acquire is followed by the end of
+        // what it got.
         for pair in asked.chunks(2) {
             assert!(matches!(pair, ["acquire", "give way" | "release"] | ["acquire"]), "{lease:?}: {asked:?}");
         }
@@ -93,7 +96,7 @@ async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_serve
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_just_dropped_is_had_again_without_asking() {
+async fn a_just_dropped_lock_is_reacquired_without_a_request() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = through(&proxy, &server).await;
@@ -110,7 +113,8 @@ async fn what_was_just_dropped_is_had_again_without_asking() {
                 drop(first);
                 let second = lock.acquire().await.unwrap();
                 assert!(second.token() > token);
-                // A token of the same grant of the server is near: counted on from it, not read from its clock.
+                // A token of the same grant of the server is near: counted on from it, not read
+                // from its clock.
                 adopted += usize::from(second.token().get() - token.get() == 1);
                 second.release().await.unwrap();
             }
@@ -128,7 +132,8 @@ async fn what_was_just_dropped_is_had_again_without_asking() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_rise_over_hand_overs_and_are_never_ahead_of_the_servers_clock() {
     for server in servers().await {
-        // Two processes, so that local and remote grants alternate; the server's clock is that of this machine.
+        // Two processes, so that local and remote grants alternate; the server's clock is that of
+        // this machine.
         let (one, two) = (client(&server).await, client(&server).await);
         let tokens = Arc::new(Mutex::new(Vec::new()));
         let working = (0..16).map(|task| {
@@ -194,7 +199,7 @@ struct Across {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hand_over_gives_each_the_lease_it_asked_for() {
+async fn a_handover_gives_each_task_its_requested_lease() {
     let secs = Duration::from_secs;
     let fixed = |lease: u64| async move |lock: &Lock| lock.acquire().lease(secs(lease)).await.unwrap();
     let renewed = |lease: u64| async move |lock: &Lock| lock.acquire().auto_renew(secs(lease)).await.unwrap();
@@ -224,7 +229,8 @@ async fn each_owners_explicit_lease_is_enforced_while_others_wait() {
     let lock = Lock::new(&client, "a");
     let lease = Duration::from_millis(400);
     let mut owner = lock.acquire().lease(lease).await.unwrap();
-    // The first owner never lets go, nor does any later one: each gets in when the lease before it is over.
+    // The first owner never lets go, nor does any later one: each gets in when the lease before it
+    // is over.
     for _ in 0..3 {
         let watch = owner.watch();
         let next = lock.acquire().lease(lease).timeout(SOON).await.unwrap();
@@ -239,7 +245,7 @@ async fn each_owners_explicit_lease_is_enforced_while_others_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_enters_again_waits_for_nobody() {
+async fn a_reentry_does_not_wait() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
@@ -281,7 +287,7 @@ async fn a_tenure_found_gone_is_not_handed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_stretch_the_server_is_asked_for_every_task() {
+async fn without_a_window_every_task_sends_a_request() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.stretch(Duration::ZERO)).await;

@@ -1,4 +1,4 @@
-//! Changing values by functions, while others do the same, or do not go on.
+//! Read-modify-write updates with conflicts, and unpolled ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use redgrid_testkit::{Action, Direction, Fault, Proxy, RedisServer};
 use redgrid_tests::before::Before;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
-/// A client whose next request of this label gets no further.
+/// A client whose next request with this label is held back.
 async fn stuck_at(server: &RedisServer, label: &'static str) -> (Client, Arc<Before>) {
     let config = Config::from_url(&server.url()).unwrap();
     let before = Arc::new(Before::new(redgrid_core::server(&config).unwrap(), label));
@@ -24,7 +24,7 @@ async fn stuck_at(server: &RedisServer, label: &'static str) -> (Client, Arc<Bef
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_is_not_polled_stops_nobody() {
+async fn an_unpolled_update_blocks_no_other() {
     let server = server().await;
     let (client, before) = stuck_at(&server, "GET").await;
     let bucket: Bucket<u64> = Bucket::new(&client, "n");
@@ -64,7 +64,7 @@ async fn a_queue_of_updates_has_one_bound_without_contact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_for_a_turn_ends_with_the_client() {
+async fn a_waiter_for_an_update_turn_ends_with_the_client() {
     let server = server().await;
     let (client, before) = stuck_at(&server, "GET").await;
     let bucket: Bucket<u64> = Bucket::new(&client, "n");
@@ -81,7 +81,7 @@ async fn who_waits_for_a_turn_ends_with_the_client() {
     assert!(matches!(told, Err(ObjectError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
 }
 
-/// Before each comparison somebody else changes what is compared.
+/// A concurrent change before each comparison.
 async fn overtaken(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -115,10 +115,11 @@ async fn overtaken(label: &'static str, key: &'static str, field: &'static str) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_overtaken_each_time_is_told_so_in_time() {
+async fn an_update_that_always_conflicts_is_reported_in_time() {
     for (label, key) in [("bucket/compare_and_set", "bucket"), ("map/compare_and_set", "map")] {
         let told = overtaken(label, key, "1").await;
-        // Two seconds without pauses have hundreds of rounds; ten without, and some with them, are more than ten.
+        // Two seconds without pauses have hundreds of rounds; ten without, and some with them, are
+        // more than ten.
         assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if (11..100).contains(&times)), "{told:?}");
     }
 }
@@ -158,7 +159,7 @@ async fn after_an_unknown_answer_an_update_does_not_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_larger_than_servers_take_is_not_sent() {
+async fn oversized_values_are_not_sent() {
     let server = server().await;
     let client = client(&server).await;
     let (bucket, before): (Bucket<u64>, _) = (Bucket::new(&client, "n"), server.clients().await.unwrap());

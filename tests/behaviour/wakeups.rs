@@ -1,4 +1,4 @@
-//! Waiters wake, whatever happens to the messages.
+//! Waiters wake even if messages are lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use redgrid_core::clock::Clock;
 use redgrid_core::{ChannelEvent, Client, Config, Push, Reply};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, wait_until};
-use redgrid_tests::made::Made;
+use redgrid_tests::fake_server::FakeServer;
 use redgrid_tests::{SOON, client, client_with, server};
 
 /// The poll of a waiter whose subscription is in force, and a little for the way.
@@ -29,7 +29,8 @@ async fn a_waiter_enters_soon_after_a_release_although_its_subscriber_dies_every
     panic!("p99 {best:?}");
 }
 
-/// How long waiters whose subscriber dies every second wait after a release: all but one in a hundred.
+/// The 99th percentile of the wait after a release, for waiters whose subscriber connection is
+/// killed every second.
 async fn ninety_ninth_wait() -> Duration {
     let server = server().await;
     let (holder, waiter) = (client(&server).await, client(&server).await);
@@ -147,7 +148,7 @@ async fn a_denied_channel_does_not_disturb_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_enters_when_the_lease_it_was_told_runs_out() {
+async fn a_waiter_enters_when_the_known_lease_ends() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let waiter = client(&server).await;
@@ -186,7 +187,7 @@ async fn a_waiter_that_lost_its_subscriber_long_ago_is_subscribed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_subscriber_does_not_come_back_polls_often() {
+async fn a_waiter_without_subscriber_polls_often() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -206,11 +207,12 @@ async fn a_waiter_whose_subscriber_does_not_come_back_polls_often() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_release_between_the_look_and_the_watch_is_not_missed() {
+async fn a_release_between_poll_and_subscription_is_not_missed() {
     let server = server().await;
     let holder = client(&server).await;
     let waiter = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
-    // Another watcher keeps the channel in force, so that no confirmation makes the waiter look again.
+    // Another watcher keeps the channel in force, so that no confirmation makes the waiter look
+    // again.
     let watching = waiter.watch("redisson_lock__channel:{a}".into(), "a".into());
     wait_until(SOON, async || watching.is_active()).await;
     for _ in 0..400 {
@@ -234,7 +236,7 @@ async fn a_release_between_the_look_and_the_watch_is_not_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_wakes_those_who_wait_elsewhere() {
+async fn a_shutdown_wakes_waiters_elsewhere() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let holder = client(&server).await;
@@ -250,14 +252,15 @@ async fn a_shutdown_wakes_those_who_wait_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_was_subscribed_behind_a_gap_and_is_left_meanwhile_does_not_stay_subscribed() {
+async fn a_subscription_abandoned_during_a_gap_does_not_stay() {
     let channel = Bytes::from_static(b"left");
-    let server = Arc::new(Made::new("slow", |_| Ok(Reply::Nil)).unconfirmed(channel.clone()));
+    let server = Arc::new(FakeServer::new("slow", |_| Ok(Reply::Nil)).unconfirmed(channel.clone()));
     let config = Config::single("slow").unwrap();
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let mut watch = client.watch(channel.clone(), channel.clone());
     wait_until(SOON, async || server.listened().contains(&channel)).await;
-    // The new connection is told of after it was subscribed there: whoever hears the message has heard the gap.
+    // The gap is reported after the new connection has subscribed: a waiter that receives the
+    // message has seen the gap.
     server.push(Push::Gap);
     server.push(Push::Message { channel: channel.clone(), payload: Bytes::new() });
     while watch.wake().await.messages == 0 {}
@@ -267,9 +270,10 @@ async fn what_was_subscribed_behind_a_gap_and_is_left_meanwhile_does_not_stay_su
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn channels_without_a_key_are_told_of_each_gap_however_many_there_are() {
+async fn channels_without_a_key_learn_of_every_gap() {
     let server = server().await;
-    // Of those with a key one at a time is told, and the poll sees to the others; those without have nothing but this.
+    // Of those with a key one at a time is told, and the poll sees to the others; those without
+    // have nothing but this.
     let client = client_with(&server.url(), |config| config.poll_budget(1)).await;
     let mut hearings = Vec::new();
     for n in 0..5 {
@@ -287,7 +291,7 @@ async fn channels_without_a_key_are_told_of_each_gap_however_many_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_ends_in_order_hears_all_that_was_published_to_it() {
+async fn an_ordered_subscriber_receives_all_messages_before_its_end() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     for channel in (0..100).map(|round| Bytes::from(format!("channel {round}"))) {
@@ -314,7 +318,8 @@ async fn whoever_ends_in_order_hears_all_that_was_published_to_it() {
             }
         });
         let mut counted = 0;
-        // Some before the end is asked for, some while it is under way, and the last when it is over.
+        // Some before the end is asked for, some while it is under way, and the last when it is
+        // over.
         loop {
             let is_over = ended.is_finished();
             let listening: u64 = observer.query(&["PUBLISH".as_bytes(), &channel, b"1"]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Redisson's format, spoken by hand: hash, field, lifetime, channel.
+//! Redisson's format on the wire: hash, field, lifetime, channel.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_lock_written_by_redisson_is_respected_and_its_message_wakes_us() {
     let listening =
         async || observer.pubsub_channels("*").await.unwrap().contains(&"redisson_lock__channel:{a}".into());
     wait_until(SOON, listening).await;
-    // What Redisson's unlock script does.
+    // The effect of Redisson's unlock script.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     let freed = std::time::Instant::now();
     observer.cmd(&["PUBLISH", "redisson_lock__channel:{a}", "0"]).await.unwrap();

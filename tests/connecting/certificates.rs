@@ -1,4 +1,5 @@
-//! Certificates given as text, certificates whose files change, and a configuration of rustls that the program makes.
+//! Certificates as text, certificates whose files change, and an application's own rustls
+//! configuration.
 
 use std::fs;
 use std::path::Path;
@@ -137,7 +138,8 @@ async fn the_next_connection_shows_the_client_certificate_that_the_files_have_th
     refused(&client, "certificate").await;
     show(&server);
     accepted(&client).await;
-    // Between two writes the key does not belong to the certificate: the pair from before still counts.
+    // Between two writes the key does not belong to the certificate: the pair from before still
+    // counts.
     fs::copy(stranger.tls().unwrap().client_key_file(), &key).unwrap();
     cut(&server).await;
     use_and_end(client).await;

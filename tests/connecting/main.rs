@@ -1,4 +1,4 @@
-//! How clients connect: certificates that are inline or change, servers of the older protocol, and roles that move.
+//! How clients connect: inline and changing certificates, RESP2 servers, and changing roles.
 
 mod certificates;
 mod replicated;

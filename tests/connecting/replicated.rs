@@ -1,4 +1,4 @@
-//! Nodes without sentinels, of which one is the primary: found by their roles, and followed.
+//! Nodes without sentinels: the primary is found by role, and followed.
 
 use std::time::{Duration, Instant};
 
@@ -86,7 +86,8 @@ async fn a_primary_that_dies_is_replaced_by_the_node_that_is_promoted() {
     swap(other, new).await;
     let replicas = async || new.observer().await.unwrap().query::<String>(&["INFO", "replication"]).await.unwrap();
     wait_until(SOON, async || replicas().await.contains("connected_slaves:1")).await;
-    // The former one comes back as a primary without replicas, and nobody follows it, even where it is the first of the list.
+    // The former one comes back as a primary without replicas, and nobody follows it, even where it
+    // is the first of the list.
     group.primary().restart_empty().await.unwrap();
     let all = group.servers().iter().map(|server| server.addr().to_string());
     let three = connected(Config::replicated(all).unwrap()).await;

@@ -1,4 +1,4 @@
-//! Servers that do not speak RESP3: found out by themselves, or asked for by the setting `protocol`.
+//! Servers without RESP3: detected automatically, or set by `protocol`.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -38,7 +38,8 @@ async fn connected(config: Config) -> Client {
     client
 }
 
-/// One of each kind of object, used by two clients. Nobody polls within the time: what is waited for comes by messages.
+/// One of each kind of object, used by two clients. Nobody polls within the time: what is waited
+/// for comes by messages.
 async fn objects_work(one: &Client, two: &Client) {
     let guard = Lock::new(one, "lock").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(two, "lock").acquire().timeout(SOON).into_future());

@@ -1,4 +1,4 @@
-//! One of three primaries is gone and nobody takes its place: what that costs the names of the other two.
+//! One of three primaries is dead without a replica: the cost for the names of the other two.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redgrid_testkit::Cluster;
 use redgrid_tests::SOON;
 use redgrid_tests::spread::{Spread, median};
 
-use crate::ground::{THIRDS, by_seeds, connected, hold, names_in};
+use crate::fixture::{THIRDS, by_seeds, connected, hold, names_in};
 use crate::pairs::Pairs;
 use crate::report::Report;
 
@@ -26,7 +26,8 @@ const LEASE: Duration = Duration::from_secs(3);
 /// How long calls for the dead shard wait: they are to go on asking.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// What a pair may take at the 99th percentile whatever it took before: two processors and six servers are noisy.
+/// What a pair may take at the 99th percentile whatever it took before: two processors and six
+/// servers are noisy.
 const FLOOR_MS: f64 = 20.0;
 
 /// The longest that any pair may take: nothing of the others waits for a timeout (3 s).

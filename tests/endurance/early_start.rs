@@ -1,4 +1,5 @@
-//! Clients that begin long before their servers: calls wait within their time and then work, or end in time and in words.
+//! Clients that start long before their servers: calls wait and then work, or end in time with a
+//! clear error.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use redgrid_testkit::RedisServer;
 use redgrid_tests::spread::{Spread, millis};
 use tokio::time::{sleep, sleep_until, timeout};
 
-use crate::ground::{Deployment, Topology};
+use crate::fixture::{Deployment, Topology};
 use crate::pairs::kind;
 use crate::report::Report;
 
@@ -28,13 +29,14 @@ const WITHOUT_A_BOUND: Duration = Duration::from_secs(15);
 /// What an end in time may come too late, on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The longest that servers which can grant are not asked: the longest wait between two attempts to connect (2 s), and a second
-/// for the connection and the look behind it.
+/// The longest that servers which can grant are not asked: the longest wait between two attempts to
+/// connect (2 s), and a second for the connection and the look behind it.
 const FOUND_WITHIN: Duration = Duration::from_secs(3);
 
 struct Found {
     topology: Topology,
-    /// From when the servers could grant; 0 for a grant that was there before it was seen that they could.
+    /// From when the servers could grant; 0 for a grant that was there before it was seen that they
+    /// could.
     grants: Vec<Duration>,
     failed: Vec<AcquireError>,
     short: (Duration, Result<LockGuard, AcquireError>),

@@ -1,4 +1,4 @@
-//! A client whose locks were released, and that does nothing: what it keeps open, and what it still asks.
+//! The open connections and the requests of an idle client after its releases.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use redgrid_core::Client;
 use redgrid_testkit::RedisServer;
 
-use crate::ground::{Deployment, Topology, connected, hold};
+use crate::fixture::{Deployment, Topology, connected, hold};
 use crate::look::{Calls, Counter, connections};
 use crate::report::Report;
 
@@ -19,8 +19,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 const LOCKS: usize = 10;
 const LEASE: Duration = Duration::from_secs(30);
 
-/// What may be asked of a server once a second: `scan_interval`, and twice that for a look that falls into the first and the
-/// last moment.
+/// What may be asked of a server once a second: `scan_interval`, and twice that for a look that
+/// falls into the first and the last moment.
 const A_LOOK_A_SECOND: f64 = 22.0;
 
 /// One every five seconds for each of two connections (`ping_interval`), and one more of each.
@@ -28,7 +28,8 @@ const PINGS: f64 = 10.0;
 
 struct Found {
     topology: Topology,
-    /// By server, primaries first: connections for requests and for subscriptions, and what was asked.
+    /// By server, primaries first: connections for requests and for subscriptions, and what was
+    /// asked.
     servers: Vec<((usize, usize), Calls)>,
     sentinels: Vec<(usize, usize)>,
     primaries: usize,
@@ -80,7 +81,8 @@ fn tell(report: &mut Report, found: &Found) {
     let most = |servers: &[((usize, usize), Calls)], which: fn(&(usize, usize)) -> usize| {
         servers.iter().map(|(connections, _)| which(connections)).max().unwrap_or_default()
     };
-    // One for requests, and one that subscribes (where there is nothing to subscribe, it looks like the other).
+    // One for requests, and one that subscribes (where there is nothing to subscribe, it looks like
+    // the other).
     let all = most(deciding, |it| it.0 + it.1);
     report.at_most(format!("{topology}: connections to a primary"), all as f64, 2.0);
     if !copying.is_empty() {
@@ -102,7 +104,8 @@ fn tell(report: &mut Report, found: &Found) {
             match &**name {
                 "ping" | "time" => pings = pings.max(*count),
                 name if looking(name) => *looks.entry(name.to_owned()).or_default() += count,
-                // Replicas and sentinels to each other, a little more than when nobody else was there.
+                // Replicas and sentinels to each other, a little more than when nobody else was
+                // there.
                 name if between(name) => {}
                 _ => others += count,
             }

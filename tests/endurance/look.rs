@@ -1,4 +1,4 @@
-//! What servers tell of those who ask them: commands, and connections.
+//! Counters of servers: commands and connections.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,12 +1,13 @@
 //! What lasting trouble costs: measures, each on a deployment of its own and against its bounds.
 //!
-//! `endurance reshard|dead-primary|stopped-replica|names|early-start|idle SECONDS NAMES` prints one line of JSON and ends with 1
-//! where a promise was broken. SECONDS is how long `early-start` lets clients wait for their servers, NAMES how many are awaited in
-//! `names`. `cargo xtask endurance` runs all.
+//! `endurance reshard|dead-primary|stopped-replica|names|early-start|idle SECONDS NAMES` prints one
+//! line of JSON and ends with 1 where a promise was broken. SECONDS is how long `early-start` lets
+//! clients wait for their servers, NAMES how many are awaited in `names`. `cargo xtask endurance`
+//! runs all.
 
 mod dead_primary;
 mod early_start;
-mod ground;
+mod fixture;
 mod idle;
 mod look;
 mod names;

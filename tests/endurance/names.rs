@@ -1,5 +1,5 @@
-//! Many names, a hundred thousand unless asked otherwise, that one client waits for at once: what that costs while nothing happens, and how soon those are
-//! woken whose name is released.
+//! One client waits for many names at once, 100,000 by default: the cost while nothing happens, and
+//! the wake-up time of released names.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,11 +14,12 @@ use redgrid_tests::spread::{Spread, millis};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::ground::{by_seeds, connected};
+use crate::fixture::{by_seeds, connected};
 use crate::look::{Counter, connections, cpu_time};
 use crate::report::Report;
 
-/// Waiters that begin together: each asks twice, and who asks behind too many others is not answered in time (3 s).
+/// Waiters that begin together: each asks twice, and who asks behind too many others is not
+/// answered in time (3 s).
 const BEGUN_AT_A_TIME: usize = 500;
 
 /// Names released at random, and how many releases are under way at a time.
@@ -31,11 +32,12 @@ const LONG: Duration = Duration::from_secs(1_200);
 /// How long nothing happens, while polls and processor time are counted.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// `poll_budget`: names looked at per second and node; and what falls into the first and the last moment, a tenth.
+/// `poll_budget`: names looked at per second and node; and what falls into the first and the last
+/// moment, a tenth.
 const POLLS_A_SECOND: f64 = 550.0;
 
-/// How long a waiter may sleep on after the release of its name was asked for: it was told, not left to the poll, which would
-/// take minutes to come round.
+/// How long a waiter may sleep on after the release of its name was asked for: it was told, not
+/// left to the poll, which would take minutes to come round.
 const WOKEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// What one core of a machine may be kept busy by those who wait and nothing else: a tenth.
@@ -44,7 +46,8 @@ const IDLE_CPU_SECONDS: f64 = 1.0;
 /// Until all are in force, and quiet; on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(200);
 
-/// Slots that move while names are released, and how long each takes: the hub goes through all channels at each change.
+/// Slots that move while names are released, and how long each takes: the hub goes through all
+/// channels at each change.
 const SLOTS: u16 = 40;
 const EACH: Duration = Duration::from_millis(50);
 
@@ -94,7 +97,8 @@ async fn on(
     while waiting.len() < names {
         let more = waiting.len()..names.min(waiting.len() + BEGUN_AT_A_TIME);
         waiting.extend(more.map(|n| Some(wait(waiter, n, &failed))));
-        // Those have been told that others have their names, and listen. The servers are asked: counting is quick for them.
+        // Those have been told that others have their names, and listen. The servers are asked:
+        // counting is quick for them.
         while listened_to(&observers).await + failed.load(Ordering::Relaxed) < waiting.len() {
             assert!(
                 began.elapsed() < PATIENCE,
@@ -203,7 +207,8 @@ async fn until_in_force(client: &Client, names: usize, failed: &AtomicUsize) {
     }
 }
 
-/// Waits until the looks of those whose subscription has come into force are over: then there are only polls.
+/// Waits until the looks of those whose subscription has come into force are over: then there are
+/// only polls.
 async fn until_quiet(servers: &[RedisServer]) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -217,7 +222,8 @@ async fn until_quiet(servers: &[RedisServer]) {
     }
 }
 
-/// Releases some, so many at a time and with a pause after each; how long each waiter slept on from when that was asked for.
+/// Releases some, so many at a time and with a pause after each; how long each waiter slept on from
+/// when that was asked for.
 async fn release_some(holder: &Client, held: &mut Held, waiting: &mut Waiting, pause: Duration) -> Vec<Duration> {
     let chosen: Vec<_> = (0..RELEASED).map(|_| held.swap_remove(fastrand::usize(..held.len()))).collect();
     let releases = stream::iter(chosen).map(async |(n, detached): (usize, Detached)| {

@@ -1,4 +1,4 @@
-//! Tasks that acquire and release, and how long each pair takes.
+//! Tasks that acquire and release, with the time of each pair.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Two thousand slots move from one primary to another under load: nobody sees an error, no wake-up is lost, nothing is asked
-//! or opened without end.
+//! Two thousand slots move between primaries under load: no errors, no lost wake-ups, no endless
+//! requests or connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,16 +15,18 @@ use redgrid_tests::spread::{Spread, millis};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::ground::{THIRDS, by_seeds, connected, hold, names_in};
+use crate::fixture::{THIRDS, by_seeds, connected, hold, names_in};
 use crate::look::{Counter, all_connections};
 use crate::pairs::{Books, Pairs, kind};
 use crate::report::Report;
 
-/// The slots that move, all of one primary; and how many at a time, which take so long at least: 20 s for all.
+/// The slots that move, all of one primary; and how many at a time, which take so long at least: 20
+/// s for all.
 const MOVING: std::ops::RangeInclusive<u16> = 0..=1999;
 const PACE: (u16, Duration) = (10, Duration::from_millis(100));
 
-/// Names in the slots that move: absent most of the time, held all the time, and wanted by both clients all the time.
+/// Names in the slots that move: absent most of the time, held all the time, and wanted by both
+/// clients all the time.
 const ABSENT: usize = 30;
 const HELD: usize = 40;
 const CONTESTED: usize = 30;
@@ -38,10 +40,12 @@ const SECTION: Duration = Duration::from_millis(4);
 /// The default `poll_interval`, and a second: no release goes unnoticed for longer.
 const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A waiter that was told takes a fraction of this; one that was not is found by the poll, which takes longer.
+/// A waiter that was told takes a fraction of this; one that was not is found by the poll, which
+/// takes longer.
 const BY_POLL: Duration = Duration::from_millis(500);
 
-/// A look at the map at most every 50 ms, one every second without a doubt, and another node asked where one is slow.
+/// A look at the map at most every 50 ms, one every second without a doubt, and another node asked
+/// where one is slow.
 const LOOKS_A_SECOND: f64 = 25.0;
 
 /// Each client to each primary: one connection for requests, one that subscribes.

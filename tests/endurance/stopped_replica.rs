@@ -1,4 +1,5 @@
-//! The only replica hangs: what was to be durable fails in time and in words, and nothing else notices.
+//! The only replica hangs: durable calls fail in time with a clear error, and others are not
+//! affected.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::spread::{Spread, median, millis};
 use tokio::time::sleep;
 
-use crate::ground::{by_list, connected, hold};
+use crate::fixture::{by_list, connected, hold};
 use crate::pairs::{Pairs, kind};
 use crate::report::Report;
 
@@ -32,14 +33,16 @@ const HELD: usize = 20;
 /// Of the extensions: as many as a client of twenty holds sends renewals, several times over.
 const EXTENSIONS: usize = 100;
 
-/// What a pair may take at the 99th percentile whatever it took before: a busy machine of two processors is noisy.
+/// What a pair may take at the 99th percentile whatever it took before: a busy machine of two
+/// processors is noisy.
 const FLOOR_MS: f64 = 20.0;
 
 pub(crate) async fn play(report: &mut Report) {
     let replicated = Replicated::start(1).await.expect("it starts");
     let client = connected(by_list(&replicated)).await;
     let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}:{n}")).collect::<Vec<_>>();
-    // A replica that has just copied everything acknowledges for the first time up to a second later.
+    // A replica that has just copied everything acknowledges for the first time up to a second
+    // later.
     let first = Lock::new(&client, "first");
     wait_until(SOON, async || first.acquire().timeout(SOON).durability(DURABLE).await.is_ok()).await;
     let held = hold(&client, &names("held", HELD), LEASE).await;

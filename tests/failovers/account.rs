@@ -1,4 +1,4 @@
-//! What was promised, acknowledged and seen, and the report of it.
+//! Promises, acknowledgements and observations, and their report.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -83,7 +83,8 @@ pub(crate) struct Sums {
     double_holds: u64,
     /// Tokens not above the one before.
     tokens_back: u64,
-    /// Increments of the guarded counters that the store acknowledged, and those it refused for their token.
+    /// Increments of the guarded counters that the store acknowledged, and those it refused for
+    /// their token.
     increments: u64,
     stale_refused: u64,
     /// By how much the guarded counters are off.
@@ -109,7 +110,8 @@ impl Account {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody was granted a name: nobody else may believe in it, and the token has to be above the last.
+    /// Somebody was granted a name: nobody else may believe in it, and the token has to be above
+    /// the last.
     pub(crate) fn granted(&self, mode: Mode, name: &str, token: Token, watch: HoldWatch) {
         let mut books = self.books();
         let before = books.grants.insert(name.to_owned(), (token, watch));

@@ -1,4 +1,4 @@
-//! Names that are taken right up to the fault, so that some are held across it which no replica may have heard of.
+//! Names acquired until the fault, so that some are held that no replica may know.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ impl Burst {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Another client asks for all that is held. It asks for no durability itself: replicas are missing now.
+    /// Another client asks for all that is held. It asks for no durability itself: replicas are
+    /// missing now.
     pub(crate) async fn contest(self, other: &Client, account: &Account) {
         self.stop();
         let held = self.task.await.expect("no task panics");

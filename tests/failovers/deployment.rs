@@ -1,4 +1,4 @@
-//! The servers of a run: who is the primary, how it is made to fail, and when another one takes its place.
+//! The servers of a run: the primary, its faults, and the promotion of another one.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use tokio::time::{sleep, timeout};
 /// How often a replica is asked whether it has been promoted: what the measurement may be off by.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How long a primary that went on has for what it had been sent before: connections that were cut are noticed then.
+/// How long a primary that went on has for what it had been sent before: connections that were cut
+/// are noticed then.
 const DRAINED: Duration = Duration::from_millis(200);
 
 /// How a primary fails.
@@ -92,9 +93,10 @@ impl Deployment {
         }
     }
 
-    /// When a sentinel first names another primary than `former`, by `GET-MASTER-ADDR-BY-NAME` and by `SENTINEL MASTER`. The
-    /// first follows the promotion, the second the end of the failover. In a cluster the promoted one tells by itself.
-    pub(crate) async fn told_of_another_than(&self, former: SocketAddr) -> Option<(Instant, Instant)> {
+    /// When a sentinel first names another primary than `former`, by `GET-MASTER-ADDR-BY-NAME` and
+    /// by `SENTINEL MASTER`. The first follows the promotion, the second the end of the failover.
+    /// In a cluster the promoted one tells by itself.
+    pub(crate) async fn reported_another_than(&self, former: SocketAddr) -> Option<(Instant, Instant)> {
         let Deployment::Sentinel(sentinels) = self else { return None };
         let port = former.port().to_string();
         let first = async |command: &[&str], place: usize| {
@@ -164,7 +166,8 @@ pub(crate) async fn promotion(replicas: &[&RedisServer]) -> Result<Instant, Stri
     Ok(timeout(3 * SOON, first).await.map_err(|_| "nobody was promoted".to_owned())?.0)
 }
 
-/// The scripts that clients have had a server run. What a primary tells its replicas does not count there.
+/// The scripts that clients have had a server run. What a primary tells its replicas does not count
+/// there.
 pub(crate) struct Scripts<'a>(&'a RedisServer);
 
 impl<'a> Scripts<'a> {

@@ -1,4 +1,4 @@
-//! A store outside the deployment, which refuses stale tokens: what is counted there is counted for good.
+//! A store outside the deployment that rejects stale tokens: its counts are final.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +8,8 @@ use redgrid_testkit::{Observer, RedisServer};
 
 use crate::account::{Account, Mode};
 
-/// Writes a value unless a higher token has written before. Reading and adding is left to who holds the lock.
+/// Writes a value unless a higher token has written before. Reading and adding is left to who holds
+/// the lock.
 const FENCED_SET: &str = "\
 if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'fence') or '0') then return 0 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'count', ARGV[2])

@@ -1,4 +1,4 @@
-//! Tasks that lock, count and push for as long as the run takes.
+//! Tasks that lock, count and push during the whole run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Failovers under load, one after the other on one deployment, and what became of every promise.
 //!
-//! `failovers sentinel|cluster kill|stop|plan ROUNDS` prints one line of JSON and ends with 1 where a promise was broken.
-//! `cargo xtask failovers` runs all of them.
+//! `failovers sentinel|cluster kill|stop|plan ROUNDS` prints one line of JSON and ends with 1 where
+//! a promise was broken. `cargo xtask failovers` runs all of them.
 
 mod account;
 mod burst;
@@ -59,7 +59,8 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Plays all rounds, then counts what the servers have against what was acknowledged; how many rounds came to their end.
+/// Plays all rounds, then counts what the servers have against what was acknowledged; how many
+/// rounds came to their end.
 async fn play(deployment: &Deployment, fault: Fault, rounds: u32, account: &Arc<Account>) -> u32 {
     let durable = Durability::Replicas { at_least: deployment.promotable(), timeout: ACKNOWLEDGED_WITHIN };
     let clients = [client(deployment.config()).await, client(deployment.config()).await];

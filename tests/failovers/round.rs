@@ -1,4 +1,5 @@
-//! One failover: the fault, the promotion, the first grant after it, and the way back to a whole deployment.
+//! One failover: the fault, the promotion, the first grant after it, and the recovery of the
+//! deployment.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,7 +30,8 @@ pub(crate) struct Rounds<'a> {
 
 impl Rounds<'_> {
     pub(crate) async fn play(&self, round: u32) -> Result<(), String> {
-        // In a cluster, each of the three primaries in turn: these are in different thirds of the slots.
+        // In a cluster, each of the three primaries in turn: these are in different thirds of the
+        // slots.
         let tag = ["a", "b", "c"][round as usize % 3];
         let primary = self.deployment.primary_of(tag).await?;
         let replicas = self.deployment.replicas_of(primary).await?;
@@ -53,7 +55,7 @@ impl Rounds<'_> {
             sleep(BEFORE).await;
             join_all(self.clients.iter().enumerate().map(|(n, client)| self.first_grant(client, tag, round, n))).await
         };
-        let told = self.deployment.told_of_another_than(primary.addr());
+        let told = self.deployment.reported_another_than(primary.addr());
         let (promoted, failed, granted, told) = tokio::join!(watched, fails, granted, told);
         let (promoted, failed) = (promoted?, failed?);
         // From here on a client can know it.

@@ -1,4 +1,4 @@
-//! Tasks that write without a lock, counters and maps: how long they stand still, and what they lose.
+//! Tasks that write counters and maps without a lock: their interruptions and losses.
 
 use std::collections::HashSet;
 use std::sync::Arc;

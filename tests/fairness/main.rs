@@ -1,4 +1,5 @@
-//! Between processes: everybody gets turns. Each client here stands for a process: it has a table and connections of its own.
+//! Fairness between processes. Each client here stands for a process: it has its own table and
+//! connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,8 +42,8 @@ impl Outcome {
     }
 }
 
-/// What holds on a machine that is not busy with other things for the whole of it: one of three attempts has to show it. An
-/// order that is not kept fails by orders of magnitude, not by chance.
+/// What holds on a machine that is not busy with other things for the whole of it: one of three
+/// attempts has to show it. An order that is not kept fails by orders of magnitude, not by chance.
 async fn one_of_three(what: &str, attempt: impl AsyncFn() -> Result<(), String>) {
     let mut failures = Vec::new();
     let _alone = ALONE.lock().await;
@@ -155,9 +156,10 @@ const MS: Duration = Duration::from_millis(1);
 #[tokio::test(flavor = "multi_thread")]
 async fn three_processes_have_equal_shares() {
     let server = server().await;
-    // Where each has one task, nobody listens while he is in, and who is next and how often he goes on within his stretch is a matter
-    // of chance: equal in the long run. Of 12 contests of 500 turns 4 had more than 1.25, of 12 of 2,000 none, of 12 of 4,000 the most
-    // was 1.10; with 5 ms inside, 500 are enough: of 12 the most was 1.20.
+    // Where each has one task, nobody listens while he is in, and who is next and how often he goes
+    // on within his stretch is a matter of chance: equal in the long run. Of 12 contests of 500
+    // turns 4 had more than 1.25, of 12 of 2,000 none, of 12 of 4,000 the most was 1.10; with 5 ms
+    // inside, 500 are enough: of 12 the most was 1.20.
     for (tasks, section, turns) in [(16, 0, 500), (1, 0, 4000), (16, 5, 500), (1, 5, 500)] {
         one_of_three(&format!("3 processes of {tasks} tasks, {section} ms"), async || {
             let outcome = contest(&server, 3, tasks, section * MS, turns).await;
@@ -172,15 +174,16 @@ async fn three_processes_have_equal_shares() {
     }
 }
 
-/// Counted in turns: how long one takes is a matter of the machine. The first of a queue enters in its process's turn, so what it
-/// waits is the stretches, or sections, of this many.
+/// Counted in turns: how long one takes is a matter of the machine. The first of a queue enters in
+/// its process's turn, so what it waits is the stretches, or sections, of this many.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_process_waits_longer_than_a_stretch_of_each_of_the_others() {
     let server = server().await;
     for (processes, tasks, section) in [(2, 16, 0), (8, 16, 0), (16, 8, 5)] {
         one_of_three(&format!("{processes} processes of {tasks} tasks, {section} ms"), async || {
             let outcome = contest(&server, processes, tasks, section * MS, 230).await;
-            // Each of the others once, our own, one that came in between; and the 50 ms of the promise, in stretches of 10.
+            // Each of the others once, our own, one that came in between; and the 50 ms of the
+            // promise, in stretches of 10.
             let bound = processes as u64 + 1 + 5;
             if outcome.longest_round() <= bound { Ok(()) } else { Err(format!("not {bound}: {outcome:?}")) }
         })
@@ -237,7 +240,8 @@ async fn a_listener_that_never_wants_the_lock_costs_no_more_than_the_probe() {
         let watch = idle.watch("redisson_lock__channel:{contested}".into(), "contested".into());
         wait_until(SOON, async || watch.is_active()).await;
         let listened_to = sections(&client, 8, "contested", 400 * MS).await;
-        // A stretch of 10 ms, a silence of 2 to 4 ms, a look, 1 or 2 ms: more than half of the time is left.
+        // A stretch of 10 ms, a silence of 2 to 4 ms, a look, 1 or 2 ms: more than half of the time
+        // is left.
         if listened_to * 2 >= alone { Ok(()) } else { Err(format!("{listened_to} against {alone} sections")) }
     })
     .await;
@@ -275,8 +279,8 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
     assert!(waits[2] < 1000 * MS, "{waits:?}");
 }
 
-/// The order in which the server has them line up is that in which they get in: by its own record, over four processes.
-/// `cargo xtask fairness` does the same a hundred thousand times.
+/// The order in which the server has them line up is that in which they get in: by its own record,
+/// over four processes. `cargo xtask fairness` does the same a hundred thousand times.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fair_lock_is_given_in_the_order_of_arrival_over_four_processes() {
     let _alone = ALONE.lock().await;

@@ -1,4 +1,4 @@
-//! The checker itself: it finds what was planted by hand, and nothing in what is right.
+//! Tests of the checker: it finds planted violations, and accepts correct histories.
 
 use redgrid_tests::history::{Event, STARVED, What};
 
@@ -96,8 +96,8 @@ fn a_read_beside_a_write_is_found() {
     assert_eq!(violations(&history([read(0, 5, 50), read(0, 7, 49), write(), read(0, 60, 90)])), Vec::<String>::new());
 }
 
-/// What three processes record that read, write, and go from the one to the other: one reads and upgrades, another reads beside
-/// it, the third writes and downgrades.
+/// What three processes record that read, write, and go from the one to the other: one reads and
+/// upgrades, another reads beside it, the third writes and downgrades.
 fn of_readers_and_writers() -> [Record; 3] {
     let ask = || What::Ask { name: "a".into(), steal: false, again: None };
     let gave = || What::Gave { ok: true };
@@ -157,7 +157,8 @@ fn faults_of_readers_writers_and_conversions_are_found() {
         ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 33, 33, 38).0)),
         // Between a write and its downgrade.
         ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 73, 73, 78).0)),
-        // It wrote before the old guard was last believed, and after the new one was granted: all the time.
+        // It wrote before the old guard was last believed, and after the new one was granted: all
+        // the time.
         ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 19, 19, 45).0)),
         // An upgrade gets the token of one before it.
         ("got 40 after somebody had 50", |[_, two, _]| two.0.extend(writes(7, 50, 2, 3).0)),
@@ -214,7 +215,7 @@ fn a_stale_write_that_the_register_took_is_found() {
 }
 
 #[test]
-fn what_no_order_explains_is_not_linearizable() {
+fn an_unexplainable_history_is_not_linearizable() {
     let ask = || What::Ask { name: "a".into(), steal: false, again: None };
     // Taken, says one who looked when it had been given back for long.
     let one = Record::default().hold(0, 10, 0, 5, 20);
@@ -240,7 +241,7 @@ fn what_no_order_explains_is_not_linearizable() {
 }
 
 #[test]
-fn a_release_that_was_confirmed_although_it_was_lost_is_found() {
+fn a_confirmed_release_of_a_lost_lock_is_found() {
     let one = Record::default().taken(0, 10, 0, 5, 6).at(9, 0, What::NotHeld).at(10, 0, What::Give);
     assert!(finds(&history([one.at(11, 0, What::Gave { ok: true })]), "although it was lost"));
 }

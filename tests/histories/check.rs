@@ -1,4 +1,4 @@
-//! What must be true of every history, whatever the weather.
+//! Invariants of every history.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
     found
 }
 
-/// Updates of the counter that others have overwritten, or that overwrote others: only those not protected may be.
+/// Updates of the counter that others have overwritten, or that overwrote others: only those not
+/// protected may be.
 pub(crate) fn lost_updates(history: &History) -> BTreeMap<String, u64> {
     let counted = |(name, story): (String, Story)| {
         let made = story.updates.iter().filter(|update| update.answered.is_some()).count() as u64;
@@ -82,7 +83,8 @@ fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
     found
 }
 
-/// A conversion between whose two guards another wrote: what was read before it, or written, need not be there any more.
+/// A conversion between whose two guards another wrote: what was read before it, or written, need
+/// not be there any more.
 fn writes_within_conversions(story: &Story) -> Vec<String> {
     let believed = |hold: &&Hold| hold.believed.is_some();
     let mut found = Vec::new();
@@ -99,7 +101,8 @@ fn writes_within_conversions(story: &Story) -> Vec<String> {
     found
 }
 
-/// Tokens that are not above those of all who had theirs before the request was made, or that were given twice.
+/// Tokens that are not above those of all who had theirs before the request was made, or that were
+/// given twice.
 fn tokens_that_fall(holds: &[Hold]) -> Vec<String> {
     let mut found = Vec::new();
     let (mut by_ask, mut by_got): (Vec<&Hold>, Vec<&Hold>) = (holds.iter().collect(), holds.iter().collect());
@@ -122,7 +125,8 @@ fn tokens_that_fall(holds: &[Hold]) -> Vec<String> {
     found
 }
 
-/// Every protected update finds what the one before it wrote, unless an unprotected one came in between.
+/// Every protected update finds what the one before it wrote, unless an unprotected one came in
+/// between.
 fn updates_that_are_lost(story: &Story, end: Option<u64>) -> Vec<String> {
     let mut found = Vec::new();
     let (mut safe, loose): (Vec<_>, Vec<_>) = story.updates.iter().partition(|update| update.safe);

@@ -1,4 +1,4 @@
-//! The processes of a history, each with a way to the server of its own.
+//! The processes of a history, each with its own proxy to the server.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};

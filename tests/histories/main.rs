@@ -1,23 +1,24 @@
-//! Recorded histories: four processes take locks while everything goes wrong, write down what they see, and a checker
-//! that knows nothing of redgrid judges it. The same of numbers, in `numbers`.
+//! Recorded histories: four processes take locks while everything goes wrong, write down what they
+//! see, and a checker that knows nothing of redgrid judges it. The same of numbers, in `numbers`.
 //!
-//! `REDGRID_HISTORIES=500 cargo test --release -p redgrid-tests --test histories` runs so many instead of twenty (or
-//! `cargo xtask histories 500`), `REDGRID_HISTORY=17` the one with that seed, and tells where its events are.
+//! `REDGRID_HISTORIES=500 cargo test --release -p redgrid-tests --test histories` runs so many
+//! instead of twenty (or `cargo xtask histories 500`), `REDGRID_HISTORY=17` the one with that seed,
+//! and tells where its events are.
 
 mod bad;
 mod check;
 mod crew;
+mod faults;
+mod harness;
 mod numbers;
 mod object;
-mod rig;
 mod story;
-mod weather;
 
 use std::time::Instant;
 
 use futures_util::StreamExt;
+use harness::Plan;
 use redgrid_tests::history::Event;
-use rig::Plan;
 
 /// Histories unless `REDGRID_HISTORIES` says otherwise.
 const HISTORIES: u64 = 20;

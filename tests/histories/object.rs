@@ -1,9 +1,11 @@
-//! A lock as a sequential object, and whether a history of it is linearizable: by stateright's tester.
+//! A lock as a sequential object, and whether a history of it is linearizable: by stateright's
+//! tester.
 //!
-//! The tester searches all orders, so a long history is cut, at instants at which a hold is certainly believed: there the
-//! object's state is known, and every operation is on one side of it. What has a higher token comes after it, what has a
-//! lower one before; a look that found the lock taken and lasts across the cut may be put at the cut itself, and is right
-//! there. So a history is linearizable exactly if each piece is.
+//! The tester searches all orders, so a long history is cut, at instants at which a hold is
+//! certainly believed: there the object's state is known, and every operation is on one side of it.
+//! What has a higher token comes after it, what has a lower one before; a look that found the lock
+//! taken and lasts across the cut may be put at the cut itself, and is right there. So a history is
+//! linearizable exactly if each piece is.
 
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
@@ -12,8 +14,8 @@ use super::story::{Busy, Hold, Story, Who};
 /// Holds between two cuts, about: more make the search long, fewer find less.
 const PIECE: usize = 6;
 
-/// How long a request that ended without a grant may still have the lock: until it was granted, at worst as the last of
-/// a queue, and given back.
+/// How long a request that ended without a grant may still have the lock: until it was granted, at
+/// worst as the last of a queue, and given back.
 const PASSING: u64 = 2_000_000_000;
 
 /// The lock.
@@ -82,8 +84,9 @@ struct Call {
     to: Option<u64>,
 }
 
-/// The pieces of a lock's history that are not linearizable. In bad weather (`phantoms`) copies of requests may take the
-/// lock for a while without a holder knowing: there it may be found taken at any time.
+/// The pieces of a lock's history that are not linearizable. In bad weather (`phantoms`) copies of
+/// requests may take the lock for a while without a holder knowing: there it may be found taken at
+/// any time.
 pub(crate) fn violations(story: &Story, phantoms: bool) -> Vec<String> {
     let mut holds: Vec<&Hold> = story.holds.iter().collect();
     holds.sort_by_key(|hold| hold.token);
@@ -131,8 +134,8 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
     }
     let (opens, closes) = (start.map_or(0, |hold| hold.got), end.map_or(u64::MAX, |hold| hold.got));
     let inside = story.busy.iter().filter(|busy| busy.asked > opens && busy.told < closes);
-    // A request without a grant may have had it for a moment. While others wait, a look finds it taken although it is free:
-    // they go first; so it is where a hand-over to one of them fails.
+    // A request without a grant may have had it for a moment. While others wait, a look finds it
+    // taken although it is free: they go first; so it is where a hand-over to one of them fails.
     let passing = |told: u64| story.without.iter().any(|asked| *asked < told && told < asked + PASSING);
     let waits = |busy: &Busy| holds.iter().any(|hold| hold.asked < busy.told && hold.got > busy.asked);
     let inside = inside.filter(|busy| !phantoms && !passing(busy.told) && !waits(busy));

@@ -1,4 +1,4 @@
-//! What the records of all processes tell, put together: who held what from when to when.
+//! Merges the records of all processes: who held what from when to when.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +17,8 @@ pub(crate) struct History {
     pub(crate) accepted: BTreeMap<String, Vec<(u64, u64)>>,
     /// What each lock's counter ended at.
     pub(crate) counters: BTreeMap<String, u64>,
-    /// No lock was taken by force: one holder at a time believes. Otherwise only tokens and the register are sure.
+    /// No lock was taken by force: one holder at a time believes. Otherwise only tokens and the
+    /// register are sure.
     pub(crate) exclusive: bool,
     /// Nothing was disturbed.
     pub(crate) calm: bool,

@@ -1,4 +1,4 @@
-//! A thread in the Java process: to Redisson, a holder.
+//! A thread of the Java process, which is a holder for Redisson.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::redisson::Redisson;
 
-/// One thread of Redisson. It does one thing at a time; a lock it waits for is begun, and entered later.
+/// One thread of Redisson. It does one thing at a time; a lock it waits for is begun, and entered
+/// later.
 #[derive(Debug)]
 pub(crate) struct Actor {
     name: String,
@@ -57,8 +58,8 @@ impl Actor {
         self.done().await.unwrap();
     }
 
-    /// Waits until what was begun is waited for: Redisson has subscribed, has looked again, and only a message or the end
-    /// of the lease will wake it.
+    /// Waits until what was begun is waited for: Redisson has subscribed, has looked again, and
+    /// only a message or the end of the lease will wake it.
     pub(crate) async fn until_asleep(&self) {
         let mut other = self.redisson.actor();
         wait_until(SOON, async || other.value(&["sleeps", &self.name]).await).await;
@@ -165,14 +166,15 @@ impl Actor {
         self.begin(&words.collect::<Vec<_>>()).await;
     }
 
-    /// Waits until the latch that was begun is waited for: Redisson has subscribed, has looked again, and only a message will
-    /// wake it.
+    /// Waits until the latch that was begun is waited for: Redisson has subscribed, has looked
+    /// again, and only a message will wake it.
     pub(crate) async fn until_waiting_for_a_latch(&self) {
         let mut other = self.redisson.actor();
         wait_until(SOON, async || other.value(&["sleepsAtLatch", &self.name]).await).await;
     }
 
-    /// Adds one to a counter, so many times, each under a lock of that kind; begun and not waited for.
+    /// Adds one to a counter, so many times, each under a lock of that kind; begun and not waited
+    /// for.
     pub(crate) async fn begin_count_under(&mut self, verb: &str, name: &str, counter: &str, times: u64) {
         self.begin(&[verb, name, counter, &times.to_string()]).await;
     }

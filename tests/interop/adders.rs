@@ -1,4 +1,4 @@
-//! One adder, counted for and asked for by both sides.
+//! One adder, used by both sides.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +10,25 @@ use redgrid_tests::SOON;
 use redgrid_tests::process::Other;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    either_sums_what_both_have_counted,
+    either_side_sums_the_counts_of_both,
     rusts_reset_resets_java,
     javas_reset_resets_rust,
     two_objects_of_a_java_client_answer_together,
     doubles_are_summed_and_reset_by_either,
-    who_is_destroyed_is_not_in_the_sum,
-    a_java_process_that_stands_still_is_told_of_and_leaves_no_key,
+    a_destroyed_adder_is_not_in_the_sum,
+    a_stopped_java_process_is_reported_and_leaves_no_key,
     a_java_process_that_was_killed_is_not_in_the_sum,
-    what_rust_has_saved_is_in_javas_sum,
-    javas_reset_resets_what_rust_has_saved,
+    saved_counts_of_rust_are_in_javas_sum,
+    javas_reset_also_resets_rusts_saved_counts,
     three_processes_count_and_nothing_is_lost,
     sums_of_both_sides_at_the_same_time_are_exact,
     a_name_with_a_hash_tag_is_the_same_adder,
-    a_round_of_either_side_leaves_nothing_for_ever,
+    a_round_of_either_side_leaves_no_permanent_key,
     a_sum_beyond_numbers_is_no_number_in_java_either,
-    rust_leaves_while_java_sums_and_java_goes_on,
+    java_continues_when_rust_leaves_during_a_sum,
 ];
 
 async fn adder(client: &Client, name: &str) -> LongAdder {
@@ -45,11 +45,11 @@ async fn sum(java: &mut Actor, name: &str) -> i64 {
     java.adder("adder.sum", name, &[]).await.unwrap().parse().unwrap()
 }
 
-async fn listeners(on: &Ground, name: &str) -> u64 {
+async fn listeners(on: &Fixture, name: &str) -> u64 {
     on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &format!("{{{name}}}:adder-topic")]).await.unwrap().1
 }
 
-async fn either_sums_what_both_have_counted(on: Ground) {
+async fn either_side_sums_the_counts_of_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     here.add(-5);
@@ -60,7 +60,7 @@ async fn either_sums_what_both_have_counted(on: Ground) {
     assert_eq!((sum(&mut java, &on.name).await, here.sum().await.unwrap()), (i64::MAX - 57, i64::MAX - 57));
 }
 
-async fn rusts_reset_resets_java(on: Ground) {
+async fn rusts_reset_resets_java(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     here.add(1);
@@ -71,7 +71,7 @@ async fn rusts_reset_resets_java(on: Ground) {
     assert_eq!(here.sum().await.unwrap(), 3);
 }
 
-async fn javas_reset_resets_rust(on: Ground) {
+async fn javas_reset_resets_rust(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     here.add(1);
@@ -82,7 +82,7 @@ async fn javas_reset_resets_rust(on: Ground) {
     assert_eq!(sum(&mut java, &on.name).await, 3);
 }
 
-async fn two_objects_of_a_java_client_answer_together(on: Ground) {
+async fn two_objects_of_a_java_client_answer_together(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     let again = LongAdder::new(&client, &on.name);
@@ -95,7 +95,7 @@ async fn two_objects_of_a_java_client_answer_together(on: Ground) {
     assert_eq!((again.sum().await.unwrap(), sum(&mut java, &format!("{}#b", on.name)).await), (4_321, 4_321));
 }
 
-async fn doubles_are_summed_and_reset_by_either(on: Ground) {
+async fn doubles_are_summed_and_reset_by_either(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = DoubleAdder::new(&client, &on.name);
     here.ready().await.unwrap();
@@ -114,7 +114,7 @@ async fn doubles_are_summed_and_reset_by_either(on: Ground) {
     assert_eq!(javas(&mut java).await, 0.0);
 }
 
-async fn who_is_destroyed_is_not_in_the_sum(on: Ground) {
+async fn a_destroyed_adder_is_not_in_the_sum(on: Fixture) {
     let (mut java, one, two) = (on.java(), on.client().await, on.client().await);
     let (here, there) = (adder(&one, &on.name).await, adder(&two, &on.name).await);
     here.add(1);
@@ -132,7 +132,7 @@ async fn who_is_destroyed_is_not_in_the_sum(on: Ground) {
 }
 
 /// Keys of the adder that nothing ends.
-async fn for_ever(on: &Ground, name: &str) -> Vec<String> {
+async fn for_ever(on: &Fixture, name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for key in on.observer.query::<Vec<String>>(&["KEYS", &format!("*{name}*")]).await.unwrap() {
         if on.observer.query::<i64>(&["PTTL", &key]).await.unwrap() == -1 {
@@ -142,7 +142,7 @@ async fn for_ever(on: &Ground, name: &str) -> Vec<String> {
     found
 }
 
-async fn a_java_process_that_stands_still_is_told_of_and_leaves_no_key(on: Ground) {
+async fn a_stopped_java_process_is_reported_and_leaves_no_key(on: Fixture) {
     let redisson = on.own_redisson(Duration::from_secs(30)).await;
     let (mut java, client) = (redisson.actor(), on.client().await);
     let here = adder(&client, &on.name).await;
@@ -163,7 +163,7 @@ async fn a_java_process_that_stands_still_is_told_of_and_leaves_no_key(on: Groun
     assert_eq!(for_ever(&on, &on.name).await, Vec::<String>::new());
 }
 
-async fn a_java_process_that_was_killed_is_not_in_the_sum(on: Ground) {
+async fn a_java_process_that_was_killed_is_not_in_the_sum(on: Fixture) {
     let redisson = on.own_redisson(Duration::from_secs(30)).await;
     let (mut java, client) = (redisson.actor(), on.client().await);
     let here = adder(&client, &on.name).await;
@@ -175,7 +175,7 @@ async fn a_java_process_that_was_killed_is_not_in_the_sum(on: Ground) {
     assert_eq!(here.sum().await.unwrap(), 1);
 }
 
-async fn what_rust_has_saved_is_in_javas_sum(on: Ground) {
+async fn saved_counts_of_rust_are_in_javas_sum(on: Fixture) {
     let (mut java, one, two) = (on.java(), on.client().await, on.client().await);
     let here = adder(&one, &on.name).await.saving(Duration::from_millis(10)).unwrap();
     let there = adder(&two, &on.name).await.saving(Duration::from_secs(3600)).unwrap();
@@ -196,7 +196,7 @@ async fn what_rust_has_saved_is_in_javas_sum(on: Ground) {
     assert_eq!((sum(&mut java, &on.name).await, again.sum().await.unwrap()), (321, 321));
 }
 
-async fn javas_reset_resets_what_rust_has_saved(on: Ground) {
+async fn javas_reset_also_resets_rusts_saved_counts(on: Fixture) {
     let (mut java, one, two) = (on.java(), on.client().await, on.client().await);
     let here = adder(&one, &on.name).await.saving(Duration::from_millis(10)).unwrap();
     let there = adder(&two, &on.name).await;
@@ -214,7 +214,7 @@ async fn javas_reset_resets_what_rust_has_saved(on: Ground) {
 
 const ADDER: &str = env!("CARGO_BIN_EXE_adder");
 
-async fn three_processes_count_and_nothing_is_lost(on: Ground) {
+async fn three_processes_count_and_nothing_is_lost(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     let _there = Other::start(ADDER, &[on.url(), &on.name, "100000", "0"]).await;
@@ -228,7 +228,7 @@ async fn three_processes_count_and_nothing_is_lost(on: Ground) {
     assert_eq!((here.sum().await.unwrap(), sum(&mut java, &on.name).await), (300_000, 300_000));
 }
 
-async fn sums_of_both_sides_at_the_same_time_are_exact(on: Ground) {
+async fn sums_of_both_sides_at_the_same_time_are_exact(on: Fixture) {
     let (mut java, mut other, client) = (on.java(), on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     here.add(1);
@@ -241,7 +241,7 @@ async fn sums_of_both_sides_at_the_same_time_are_exact(on: Ground) {
     }
 }
 
-async fn a_name_with_a_hash_tag_is_the_same_adder(on: Ground) {
+async fn a_name_with_a_hash_tag_is_the_same_adder(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let name = format!("{}:x{{y}}z", on.name);
     let here = adder(&client, &name).await;
@@ -252,7 +252,7 @@ async fn a_name_with_a_hash_tag_is_the_same_adder(on: Ground) {
     assert_eq!(sum(&mut java, &name).await, 0);
 }
 
-async fn a_round_of_either_side_leaves_nothing_for_ever(on: Ground) {
+async fn a_round_of_either_side_leaves_no_permanent_key(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     add(&mut java, &on.name, 20).await;
@@ -270,8 +270,9 @@ async fn a_round_of_either_side_leaves_nothing_for_ever(on: Ground) {
     assert_eq!(for_ever(&on, &on.name).await, Vec::<String>::new());
 }
 
-/// Redisson's own members tell nobody of it, so a sum of theirs waits for its time; and ours tells how many answered.
-async fn a_sum_beyond_numbers_is_no_number_in_java_either(on: Ground) {
+/// Redisson's own members tell nobody of it, so a sum of theirs waits for its time; and ours tells
+/// how many answered.
+async fn a_sum_beyond_numbers_is_no_number_in_java_either(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     here.add(i64::MAX);
@@ -283,7 +284,7 @@ async fn a_sum_beyond_numbers_is_no_number_in_java_either(on: Ground) {
     assert_eq!((here.sum().await.unwrap(), sum(&mut java, &on.name).await), (i64::MAX, i64::MAX));
 }
 
-async fn rust_leaves_while_java_sums_and_java_goes_on(on: Ground) {
+async fn java_continues_when_rust_leaves_during_a_sum(on: Fixture) {
     let mut java = on.java();
     add(&mut java, &on.name, 20).await;
     for _ in 0..5 {

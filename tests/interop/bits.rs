@@ -1,23 +1,23 @@
-//! Bits that the one side sets and the other reads, filters that find what either has added, counts and places.
+//! Bits, filters, counts and positions shared by both sides.
 
 use redgrid_bits::codecs::{Codec, Encode, Kryo, Long, Text};
 use redgrid_bits::{BitSet, BloomFilter, Field, HyperLogLog, Overflow};
 use redgrid_geo::{Distance, Geo, Position};
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     bits_are_read_on_both_sides,
     numbers_in_bits_are_read_on_both_sides,
     each_finds_the_text_that_the_other_has_added,
     each_finds_the_numbers_that_the_other_has_added,
-    each_finds_what_kryo_of_the_other_wrote,
+    each_side_finds_the_others_kryo,
     each_goes_by_the_size_that_the_other_has_chosen,
-    both_count_what_is_different,
+    both_count_distinct_elements,
     both_place_and_find_members,
 ];
 
-async fn bits_are_read_on_both_sides(on: Ground) {
+async fn bits_are_read_on_both_sides(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let bits = BitSet::new(&client, &on.name);
     let mut ask = async |verb: &str, more: &[&str]| {
@@ -50,7 +50,7 @@ async fn bits_are_read_on_both_sides(on: Ground) {
     assert_eq!(ask("asBitSet", &[]).await, "{0, 17}");
 }
 
-async fn numbers_in_bits_are_read_on_both_sides(on: Ground) {
+async fn numbers_in_bits_are_read_on_both_sides(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let bits = BitSet::new(&client, &on.name);
     bits.set_integer(Field::signed(13, 5), -4000).await.unwrap();
@@ -61,25 +61,25 @@ async fn numbers_in_bits_are_read_on_both_sides(on: Ground) {
     assert_eq!(bits.add_integer(Field::signed(32, 64), 2, Overflow::Fail).await.unwrap(), Some(42));
 }
 
-async fn each_finds_the_text_that_the_other_has_added(on: Ground) {
+async fn each_finds_the_text_that_the_other_has_added(on: Fixture) {
     let long = "x".repeat(100);
     let texts =
         ["a", "héllo", "with space", "exactly thirty-two bytes of text", "thirty-three bytes of text, or so", &long];
     both_find(&on, "string", Text, &texts.map(String::from), &texts).await;
 }
 
-async fn each_finds_the_numbers_that_the_other_has_added(on: Ground) {
+async fn each_finds_the_numbers_that_the_other_has_added(on: Fixture) {
     let words = ["long:0", "long:-1", "long:9223372036854775807", "long:1", "long:2", "long:3"];
     both_find(&on, "long", Long, &[0_i64, -1, i64::MAX, 1, 2, 3], &words).await;
 }
 
-async fn each_finds_what_kryo_of_the_other_wrote(on: Ground) {
+async fn each_side_finds_the_others_kryo(on: Fixture) {
     let texts = ["a", "b", "ü", "dd", "eee", "f"];
     both_find(&on, "kryo", Kryo, &texts.map(String::from), &texts).await;
 }
 
 /// Six values, as Java names them too: each side adds three, and finds six and no more.
-async fn both_find<T, C: Codec + Encode<T>>(on: &Ground, codec: &str, with: C, values: &[T; 6], words: &[&str; 6]) {
+async fn both_find<T, C: Codec + Encode<T>>(on: &Fixture, codec: &str, with: C, values: &[T; 6], words: &[&str; 6]) {
     let (mut java, client) = (on.java(), on.client().await);
     let filter: BloomFilter<T, C> = BloomFilter::<T>::new(&client, &on.name).with_codec(with);
     let mut ask = async |verb: &str, more: &[&str]| {
@@ -100,7 +100,7 @@ async fn both_find<T, C: Codec + Encode<T>>(on: &Ground, codec: &str, with: C, v
     assert_eq!(ask("config", &[]).await, format!("{} {} 100000 1.0E-4", config.size, config.hash_iterations));
 }
 
-async fn each_goes_by_the_size_that_the_other_has_chosen(on: Ground) {
+async fn each_goes_by_the_size_that_the_other_has_chosen(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let filter: BloomFilter<i64, Long> = BloomFilter::new(&client, &on.name);
     let mut ask = async |verb: &str, more: &[&str]| {
@@ -128,7 +128,7 @@ async fn each_goes_by_the_size_that_the_other_has_chosen(on: Ground) {
     assert_eq!(ask("contains", &["long:9"]).await, "true");
 }
 
-async fn both_count_what_is_different(on: Ground) {
+async fn both_count_distinct_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let other = format!("{{{}}}:other", on.name);
     let log: HyperLogLog<i64, Long> = HyperLogLog::new(&client, &on.name);
@@ -141,7 +141,7 @@ async fn both_count_what_is_different(on: Ground) {
     assert_eq!(log.count().await.unwrap(), both);
 }
 
-async fn both_place_and_find_members(on: Ground) {
+async fn both_place_and_find_members(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let geo: Geo<String, Text> = Geo::new(&client, &on.name);
     let mut ask = async |verb: &str, more: &[&str]| {

@@ -1,13 +1,14 @@
-//! What both sides count alike: bits, elements of filters and of HyperLogLogs, and what is near.
+//! Counts that agree on both sides: bits, elements of filters and of HyperLogLogs, and nearby
+//! members.
 
 use redgrid_bits::codecs::{Json, Kryo, Long, Text};
 use redgrid_bits::{BitSet, BloomFilter, HyperLogLog};
 use redgrid_geo::{Distance, Geo, Position};
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    what_sets_of_bits_make_together_is_the_same_by_either,
+    bit_set_combinations_are_equal_on_both_sides,
     ranges_and_bytes_of_bits_are_the_same_on_both_sides,
     filters_count_alike_however_full_they_are,
     counts_merged_by_either_are_the_same,
@@ -15,7 +16,7 @@ scenarios![
     members_that_either_moves_or_removes_are_so_for_both,
 ];
 
-async fn what_sets_of_bits_make_together_is_the_same_by_either(on: Ground) {
+async fn bit_set_combinations_are_equal_on_both_sides(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let names = ["theirs", "ours", "b", "c"].map(|part| format!("{{{}}}:{part}", on.name));
     let [theirs, ours, b, c] = names.each_ref().map(|name| BitSet::new(&client, name));
@@ -45,7 +46,7 @@ async fn what_sets_of_bits_make_together_is_the_same_by_either(on: Ground) {
     }
 }
 
-async fn ranges_and_bytes_of_bits_are_the_same_on_both_sides(on: Ground) {
+async fn ranges_and_bytes_of_bits_are_the_same_on_both_sides(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let bits = BitSet::new(&client, &on.name);
     let mut ask = async |verb: &str, more: &[&str]| {
@@ -76,7 +77,7 @@ async fn ranges_and_bytes_of_bits_are_the_same_on_both_sides(on: Ground) {
     assert!(bits.is_empty().await.unwrap());
 }
 
-async fn filters_count_alike_however_full_they_are(on: Ground) {
+async fn filters_count_alike_however_full_they_are(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     for (at, (expected, share)) in [(1_000, 0.03), (20_000, 0.01), (500, 0.000_01)].into_iter().enumerate() {
         let name = format!("{}:{at}", on.name);
@@ -108,7 +109,7 @@ async fn filters_count_alike_however_full_they_are(on: Ground) {
     }
 }
 
-async fn counts_merged_by_either_are_the_same(on: Ground) {
+async fn counts_merged_by_either_are_the_same(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let names = ["a", "b", "c", "theirs", "ours"].map(|part| format!("{{{}}}:{part}", on.name));
     let logs = names.each_ref().map(|name| HyperLogLog::<i64>::new(&client, name).with_codec(Kryo));
@@ -145,7 +146,7 @@ const CITIES: [(&str, f64, f64); 6] = [
     ("Tromsø", 18.955_3, 69.649_2),
 ];
 
-async fn areas_of_every_unit_hold_the_same_members(on: Ground) {
+async fn areas_of_every_unit_hold_the_same_members(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let geo: Geo<String, Text> = Geo::new(&client, &on.name);
     let mut ask = async |verb: &str, more: &[&str]| {
@@ -204,7 +205,7 @@ async fn areas_of_every_unit_hold_the_same_members(on: Ground) {
     }
 }
 
-async fn members_that_either_moves_or_removes_are_so_for_both(on: Ground) {
+async fn members_that_either_moves_or_removes_are_so_for_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let geo: Geo<i64, Kryo> = Geo::<i64, Json>::new(&client, &on.name).with_codec(Kryo);
     let mut ask = async |verb: &str, more: &[&str]| {

@@ -1,4 +1,4 @@
-//! Caches that the one side fills and the other reads.
+//! Caches shared by both sides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     maps_of_text_are_read_on_both_sides,
     maps_of_kryo_are_read_on_both_sides,
     a_limit_is_kept_by_both_sides,
-    what_either_side_does_is_told_on_the_other,
+    changes_of_either_side_are_reported_on_the_other,
     sets_are_read_on_both_sides,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn java(actor: &mut Actor, on: &Ground, verb: &str, words: &[&str]) -> String {
+async fn java(actor: &mut Actor, on: &Fixture, verb: &str, words: &[&str]) -> String {
     actor.value_of(verb, &on.name, words).await
 }
 
@@ -29,15 +29,15 @@ fn text(word: &str) -> String {
     word.to_owned()
 }
 
-async fn maps_of_text_are_read_on_both_sides(on: Ground) {
+async fn maps_of_text_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "string", Text).await;
 }
 
-async fn maps_of_kryo_are_read_on_both_sides(on: Ground) {
+async fn maps_of_kryo_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "kryo", Kryo).await;
 }
 
-async fn both_sides<C>(on: &Ground, codec: &str, with: C)
+async fn both_sides<C>(on: &Fixture, codec: &str, with: C)
 where
     C: Codec + Encode<String> + Decode<String> + Encode<str>,
 {
@@ -81,7 +81,7 @@ where
     assert!(!map.contains_key("d").await.unwrap());
 }
 
-async fn a_limit_is_kept_by_both_sides(on: Ground) {
+async fn a_limit_is_kept_by_both_sides(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = MapCache::<String, String, Text>::new(&client, &on.name);
     java(&mut actor, &on, "mapCache.setMaxSize", &["string", "2", "LFU"]).await;
@@ -106,7 +106,7 @@ async fn a_limit_is_kept_by_both_sides(on: Ground) {
     assert_eq!(java(&mut actor, &on, "mapCache.readAllMap", &["string"]).await, "{f=1}");
 }
 
-async fn what_either_side_does_is_told_on_the_other(on: Ground) {
+async fn changes_of_either_side_are_reported_on_the_other(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = MapCache::<String, String, Text>::new(&client, &on.name);
     assert_eq!(java(&mut actor, &on, "mapCache.listen", &["string"]).await, "listening");
@@ -135,7 +135,7 @@ async fn what_either_side_does_is_told_on_the_other(on: Ground) {
     assert_eq!(next().await, EntryEvent::Removed { key: text("c"), value: text("5") });
 }
 
-async fn sets_are_read_on_both_sides(on: Ground) {
+async fn sets_are_read_on_both_sides(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let set = SetCache::<String, Text>::new(&client, &on.name);
     assert_eq!(java(&mut actor, &on, "setCache.add", &["string", "a", "3600000"]).await, "true");

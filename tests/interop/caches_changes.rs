@@ -1,4 +1,4 @@
-//! What either side changes in a cache of both: lifetimes, idle times, limits, values.
+//! Changes of a shared cache by either side: lifetimes, idle times, limits, values.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    a_use_by_either_side_lets_an_entry_live_on,
+    a_use_by_either_side_extends_an_entrys_life,
     lifetimes_are_changed_by_either_side,
     every_change_of_java_is_seen_here,
     every_change_of_ours_is_seen_by_java,
-    the_least_recently_used_goes_whoever_has_used_it,
-    the_least_frequently_used_goes_whoever_has_used_it,
-    what_java_deletes_has_no_limit_and_no_lifetimes_any_more,
+    the_least_recently_used_entry_is_evicted_for_both,
+    the_least_frequently_used_entry_is_evicted_for_both,
+    a_map_that_java_deleted_has_no_limit_and_no_lifetimes,
     values_of_sets_are_prolonged_and_shortened_by_both,
     sets_of_kryo_are_read_on_both_sides,
 ];
@@ -26,7 +26,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 type Words = MapCache<String, String, Text>;
 
-async fn java(actor: &mut Actor, on: &Ground, verb: &str, words: &[&str]) -> String {
+async fn java(actor: &mut Actor, on: &Fixture, verb: &str, words: &[&str]) -> String {
     actor.value_of(&format!("mapCache.{verb}"), &on.name, &[&["string"], words].concat()).await
 }
 
@@ -41,7 +41,7 @@ async fn left(map: &Words, key: &str) -> Duration {
     }
 }
 
-async fn a_use_by_either_side_lets_an_entry_live_on(on: Ground) {
+async fn a_use_by_either_side_extends_an_entrys_life(on: Fixture) {
     const IDLE: Duration = Duration::from_secs(60);
     /// Longer than a machine stands still.
     const GONE_BY: Duration = Duration::from_millis(1500);
@@ -62,7 +62,7 @@ async fn a_use_by_either_side_lets_an_entry_live_on(on: Ground) {
     }
 }
 
-async fn lifetimes_are_changed_by_either_side(on: Ground) {
+async fn lifetimes_are_changed_by_either_side(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     let near = |left: Duration, asked: Duration| left <= asked + Duration::from_secs(5) && left > asked / 2;
@@ -94,7 +94,7 @@ async fn lifetimes_are_changed_by_either_side(on: Ground) {
     }
 }
 
-async fn every_change_of_java_is_seen_here(on: Ground) {
+async fn every_change_of_java_is_seen_here(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     let changes: [(&str, &[&str], &str, Option<&str>); 13] = [
@@ -125,7 +125,7 @@ async fn every_change_of_java_is_seen_here(on: Ground) {
     assert!(map.peek("b").await.unwrap().is_none());
 }
 
-async fn every_change_of_ours_is_seen_by_java(on: Ground) {
+async fn every_change_of_ours_is_seen_by_java(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     let new = |value: &str| text(value);
@@ -153,12 +153,12 @@ async fn every_change_of_ours_is_seen_by_java(on: Ground) {
 }
 
 /// Uses within one millisecond have no order.
-async fn a_moment_later(on: &Ground) {
+async fn a_moment_later(on: &Fixture) {
     let began = on.server_time().await;
     wait_until(SOON, async || on.server_time().await > began + 3_000).await;
 }
 
-async fn the_least_recently_used_goes_whoever_has_used_it(on: Ground) {
+async fn the_least_recently_used_entry_is_evicted_for_both(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     map.set_limit(Limit::least_recently_used(3)).await.unwrap();
@@ -190,7 +190,7 @@ async fn the_least_recently_used_goes_whoever_has_used_it(on: Ground) {
     }
 }
 
-async fn the_least_frequently_used_goes_whoever_has_used_it(on: Ground) {
+async fn the_least_frequently_used_entry_is_evicted_for_both(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     java(&mut actor, &on, "setMaxSize", &["3", "LFU"]).await;
@@ -219,7 +219,7 @@ async fn the_least_frequently_used_goes_whoever_has_used_it(on: Ground) {
     assert_eq!(map.len().await.unwrap(), 4);
 }
 
-async fn what_java_deletes_has_no_limit_and_no_lifetimes_any_more(on: Ground) {
+async fn a_map_that_java_deleted_has_no_limit_and_no_lifetimes(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
     map.set_limit(Limit::least_recently_used(1)).await.unwrap();
@@ -236,7 +236,7 @@ async fn what_java_deletes_has_no_limit_and_no_lifetimes_any_more(on: Ground) {
     assert!(keys.is_empty(), "nothing is left behind: {keys:?}");
 }
 
-async fn values_of_sets_are_prolonged_and_shortened_by_both(on: Ground) {
+async fn values_of_sets_are_prolonged_and_shortened_by_both(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let set = SetCache::<String, Text>::new(&client, &on.name);
     let mut ask = async |verb: &str, words: &[&str]| {
@@ -271,7 +271,7 @@ async fn values_of_sets_are_prolonged_and_shortened_by_both(on: Ground) {
     assert_eq!((ask("delete", &[]).await, set.len().await.unwrap()), (text("true"), 0));
 }
 
-async fn sets_of_kryo_are_read_on_both_sides(on: Ground) {
+async fn sets_of_kryo_are_read_on_both_sides(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let set = SetCache::<i64, Kryo>::new(&client, &on.name);
     let mut ask = async |verb: &str, words: &[&str]| {

@@ -1,4 +1,4 @@
-//! Maps whose entries the server ends, which the one side fills and the other reads: on the newest server.
+//! Shared maps whose entries the server expires, on the newest server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     native_maps_of_text_are_read_on_both_sides,
@@ -24,7 +24,7 @@ const AN_HOUR: &str = "3600000";
 
 type Native<C> = NativeMapCache<String, String, C>;
 
-async fn java(actor: &mut Actor, on: &Ground, verb: &str, words: &[&str]) -> String {
+async fn java(actor: &mut Actor, on: &Fixture, verb: &str, words: &[&str]) -> String {
     actor.value_of(&format!("nativeMapCache.{verb}"), &on.name, words).await
 }
 
@@ -36,15 +36,15 @@ fn ends(told: Lifetime) -> bool {
     matches!(told, Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2)
 }
 
-async fn native_maps_of_text_are_read_on_both_sides(on: Ground) {
+async fn native_maps_of_text_are_read_on_both_sides(on: Fixture) {
     both_sides(on, "string", Text).await;
 }
 
-async fn native_maps_of_kryo_are_read_on_both_sides(on: Ground) {
+async fn native_maps_of_kryo_are_read_on_both_sides(on: Fixture) {
     both_sides(on, "kryo", Kryo).await;
 }
 
-async fn both_sides<C>(on: Ground, codec: &str, with: C)
+async fn both_sides<C>(on: Fixture, codec: &str, with: C)
 where
     C: Codec + Encode<String> + Decode<String> + Encode<str>,
 {
@@ -78,7 +78,7 @@ where
     assert!(!map.contains_key("d").await.unwrap());
 }
 
-async fn ends_that_java_gives_entries_are_kept_here(on: Ground) {
+async fn ends_that_java_gives_entries_are_kept_here(on: Fixture) {
     let Some((_server, on)) = on.on_newest().await else { return };
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Native::<Text>::new(&client, &on.name);
@@ -94,7 +94,7 @@ async fn ends_that_java_gives_entries_are_kept_here(on: Ground) {
     assert!(ends(map.lifetime("a").await.unwrap()));
 }
 
-async fn ends_that_entries_get_here_are_kept_by_java(on: Ground) {
+async fn ends_that_entries_get_here_are_kept_by_java(on: Fixture) {
     let Some((_server, on)) = on.on_newest().await else { return };
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Native::<Text>::new(&client, &on.name);

@@ -1,4 +1,5 @@
-//! Values of every codec that both sides have: Java writes and Rust reads, and back, under a name and in a map.
+//! Values of every common codec: written by Java and read by Rust, and vice versa, under a name and
+//! in a map.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,7 +9,7 @@ use redgrid_map::codecs::{Cbor, Decode, Double, Encode, Json, Kryo, Long, Lz4, M
 use redgrid_map::{Map, ObjectError};
 
 use crate::actor::Actor;
-use crate::ground::{Ground, Scenario, scenarios as listed};
+use crate::fixture::{Fixture, Scenario, scenarios as listed};
 
 /// A value: as Rust has it, as a word for Java to write, and as Java shows it.
 type Value<T> = (T, &'static str, &'static str);
@@ -18,7 +19,7 @@ macro_rules! both {
     ($($name:ident: $java:literal, $rust:expr, $type:ty, [$($value:expr),+ $(,)?];)*) => {
         mod buckets {
             use super::*;
-            $(pub(super) async fn $name(on: Ground) {
+            $(pub(super) async fn $name(on: Fixture) {
                 let values: Vec<Value<$type>> = vec![$($value),+];
                 bucket(on, $java, $rust, values).await;
             })*
@@ -26,7 +27,7 @@ macro_rules! both {
         }
         mod maps {
             use super::*;
-            $(pub(super) async fn $name(on: Ground) {
+            $(pub(super) async fn $name(on: Fixture) {
                 let values: Vec<Value<$type>> = vec![$($value),+];
                 map(on, $java, $rust, values).await;
             })*
@@ -38,9 +39,9 @@ macro_rules! both {
 mod words {
     use super::*;
     listed![
-        objects_are_read_by_whoever_names_the_class,
+        objects_are_read_by_programs_that_name_the_class,
         a_long_of_jackson_says_its_class_and_ours_is_an_integer,
-        objects_of_jackson_say_their_class_and_java_refuses_those_without,
+        jackson_objects_name_their_class_and_java_rejects_others,
         numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise,
         an_object_of_kryo_is_refused_by_its_class_and_stays,
     ];
@@ -157,7 +158,7 @@ both! {
     ];
 }
 
-async fn bucket<T, C>(on: Ground, word: &str, codec: C, values: Vec<Value<T>>)
+async fn bucket<T, C>(on: Fixture, word: &str, codec: C, values: Vec<Value<T>>)
 where
     T: PartialEq + Debug + 'static,
     C: Encode<T> + Decode<T>,
@@ -178,10 +179,11 @@ where
     }
 }
 
-/// What compresses may do it in more than one way, and older Javas write a digit more of some numbers.
+/// What compresses may do it in more than one way, and older Javas write a digit more of some
+/// numbers.
 const LENIENT: [&str; 6] = ["double", "lz4", "lz4-v2", "lz4-string", "zstd", "zstd-string"];
 
-async fn map<T, C>(on: Ground, word: &str, codec: C, values: Vec<Value<T>>)
+async fn map<T, C>(on: Fixture, word: &str, codec: C, values: Vec<Value<T>>)
 where
     T: PartialEq + Debug + Clone + 'static,
     C: Encode<T> + Decode<T>,
@@ -214,7 +216,7 @@ where
     assert_eq!(keys.read_all_keys().await.unwrap().len(), values.len());
 }
 
-async fn objects_are_read_by_whoever_names_the_class(on: Ground) {
+async fn objects_are_read_by_programs_that_name_the_class(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let object = BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), -70_000)]);
     let (word, shown) = ("object:a=1,b=-70000", "TreeMap:{a=1, b=-70000}");
@@ -243,7 +245,7 @@ async fn one_object<C>(
 
 type Object = BTreeMap<String, i32>;
 
-async fn a_long_of_jackson_says_its_class_and_ours_is_an_integer(on: Ground) {
+async fn a_long_of_jackson_says_its_class_and_ours_is_an_integer(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     java.value_of("bucket.set", &on.name, &["json", "long:5"]).await;
     let told = Bucket::<i64>::new(&client, &on.name).get().await.unwrap_err();
@@ -256,7 +258,7 @@ async fn a_long_of_jackson_says_its_class_and_ours_is_an_integer(on: Ground) {
     assert_eq!(java.value_of("bucket.shown", &on.name, &["json"]).await, "Integer:7");
 }
 
-async fn numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise(on: Ground) {
+async fn numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let bucket: Bucket<f64> = Bucket::new(&client, &on.name);
     java.value_of("bucket.set", &on.name, &["json", "double:-1e300"]).await;
@@ -267,7 +269,7 @@ async fn numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise(on: 
     assert_eq!(java.value_of("bucket.shown", &on.name, &["json"]).await, "Double:-1.0E300");
 }
 
-async fn objects_of_jackson_say_their_class_and_java_refuses_those_without(on: Ground) {
+async fn jackson_objects_name_their_class_and_java_rejects_others(on: Fixture) {
     // A Redisson of its own: one that can not decode an answer gives up the connection.
     let redisson = on.own_redisson(std::time::Duration::from_secs(30)).await;
     let (mut java, client) = (redisson.actor(), on.client().await);
@@ -279,7 +281,7 @@ async fn objects_of_jackson_say_their_class_and_java_refuses_those_without(on: G
     assert!(thrown.message.contains("@class") || thrown.class.contains("Redis"), "{thrown:?}");
 }
 
-async fn an_object_of_kryo_is_refused_by_its_class_and_stays(on: Ground) {
+async fn an_object_of_kryo_is_refused_by_its_class_and_stays(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     java.value_of("bucket.set", &on.name, &["kryo", "object:a=1"]).await;
     let told = Bucket::<String>::new(&client, &on.name).with_codec(Kryo).get().await.unwrap_err();

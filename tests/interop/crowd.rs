@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redgrid_locks::{Client, Lock};
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks,
@@ -15,7 +15,7 @@ scenarios![
 const OF_EACH: usize = 8;
 const TIMES: u64 = 20;
 
-async fn a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks(on: Ground) {
+async fn a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks(on: Fixture) {
     let counter = format!("{}:counter", on.name);
     let mut javas: Vec<_> = (0..OF_EACH).map(|_| on.java()).collect();
     // Two clients: ours wait for each other over the server, too.
@@ -54,7 +54,7 @@ async fn count(client: Client, name: String, counter: String) {
     }
 }
 
-async fn java_gets_its_turns_beside_eight_busy_tasks(on: Ground) {
+async fn java_gets_its_turns_beside_eight_busy_tasks(on: Fixture) {
     let counter = format!("{}:counter", on.name);
     let mut java = on.java();
     let client = on.client().await;

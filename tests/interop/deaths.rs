@@ -1,4 +1,5 @@
-//! Processes killed while they hold: the other side enters when the lease is over, and not before.
+//! Processes killed while they hold: the other side enters when the lease has ended, and not
+//! before.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,17 +9,17 @@ use redgrid_tests::SOON;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-use crate::ground::{Ground, assert_entered_at, scenarios};
+use crate::fixture::{Fixture, assert_entered_at, scenarios};
 
 scenarios![
     rust_enters_when_the_lease_of_a_killed_java_is_over,
     java_enters_when_the_lease_of_a_killed_process_of_ours_is_over,
-    a_killed_waiter_of_java_is_in_nobodys_way,
+    a_killed_waiter_of_java_blocks_no_caller,
 ];
 
 const LEASE: Duration = Duration::from_secs(2);
 
-async fn rust_enters_when_the_lease_of_a_killed_java_is_over(on: Ground) {
+async fn rust_enters_when_the_lease_of_a_killed_java_is_over(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let lock = Lock::new(&on.client().await, &on.name);
     redisson.actor().lock(&on.name).await;
@@ -31,7 +32,7 @@ async fn rust_enters_when_the_lease_of_a_killed_java_is_over(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn java_enters_when_the_lease_of_a_killed_process_of_ours_is_over(on: Ground) {
+async fn java_enters_when_the_lease_of_a_killed_process_of_ours_is_over(on: Fixture) {
     let mut java = on.java();
     let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"))
         .args([on.url(), &on.name, &LEASE.as_millis().to_string(), "0"])
@@ -53,7 +54,7 @@ async fn java_enters_when_the_lease_of_a_killed_process_of_ours_is_over(on: Grou
     assert!(java.unlock(&on.name).await);
 }
 
-async fn a_killed_waiter_of_java_is_in_nobodys_way(on: Ground) {
+async fn a_killed_waiter_of_java_blocks_no_caller(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let (mut java, mut dead) = (on.java(), redisson.actor());
     let lock = Lock::new(&on.client().await, &on.name);

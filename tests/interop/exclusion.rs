@@ -1,4 +1,4 @@
-//! Who holds keeps the other side out, and each sees the other.
+//! A holder excludes the other side, and each side sees the other.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, NEVER, at_once, scenarios};
+use crate::fixture::{Fixture, NEVER, at_once, scenarios};
 
 scenarios![
     rust_is_busy_while_java_holds_and_enters_by_its_message,
     java_is_busy_while_rust_holds_and_enters_by_our_message,
     a_wait_for_java_ends_in_time_and_leaves_nothing,
     javas_wait_for_us_ends_in_time_and_leaves_nothing,
-    rust_sees_who_holds_in_java,
+    rust_sees_holders_of_java,
     java_sees_that_rust_holds,
     a_namespace_of_ours_is_the_front_of_a_name_in_java,
     odd_names_mean_the_same_lock,
 ];
 
-async fn rust_is_busy_while_java_holds_and_enters_by_its_message(on: Ground) {
+async fn rust_is_busy_while_java_holds_and_enters_by_its_message(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
@@ -37,7 +37,7 @@ async fn rust_is_busy_while_java_holds_and_enters_by_its_message(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn java_is_busy_while_rust_holds_and_enters_by_our_message(on: Ground) {
+async fn java_is_busy_while_rust_holds_and_enters_by_our_message(on: Fixture) {
     let (mut one, mut two) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();
@@ -56,7 +56,7 @@ async fn java_is_busy_while_rust_holds_and_enters_by_our_message(on: Ground) {
     lock.try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn a_wait_for_java_ends_in_time_and_leaves_nothing(on: Ground) {
+async fn a_wait_for_java_ends_in_time_and_leaves_nothing(on: Fixture) {
     let (mut java, mut next) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
@@ -80,7 +80,7 @@ async fn a_wait_for_java_ends_in_time_and_leaves_nothing(on: Ground) {
     assert!(next.unlock(&on.name).await);
 }
 
-async fn javas_wait_for_us_ends_in_time_and_leaves_nothing(on: Ground) {
+async fn javas_wait_for_us_ends_in_time_and_leaves_nothing(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();
@@ -97,7 +97,7 @@ async fn javas_wait_for_us_ends_in_time_and_leaves_nothing(on: Ground) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn rust_sees_who_holds_in_java(on: Ground) {
+async fn rust_sees_holders_of_java(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     assert!(lock.inspect().await.unwrap().is_none());
@@ -120,7 +120,7 @@ async fn rust_sees_who_holds_in_java(on: Ground) {
     .await;
 }
 
-async fn java_sees_that_rust_holds(on: Ground) {
+async fn java_sees_that_rust_holds(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     assert!(!java.is_locked(&on.name).await);
@@ -138,7 +138,7 @@ async fn java_sees_that_rust_holds(on: Ground) {
     assert!(java.time_to_live(&on.name).await < 0);
 }
 
-async fn a_namespace_of_ours_is_the_front_of_a_name_in_java(on: Ground) {
+async fn a_namespace_of_ours_is_the_front_of_a_name_in_java(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.namespace("exclusion").unwrap()).await;
     let lock = Lock::new(&client, "spaced");
@@ -154,7 +154,7 @@ async fn a_namespace_of_ours_is_the_front_of_a_name_in_java(on: Ground) {
     assert!(java.unlock("exclusion:spaced").await);
 }
 
-async fn odd_names_mean_the_same_lock(on: Ground) {
+async fn odd_names_mean_the_same_lock(on: Fixture) {
     let mut java = on.java();
     let client = on.client().await;
     for (name, channel) in [

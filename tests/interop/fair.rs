@@ -10,7 +10,7 @@ use redgrid_tests::fair::{Record, contending, queue};
 use tokio::time::Instant;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, assert_entered_at, at_once, scenarios};
+use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
     fair_rust_waits_for_java_and_enters_by_its_message,
@@ -18,20 +18,20 @@ scenarios![
     the_order_is_that_of_asking_across_both,
     a_waiter_of_ours_that_gives_up_is_passed_by_java,
     a_waiter_of_java_that_gives_up_is_passed_by_ours,
-    a_look_of_either_side_never_lines_up_nor_overtakes,
+    a_try_of_either_side_never_queues_or_overtakes,
     fair_leases_end_for_the_other_side,
     fair_watchdogs_keep_the_lock_while_the_other_side_waits,
     a_killed_holder_of_java_is_followed_by_ours,
     a_killed_waiter_of_java_is_passed_when_its_time_is_over,
     killed_waiters_of_ours_are_passed_by_java,
-    fair_force_from_either_side_lets_the_next_in,
+    a_forced_release_by_either_side_admits_the_next,
     a_holder_of_java_that_enters_again_keeps_ours_waiting,
     both_take_turns_in_order_by_the_servers_record,
 ];
 
 const LEASE: Duration = Duration::from_millis(1500);
 
-impl Ground {
+impl Fixture {
     fn fair_java(&self) -> Actor {
         self.java().fair()
     }
@@ -59,7 +59,7 @@ fn wait_here(client: &Client, name: &str) -> tokio::task::JoinHandle<redgrid_loc
     tokio::spawn(async move { lock.acquire().timeout(SOON * 2).await.unwrap() })
 }
 
-async fn fair_rust_waits_for_java_and_enters_by_its_message(on: Ground) {
+async fn fair_rust_waits_for_java_and_enters_by_its_message(on: Fixture) {
     let mut java = on.fair_java();
     let client = on.client().await;
     java.lock(&on.name).await;
@@ -76,7 +76,7 @@ async fn fair_rust_waits_for_java_and_enters_by_its_message(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn fair_java_waits_for_us_and_enters_by_our_message(on: Ground) {
+async fn fair_java_waits_for_us_and_enters_by_our_message(on: Fixture) {
     let mut java = on.fair_java();
     let lock = FairLock::new(&on.client().await, &on.name);
     for _ in 0..5 {
@@ -95,7 +95,7 @@ async fn fair_java_waits_for_us_and_enters_by_our_message(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn the_order_is_that_of_asking_across_both(on: Ground) {
+async fn the_order_is_that_of_asking_across_both(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let (mut gate, mut one, mut two, mut three) = (on.fair_java(), on.fair_java(), on.fair_java(), on.fair_java());
     gate.lock(&on.name).await;
@@ -132,7 +132,7 @@ async fn the_order_is_that_of_asking_across_both(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn a_waiter_of_ours_that_gives_up_is_passed_by_java(on: Ground) {
+async fn a_waiter_of_ours_that_gives_up_is_passed_by_java(on: Fixture) {
     let (mut gate, mut java) = (on.fair_java(), on.fair_java());
     let lock = FairLock::new(&on.client().await, &on.name);
     gate.lock(&on.name).await;
@@ -155,7 +155,7 @@ async fn a_waiter_of_ours_that_gives_up_is_passed_by_java(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn a_waiter_of_java_that_gives_up_is_passed_by_ours(on: Ground) {
+async fn a_waiter_of_java_that_gives_up_is_passed_by_ours(on: Fixture) {
     let (mut gate, mut java) = (on.fair_java(), on.fair_java());
     let client = on.client().await;
     gate.lock(&on.name).await;
@@ -173,7 +173,7 @@ async fn a_waiter_of_java_that_gives_up_is_passed_by_ours(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn a_look_of_either_side_never_lines_up_nor_overtakes(on: Ground) {
+async fn a_try_of_either_side_never_queues_or_overtakes(on: Fixture) {
     let (mut java, mut other) = (on.fair_java(), on.fair_java());
     let (one, two) = (on.client().await, on.client().await);
     let gate = FairLock::new(&one, &on.name).acquire().await.unwrap();
@@ -194,7 +194,7 @@ async fn a_look_of_either_side_never_lines_up_nor_overtakes(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn fair_leases_end_for_the_other_side(on: Ground) {
+async fn fair_leases_end_for_the_other_side(on: Fixture) {
     let mut java = on.fair_java();
     let lock = FairLock::new(&on.client().await, &on.name);
     java.lock_for(&on.name, LEASE).await;
@@ -212,7 +212,7 @@ async fn fair_leases_end_for_the_other_side(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn fair_watchdogs_keep_the_lock_while_the_other_side_waits(on: Ground) {
+async fn fair_watchdogs_keep_the_lock_while_the_other_side_waits(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let (mut java, mut other) = (redisson.actor().fair(), on.fair_java());
     let lock = FairLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
@@ -235,7 +235,7 @@ async fn fair_watchdogs_keep_the_lock_while_the_other_side_waits(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn a_killed_holder_of_java_is_followed_by_ours(on: Ground) {
+async fn a_killed_holder_of_java_is_followed_by_ours(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let client = on.client().await;
     redisson.actor().fair().lock(&on.name).await;
@@ -249,7 +249,7 @@ async fn a_killed_holder_of_java_is_followed_by_ours(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn a_killed_waiter_of_java_is_passed_when_its_time_is_over(on: Ground) {
+async fn a_killed_waiter_of_java_is_passed_when_its_time_is_over(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let client = on.client().await;
     let lock = FairLock::new(&client, &on.name);
@@ -270,7 +270,7 @@ async fn a_killed_waiter_of_java_is_passed_when_its_time_is_over(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn killed_waiters_of_ours_are_passed_by_java(on: Ground) {
+async fn killed_waiters_of_ours_are_passed_by_java(on: Fixture) {
     let (mut gate, mut java) = (on.fair_java(), on.fair_java());
     gate.lock_for(&on.name, LEASE).await;
     let mut ours =
@@ -287,7 +287,7 @@ async fn killed_waiters_of_ours_are_passed_by_java(on: Ground) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn fair_force_from_either_side_lets_the_next_in(on: Ground) {
+async fn a_forced_release_by_either_side_admits_the_next(on: Fixture) {
     let (mut java, mut next) = (on.fair_java(), on.fair_java());
     let client = on.client_with(|config| config.watchdog_lease(Duration::from_secs(3))).await;
     let lock = FairLock::new(&client, &on.name);
@@ -307,7 +307,7 @@ async fn fair_force_from_either_side_lets_the_next_in(on: Ground) {
     on.nothing_is_left().await;
 }
 
-async fn a_holder_of_java_that_enters_again_keeps_ours_waiting(on: Ground) {
+async fn a_holder_of_java_that_enters_again_keeps_ours_waiting(on: Fixture) {
     let mut java = on.fair_java();
     let client = on.client().await;
     java.lock(&on.name).await;
@@ -322,13 +322,14 @@ async fn a_holder_of_java_that_enters_again_keeps_ours_waiting(on: Ground) {
     on.nothing_is_left().await;
 }
 
-/// How often each of the eight gets in, twice two threads of Java in two processes among them: `REDGRID_FAIRNESS` has it do more.
+/// How often each of the eight gets in, twice two threads of Java in two processes among them:
+/// `REDGRID_FAIRNESS` has it do more.
 fn times() -> u64 {
     std::env::var("REDGRID_FAIRNESS").ok().and_then(|text| text.parse().ok()).unwrap_or(25)
 }
 
 /// On a server of its own, as the record is of all that it does.
-async fn both_take_turns_in_order_by_the_servers_record(on: Ground) {
+async fn both_take_turns_in_order_by_the_servers_record(on: Fixture) {
     let server = redgrid_tests::server().await;
     let javas = [on.own_redisson_at(&server.url()).await, on.own_redisson_at(&server.url()).await];
     let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();

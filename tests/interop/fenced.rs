@@ -1,4 +1,4 @@
-//! One counter of tokens, written by both sides.
+//! One counter of tokens, used by both sides.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 
 scenarios![
     tokens_rise_from_java_to_rust_and_back,
@@ -34,7 +34,7 @@ async fn unlock(java: &mut Actor, name: &str) {
     java.verb("fenced.unlock", name).await.unwrap();
 }
 
-async fn tokens_rise_from_java_to_rust_and_back(on: Ground) {
+async fn tokens_rise_from_java_to_rust_and_back(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let mut last = 0;
     for _ in 0..5 {
@@ -48,7 +48,7 @@ async fn tokens_rise_from_java_to_rust_and_back(on: Ground) {
     }
 }
 
-async fn rust_waits_for_a_fenced_java_and_gets_a_higher_token(on: Ground) {
+async fn rust_waits_for_a_fenced_java_and_gets_a_higher_token(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let theirs = locked(&mut java, &on.name).await;
     assert!(lock.try_acquire().await.unwrap().is_none());
@@ -64,7 +64,7 @@ async fn rust_waits_for_a_fenced_java_and_gets_a_higher_token(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn a_fenced_java_waits_for_rust_and_gets_a_higher_token(on: Ground) {
+async fn a_fenced_java_waits_for_rust_and_gets_a_higher_token(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let guard = lock.acquire().await.unwrap();
     let ours = guard.token().get();
@@ -79,7 +79,7 @@ async fn a_fenced_java_waits_for_rust_and_gets_a_higher_token(on: Ground) {
     unlock(&mut java, &on.name).await;
 }
 
-async fn both_read_the_same_last_token(on: Ground) {
+async fn both_read_the_same_last_token(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let theirs = locked(&mut java, &on.name).await;
     assert_eq!(lock.token().await.unwrap().map(u64::from), Some(theirs));
@@ -89,8 +89,9 @@ async fn both_read_the_same_last_token(on: Ground) {
     guard.release().await.unwrap();
 }
 
-/// Redisson's holder can fence out itself: what it counts there is respected, and not repeated here.
-async fn a_reentry_counts_in_java_and_does_not_with_us(on: Ground) {
+/// Redisson's holder can fence out itself: what it counts there is respected, and not repeated
+/// here.
+async fn a_reentry_counts_in_java_and_does_not_with_us(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let (outer, inner) = (locked(&mut java, &on.name).await, locked(&mut java, &on.name).await);
     assert!(inner > outer);
@@ -105,7 +106,7 @@ async fn a_reentry_counts_in_java_and_does_not_with_us(on: Ground) {
     first.release().await.unwrap();
 }
 
-async fn after_five_hundred_owners_of_ours_and_a_kill_java_gets_a_higher_token(on: Ground) {
+async fn after_five_hundred_owners_of_ours_and_a_kill_java_gets_a_higher_token(on: Fixture) {
     let mut java = on.java();
     let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"))
         .args([on.url(), &on.name, &LEASE.as_millis().to_string(), "0", "500"])
@@ -128,7 +129,7 @@ async fn after_five_hundred_owners_of_ours_and_a_kill_java_gets_a_higher_token(o
     guard.release().await.unwrap();
 }
 
-async fn after_javas_death_rust_gets_a_higher_token(on: Ground) {
+async fn after_javas_death_rust_gets_a_higher_token(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let lock = FencedLock::new(&on.client().await, &on.name);
     let theirs = locked(&mut redisson.actor(), &on.name).await;
@@ -140,7 +141,7 @@ async fn after_javas_death_rust_gets_a_higher_token(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn a_counter_that_java_began_stays_without_a_lifetime(on: Ground) {
+async fn a_counter_that_java_began_stays_without_a_lifetime(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     assert_eq!(locked(&mut java, &on.name).await, 1);
     unlock(&mut java, &on.name).await;
@@ -155,7 +156,7 @@ async fn a_counter_that_java_began_stays_without_a_lifetime(on: Ground) {
     unlock(&mut java, &on.name).await;
 }
 
-async fn a_theft_from_a_fenced_java_counts(on: Ground) {
+async fn a_theft_from_a_fenced_java_counts(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let theirs = locked(&mut java, &on.name).await;
     let thief = lock.steal().await.unwrap();
@@ -167,7 +168,7 @@ async fn a_theft_from_a_fenced_java_counts(on: Ground) {
     unlock(&mut java, &on.name).await;
 }
 
-async fn a_plain_java_keeps_a_fenced_rust_out_and_the_other_way(on: Ground) {
+async fn a_plain_java_keeps_a_fenced_rust_out_and_the_other_way(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (fenced, plain) = (FencedLock::new(&client, &on.name), Lock::new(&client, &on.name));
     java.lock(&on.name).await;

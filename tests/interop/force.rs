@@ -1,4 +1,4 @@
-//! Locks taken away by force, from either side.
+//! Forced takeovers and releases by either side.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use redgrid_locks::{Lock, LostReason, ReleaseError};
 use redgrid_tests::SOON;
 use tokio::time::Instant;
 
-use crate::ground::{Ground, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 
 scenarios![
-    a_guard_is_told_when_java_forces_its_lock_open,
-    java_is_told_when_rust_forces_its_lock_open,
+    a_guard_is_lost_when_java_forces_its_lock_open,
+    java_learns_that_rust_forced_its_lock_open,
     rust_enters_when_java_forces_a_lock_of_java_open,
-    java_is_told_when_rust_steals_its_lock,
+    java_learns_that_rust_took_its_lock,
 ];
 
 /// Renewed, and so looked after, every third of it.
 const LEASE: Duration = Duration::from_secs(6);
 
-async fn a_guard_is_told_when_java_forces_its_lock_open(on: Ground) {
+async fn a_guard_is_lost_when_java_forces_its_lock_open(on: Fixture) {
     let (mut java, mut waiter) = (on.java(), on.java());
     let lock = Lock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
     let guard = lock.acquire().await.unwrap();
@@ -39,7 +39,7 @@ async fn a_guard_is_told_when_java_forces_its_lock_open(on: Ground) {
     assert!(!java.force_unlock(&on.name).await);
 }
 
-async fn java_is_told_when_rust_forces_its_lock_open(on: Ground) {
+async fn java_learns_that_rust_forced_its_lock_open(on: Fixture) {
     let (mut java, mut next) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     assert!(!lock.force_release().await.unwrap());
@@ -64,7 +64,7 @@ async fn java_is_told_when_rust_forces_its_lock_open(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn rust_enters_when_java_forces_a_lock_of_java_open(on: Ground) {
+async fn rust_enters_when_java_forces_a_lock_of_java_open(on: Fixture) {
     let (mut holder, mut other) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     holder.lock(&on.name).await;
@@ -76,7 +76,7 @@ async fn rust_enters_when_java_forces_a_lock_of_java_open(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn java_is_told_when_rust_steals_its_lock(on: Ground) {
+async fn java_learns_that_rust_took_its_lock(on: Fixture) {
     let (mut java, mut next) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;

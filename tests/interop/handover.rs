@@ -1,4 +1,4 @@
-//! From one side to the other, again and again, without a wake-up that is missed.
+//! Repeated hand-over between both sides, without a missed wake-up.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use redgrid_locks::Lock;
 use redgrid_tests::SOON;
 use tokio::time::Instant;
 
-use crate::ground::{AT_ONCE, Ground, at_once, scenarios};
+use crate::fixture::{AT_ONCE, Fixture, at_once, scenarios};
 
-scenarios![two_hundred_hand_overs_miss_no_wake_up, a_dropped_guard_lets_java_in];
+scenarios![two_hundred_hand_overs_miss_no_wake_up, a_dropped_guard_admits_java];
 
 const ROUNDS: usize = 100;
 
-async fn two_hundred_hand_overs_miss_no_wake_up(on: Ground) {
+async fn two_hundred_hand_overs_miss_no_wake_up(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     let mut waits = Vec::with_capacity(2 * ROUNDS);
@@ -49,7 +49,7 @@ async fn two_hundred_hand_overs_miss_no_wake_up(on: Ground) {
     println!("{} hand-overs with Redisson {}: {seen}", waits.len(), on.version());
 }
 
-async fn a_dropped_guard_lets_java_in(on: Ground) {
+async fn a_dropped_guard_admits_java(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();

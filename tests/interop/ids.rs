@@ -8,7 +8,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     java_sets_up_and_both_take_blocks,
@@ -21,11 +21,11 @@ scenarios![
     numbers_below_zero_are_ids_on_both_sides,
     javas_delete_begins_anew_for_rust_when_its_block_is_used,
     rusts_delete_begins_anew_for_java_when_its_block_is_used,
-    what_java_has_in_hand_when_it_ends_is_left_out,
+    unused_ids_of_an_ended_java_are_skipped,
     a_name_with_a_hash_tag_is_the_same_generator,
 ];
 
-fn ids(client: &Client, on: &Ground) -> IdGenerator {
+fn ids(client: &Client, on: &Fixture) -> IdGenerator {
     IdGenerator::new(client, &on.name)
 }
 
@@ -45,7 +45,7 @@ async fn some(ids: &IdGenerator, count: usize) -> Vec<i64> {
     had
 }
 
-async fn java_sets_up_and_both_take_blocks(on: Ground) {
+async fn java_sets_up_and_both_take_blocks(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ids = ids(&client, &on);
     assert!(try_init(&mut java, &on.name, 10, 4).await);
@@ -55,7 +55,7 @@ async fn java_sets_up_and_both_take_blocks(on: Ground) {
     assert_eq!(some(&ids, 1).await, [15]);
 }
 
-async fn rust_sets_up_and_both_take_blocks(on: Ground) {
+async fn rust_sets_up_and_both_take_blocks(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ids = ids(&client, &on);
     assert!(ids.try_init(100, 3).await.unwrap());
@@ -68,7 +68,7 @@ async fn rust_sets_up_and_both_take_blocks(on: Ground) {
     assert_eq!(some(&ids, 2).await, [102, 109]);
 }
 
-async fn only_the_first_of_either_side_sets_up(on: Ground) {
+async fn only_the_first_of_either_side_sets_up(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ids = ids(&client, &on);
     assert!(ids.try_init(7, 2).await.unwrap());
@@ -80,7 +80,7 @@ async fn only_the_first_of_either_side_sets_up(on: Ground) {
     assert_eq!(some(&IdGenerator::new(&client, &other), 1).await, [50]);
 }
 
-async fn without_being_set_up_both_have_blocks_of_five_thousand(on: Ground) {
+async fn without_being_set_up_both_have_blocks_of_five_thousand(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     assert_eq!(next(&mut java, &on.name, 2).await, [1, 2]);
     assert_eq!(some(&ids(&client, &on), 2).await, [5001, 5002]);
@@ -89,7 +89,7 @@ async fn without_being_set_up_both_have_blocks_of_five_thousand(on: Ground) {
     assert_eq!(next(&mut java, &other, 2).await, [5001, 5002]);
 }
 
-async fn keys_and_values_are_redissons(on: Ground) {
+async fn keys_and_values_are_redissons(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let other = format!("{}:other", on.name);
     assert!(try_init(&mut java, &on.name, 11, 6).await);
@@ -105,7 +105,7 @@ async fn keys_and_values_are_redissons(on: Ground) {
     }
 }
 
-async fn a_block_of_either_size_is_one_for_the_other(on: Ground) {
+async fn a_block_of_either_size_is_one_for_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ids = ids(&client, &on);
     assert!(try_init(&mut java, &on.name, 1, 1).await);
@@ -122,7 +122,7 @@ async fn a_block_of_either_size_is_one_for_the_other(on: Ground) {
     }
 }
 
-async fn crowds_of_both_sides_have_no_id_in_common(on: Ground) {
+async fn crowds_of_both_sides_have_no_id_in_common(on: Fixture) {
     let client = on.client().await;
     assert!(ids(&client, &on).try_init(1, 20).await.unwrap());
     let mut threads: Vec<_> = (0..4).map(|_| on.java()).collect();
@@ -145,14 +145,14 @@ async fn crowds_of_both_sides_have_no_id_in_common(on: Ground) {
     assert_eq!((had.iter().collect::<BTreeSet<_>>().len(), had.len()), (4000, 4000));
 }
 
-async fn numbers_below_zero_are_ids_on_both_sides(on: Ground) {
+async fn numbers_below_zero_are_ids_on_both_sides(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     assert!(try_init(&mut java, &on.name, -6, 4).await);
     assert_eq!(some(&ids(&client, &on), 1).await, [-6]);
     assert_eq!(next(&mut java, &on.name, 4).await, [-2, -1, 0, 1]);
 }
 
-async fn javas_delete_begins_anew_for_rust_when_its_block_is_used(on: Ground) {
+async fn javas_delete_begins_anew_for_rust_when_its_block_is_used(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ids = ids(&client, &on);
     assert!(ids.try_init(50, 4).await.unwrap());
@@ -162,7 +162,7 @@ async fn javas_delete_begins_anew_for_rust_when_its_block_is_used(on: Ground) {
     assert_eq!(some(&ids, 4).await, [51, 52, 53, 1]);
 }
 
-async fn rusts_delete_begins_anew_for_java_when_its_block_is_used(on: Ground) {
+async fn rusts_delete_begins_anew_for_java_when_its_block_is_used(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ids = ids(&client, &on);
     assert!(try_init(&mut java, &on.name, 50, 2).await);
@@ -173,7 +173,7 @@ async fn rusts_delete_begins_anew_for_java_when_its_block_is_used(on: Ground) {
     assert_eq!(some(&ids, 1).await, [9]);
 }
 
-async fn what_java_has_in_hand_when_it_ends_is_left_out(on: Ground) {
+async fn unused_ids_of_an_ended_java_are_skipped(on: Fixture) {
     let client = on.client().await;
     let own = on.own_redisson(SOON).await;
     let mut java = own.actor();
@@ -183,7 +183,7 @@ async fn what_java_has_in_hand_when_it_ends_is_left_out(on: Ground) {
     assert_eq!(some(&ids(&client, &on), 2).await, [11, 12]);
 }
 
-async fn a_name_with_a_hash_tag_is_the_same_generator(on: Ground) {
+async fn a_name_with_a_hash_tag_is_the_same_generator(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let name = format!("{{{}}}:x", on.name);
     assert!(try_init(&mut java, &name, 5, 3).await);

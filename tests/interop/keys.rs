@@ -1,4 +1,5 @@
-//! What the one has made, found and deleted by the other: by name, by pattern, with what belongs to it.
+//! Objects of one side are found and deleted by the other: by name, by pattern, with companion
+//! keys.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,15 +12,15 @@ use redgrid_map::Map;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    what_java_has_made_is_told_by_type_and_pattern,
+    objects_of_java_are_found_by_type_and_pattern,
     the_queue_of_javas_fair_lock_goes_with_it,
     the_leases_of_javas_permits_go_with_them,
-    what_rust_has_made_is_found_and_deleted_by_java,
+    objects_of_rust_are_found_and_deleted_by_java,
     lifetimes_and_names_are_of_both,
-    each_deletes_by_pattern_what_the_other_made,
+    each_side_deletes_the_others_objects_by_pattern,
 ];
 
 async fn names(keys: &Keys, pattern: String) -> BTreeSet<String> {
@@ -27,7 +28,7 @@ async fn names(keys: &Keys, pattern: String) -> BTreeSet<String> {
     found.iter().map(Key::to_string).collect()
 }
 
-async fn what_java_has_made_is_told_by_type_and_pattern(on: Ground) {
+async fn objects_of_java_are_found_by_type_and_pattern(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let keys = Keys::new(&client);
     let (text, map) = (format!("{}:text", on.name), format!("{}:map", on.name));
@@ -47,7 +48,7 @@ async fn what_java_has_made_is_told_by_type_and_pattern(on: Ground) {
     assert_eq!(java.value_of("bucket.get", &text, &["kryo"]).await, "null");
 }
 
-async fn the_queue_of_javas_fair_lock_goes_with_it(on: Ground) {
+async fn the_queue_of_javas_fair_lock_goes_with_it(on: Fixture) {
     let (mut holder, mut waiter, client) = (on.java().fair(), on.java().fair(), on.client().await);
     holder.lock_for(&on.name, Duration::from_secs(600)).await;
     waiter.begin_try_lock(&on.name, Duration::from_secs(600)).await;
@@ -63,7 +64,7 @@ async fn the_queue_of_javas_fair_lock_goes_with_it(on: Ground) {
     }
 }
 
-async fn the_leases_of_javas_permits_go_with_them(on: Ground) {
+async fn the_leases_of_javas_permits_go_with_them(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     java.value_of("leased.trySetPermits", &on.name, &["3"]).await;
     java.value_of("leased.acquire", &on.name, &["1", "600000"]).await;
@@ -77,7 +78,7 @@ async fn the_leases_of_javas_permits_go_with_them(on: Ground) {
     assert!(!on.observer.exists(&leases).await.unwrap() && !on.observer.exists(&on.name).await.unwrap());
 }
 
-async fn what_rust_has_made_is_found_and_deleted_by_java(on: Ground) {
+async fn objects_of_rust_are_found_and_deleted_by_java(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (text, map) = (format!("{}:text", on.name), format!("{}:map", on.name));
     Bucket::<String>::new(&client, &text).with_codec(Text).set(&"a".into()).await.unwrap();
@@ -90,7 +91,7 @@ async fn what_rust_has_made_is_found_and_deleted_by_java(on: Ground) {
     assert_eq!(Keys::new(&client).exists([&text, &map]).await.unwrap(), 0);
 }
 
-async fn lifetimes_and_names_are_of_both(on: Ground) {
+async fn lifetimes_and_names_are_of_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let keys = Keys::new(&client);
     let (here, there) = (on.name.clone(), format!("{}:there", on.name));
@@ -110,7 +111,7 @@ async fn lifetimes_and_names_are_of_both(on: Ground) {
     assert_eq!(java.value_of("keys.renamenx", &here, &[&there]).await, "false");
 }
 
-async fn each_deletes_by_pattern_what_the_other_made(on: Ground) {
+async fn each_side_deletes_the_others_objects_by_pattern(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let keys = Keys::new(&client);
     for n in 0..5 {

@@ -1,4 +1,4 @@
-//! One latch, set, counted down and waited for by both sides.
+//! One latch, used by both sides.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use redgrid_tests::SOON;
 use redgrid_tests::latch::{crowd, waiter};
 
 use crate::actor::Actor;
-use crate::ground::{AT_ONCE, Ground, at_once, scenarios};
+use crate::fixture::{AT_ONCE, Fixture, at_once, scenarios};
 
 scenarios![
-    java_counts_down_and_rust_goes_on,
-    rust_counts_down_and_java_goes_on,
-    both_count_down_what_either_has_set,
+    java_counts_down_and_rust_continues,
+    rust_counts_down_and_java_continues,
+    both_count_down_a_latch_of_either,
     each_finds_a_count_that_the_other_has_set,
     both_read_the_same_count,
     counting_down_an_open_latch_does_nothing_on_either_side,
     a_hundred_tasks_and_eight_threads_go_on_together,
-    rust_sets_again_what_java_has_counted_down,
-    java_sets_again_what_rust_has_counted_down,
-    rounds_in_turn_strand_nobody_on_either_side,
-    javas_delete_lets_rust_go_on,
-    rusts_delete_lets_java_go_on,
+    rust_sets_a_latch_again_that_java_has_counted_down,
+    java_sets_a_latch_again_that_rust_has_counted_down,
+    alternating_rounds_strand_no_waiter,
+    javas_delete_completes_rusts_waits,
+    rusts_delete_completes_javas_waits,
     a_lifetime_of_ours_is_kept_by_javas_count_down_and_ends_for_java_too,
     java_waits_in_vain_and_so_does_rust_until_their_time_is_over,
-    rust_counts_down_by_many_and_java_goes_on,
-    what_java_has_killed_at_work_still_counts,
-    rust_goes_on_although_it_missed_javas_message,
+    rust_counts_down_by_many_and_java_continues,
+    count_downs_of_a_killed_java_still_count,
+    rust_continues_although_it_missed_javas_message,
     a_name_with_a_hash_tag_is_the_same_latch,
     keys_and_messages_are_redissons,
 ];
 
-fn latch(client: &Client, on: &Ground) -> CountDownLatch {
+fn latch(client: &Client, on: &Fixture) -> CountDownLatch {
     CountDownLatch::new(client, &on.name)
 }
 
@@ -59,11 +59,11 @@ async fn until_heard(observer: &Observer, channel: &str, clients: u64) {
     wait_until(SOON, async || observer.query::<(String, u64)>(&numsub).await.unwrap().1 == clients).await;
 }
 
-async fn heard(on: &Ground, clients: u64) {
+async fn heard(on: &Fixture, clients: u64) {
     until_heard(&on.observer, &channel(&on.name), clients).await;
 }
 
-async fn java_counts_down_and_rust_goes_on(on: Ground) {
+async fn java_counts_down_and_rust_continues(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 2).await);
@@ -79,7 +79,7 @@ async fn java_counts_down_and_rust_goes_on(on: Ground) {
     heard(&on, 0).await;
 }
 
-async fn rust_counts_down_and_java_goes_on(on: Ground) {
+async fn rust_counts_down_and_java_continues(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(2).await.unwrap());
@@ -94,7 +94,7 @@ async fn rust_counts_down_and_java_goes_on(on: Ground) {
     .await;
 }
 
-async fn both_count_down_what_either_has_set(on: Ground) {
+async fn both_count_down_a_latch_of_either(on: Fixture) {
     let (mut java, mut waiting, client) = (on.java(), on.java(), on.client().await);
     let latch = latch(&client, &on);
     for round in 0..4 {
@@ -130,7 +130,7 @@ async fn both_count_down_what_either_has_set(on: Ground) {
     }
 }
 
-async fn each_finds_a_count_that_the_other_has_set(on: Ground) {
+async fn each_finds_a_count_that_the_other_has_set(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 3).await);
@@ -141,7 +141,7 @@ async fn each_finds_a_count_that_the_other_has_set(on: Ground) {
     assert_eq!(count(&mut java, &on.name).await, 5);
 }
 
-async fn both_read_the_same_count(on: Ground) {
+async fn both_read_the_same_count(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert_eq!((count(&mut java, &on.name).await, latch.count().await.unwrap()), (0, 0));
@@ -153,7 +153,7 @@ async fn both_read_the_same_count(on: Ground) {
     assert_eq!(count(&mut java, &on.name).await, i64::MAX as u64 - 2);
 }
 
-async fn counting_down_an_open_latch_does_nothing_on_either_side(on: Ground) {
+async fn counting_down_an_open_latch_does_nothing_on_either_side(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     count_down(&mut java, &on.name).await;
@@ -165,7 +165,7 @@ async fn counting_down_an_open_latch_does_nothing_on_either_side(on: Ground) {
     assert_eq!(latch.count().await.unwrap(), 1);
 }
 
-async fn a_hundred_tasks_and_eight_threads_go_on_together(on: Ground) {
+async fn a_hundred_tasks_and_eight_threads_go_on_together(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     for by_java in [true, false] {
@@ -197,7 +197,7 @@ async fn a_hundred_tasks_and_eight_threads_go_on_together(on: Ground) {
     }
 }
 
-async fn rust_sets_again_what_java_has_counted_down(on: Ground) {
+async fn rust_sets_a_latch_again_that_java_has_counted_down(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(1).await.unwrap());
@@ -219,11 +219,11 @@ async fn rust_sets_again_what_java_has_counted_down(on: Ground) {
     .await;
 }
 
-fn java_of(on: &Ground) -> Actor {
+fn java_of(on: &Fixture) -> Actor {
     on.java()
 }
 
-async fn java_sets_again_what_rust_has_counted_down(on: Ground) {
+async fn java_sets_a_latch_again_that_rust_has_counted_down(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(1).await.unwrap());
@@ -244,7 +244,7 @@ async fn java_sets_again_what_rust_has_counted_down(on: Ground) {
     .await;
 }
 
-async fn rounds_in_turn_strand_nobody_on_either_side(on: Ground) {
+async fn alternating_rounds_strand_no_waiter(on: Fixture) {
     let (mut java, mut waiting, client) = (on.java(), on.java(), on.client().await);
     let latch = latch(&client, &on);
     for round in 0..12 {
@@ -266,7 +266,7 @@ async fn rounds_in_turn_strand_nobody_on_either_side(on: Ground) {
     }
 }
 
-async fn javas_delete_lets_rust_go_on(on: Ground) {
+async fn javas_delete_completes_rusts_waits(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(5).await.unwrap());
@@ -281,7 +281,7 @@ async fn javas_delete_lets_rust_go_on(on: Ground) {
 }
 
 /// Redisson's own delete says `1`, and leaves its waiters asleep.
-async fn rusts_delete_lets_java_go_on(on: Ground) {
+async fn rusts_delete_completes_javas_waits(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 5).await);
@@ -296,7 +296,7 @@ async fn rusts_delete_lets_java_go_on(on: Ground) {
     assert_eq!(java.verb("latch.delete", &on.name).await.unwrap(), "false");
 }
 
-async fn a_lifetime_of_ours_is_kept_by_javas_count_down_and_ends_for_java_too(on: Ground) {
+async fn a_lifetime_of_ours_is_kept_by_javas_count_down_and_ends_for_java_too(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(3).expires_in(Duration::from_millis(1500)).await.unwrap());
@@ -308,7 +308,7 @@ async fn a_lifetime_of_ours_is_kept_by_javas_count_down_and_ends_for_java_too(on
     assert!(set(&mut java, &on.name, 1).await);
 }
 
-async fn java_waits_in_vain_and_so_does_rust_until_their_time_is_over(on: Ground) {
+async fn java_waits_in_vain_and_so_does_rust_until_their_time_is_over(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 1).await);
@@ -320,7 +320,7 @@ async fn java_waits_in_vain_and_so_does_rust_until_their_time_is_over(on: Ground
     latch.wait().timeout(Duration::from_secs(2)).await.unwrap();
 }
 
-async fn rust_counts_down_by_many_and_java_goes_on(on: Ground) {
+async fn rust_counts_down_by_many_and_java_continues(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     for by in [7, 100] {
@@ -337,7 +337,7 @@ async fn rust_counts_down_by_many_and_java_goes_on(on: Ground) {
     }
 }
 
-async fn what_java_has_killed_at_work_still_counts(on: Ground) {
+async fn count_downs_of_a_killed_java_still_count(on: Fixture) {
     let redisson = on.own_redisson(Duration::from_secs(30)).await;
     let client = on.client().await;
     let latch = latch(&client, &on);
@@ -354,7 +354,7 @@ async fn what_java_has_killed_at_work_still_counts(on: Ground) {
 }
 
 /// Redisson's own waiters would wait for ever.
-async fn rust_goes_on_although_it_missed_javas_message(on: Ground) {
+async fn rust_continues_although_it_missed_javas_message(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.poll_interval(Duration::from_secs(1))).await;
     let latch = latch(&client, &on);
@@ -365,7 +365,7 @@ async fn rust_goes_on_although_it_missed_javas_message(on: Ground) {
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
 
-async fn a_name_with_a_hash_tag_is_the_same_latch(on: Ground) {
+async fn a_name_with_a_hash_tag_is_the_same_latch(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let name = format!("{}:x{{y}}z", on.name);
     let latch = CountDownLatch::new(&client, &name);
@@ -389,7 +389,7 @@ async fn a_name_with_a_hash_tag_is_the_same_latch(on: Ground) {
 }
 
 /// What a key is and what is published on Redisson's channel, step by step, for both.
-async fn keys_and_messages_are_redissons(on: Ground) {
+async fn keys_and_messages_are_redissons(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     let listening = on.client().await;

@@ -1,11 +1,11 @@
-//! Leases that end, and watchdogs that do not let them.
+//! Leases that end, and watchdogs that renew them.
 
 use std::time::Duration;
 
 use redgrid_locks::Lock;
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, assert_entered_at, at_once, scenarios};
+use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
     rust_enters_when_javas_lease_is_over,
@@ -16,7 +16,7 @@ scenarios![
 
 const LEASE: Duration = Duration::from_millis(1500);
 
-async fn rust_enters_when_javas_lease_is_over(on: Ground) {
+async fn rust_enters_when_javas_lease_is_over(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock_for(&on.name, LEASE).await;
@@ -29,12 +29,13 @@ async fn rust_enters_when_javas_lease_is_over(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn java_enters_when_our_lease_is_over(on: Ground) {
+async fn java_enters_when_our_lease_is_over(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     let before = on.server_time().await;
     lock.acquire().lease(LEASE).await.unwrap().forget();
-    // The server has it for a little longer than was asked for: the margin, within which ours may be given back.
+    // The server has it for a little longer than was asked for: the margin, within which ours may
+    // be given back.
     assert!(on.time_until(on.lease_end().await).await < LEASE * 2);
     java.begin_lock(&on.name).await;
     java.entered().await;
@@ -43,7 +44,7 @@ async fn java_enters_when_our_lease_is_over(on: Ground) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn javas_watchdog_keeps_the_lock_while_rust_waits(on: Ground) {
+async fn javas_watchdog_keeps_the_lock_while_rust_waits(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let mut java = redisson.actor();
     let lock = Lock::new(&on.client().await, &on.name);
@@ -59,7 +60,7 @@ async fn javas_watchdog_keeps_the_lock_while_rust_waits(on: Ground) {
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn our_watchdog_keeps_the_lock_while_java_waits(on: Ground) {
+async fn our_watchdog_keeps_the_lock_while_java_waits(on: Fixture) {
     let (mut java, mut other) = (on.java(), on.java());
     let lock = Lock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
     let guard = lock.acquire().await.unwrap();

@@ -1,11 +1,11 @@
-//! Lists that the one side writes and the other reads, by index, by value and while they are gone through.
+//! Lists shared by both sides, by index, by value and by iteration.
 
 use redgrid_core::Client;
 use redgrid_list::codecs::{Codec, Decode, Encode, Kryo, Long, Text};
 use redgrid_list::{List, Occurrences};
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     lists_of_text_are_read_on_both_sides,
@@ -21,32 +21,32 @@ scenarios![
     both_take_pages_of_a_list_with_a_hash_tag,
 ];
 
-fn list<T, C: Codec>(client: &Client, on: &Ground, codec: C) -> List<T, C> {
+fn list<T, C: Codec>(client: &Client, on: &Fixture, codec: C) -> List<T, C> {
     List::<T>::new(client, &on.name).with_codec(codec)
 }
 
-async fn java(actor: &mut Actor, on: &Ground, verb: &str, codec: &str, more: &[&str]) -> String {
+async fn java(actor: &mut Actor, on: &Fixture, verb: &str, codec: &str, more: &[&str]) -> String {
     actor.value_of(&format!("list.{verb}"), &on.name, &[&[codec], more].concat()).await
 }
 
-async fn lists_of_text_are_read_on_both_sides(on: Ground) {
+async fn lists_of_text_are_read_on_both_sides(on: Fixture) {
     let values = ["a", "héllo", "with space", "wörld"].map(String::from);
     both_sides(&on, "string", Text, &values, &["a", "héllo", "with space", "wörld"]).await;
 }
 
-async fn lists_of_numbers_are_read_on_both_sides(on: Ground) {
+async fn lists_of_numbers_are_read_on_both_sides(on: Fixture) {
     let words = ["long:0", "long:-1", "long:9223372036854775807", "long:-9223372036854775808"];
     both_sides(&on, "long", Long, &[0_i64, -1, i64::MAX, i64::MIN], &words).await;
 }
 
-async fn lists_of_kryo_are_read_on_both_sides(on: Ground) {
+async fn lists_of_kryo_are_read_on_both_sides(on: Fixture) {
     let long = "x".repeat(70);
     let values = ["a".to_owned(), long.clone(), String::new(), "ü".to_owned()];
     both_sides(&on, "kryo", Kryo, &values, &["a", &long, "", "ü"]).await;
 }
 
 /// Four values, as Java names them too.
-async fn both_sides<T, C>(on: &Ground, codec: &str, with: C, values: &[T; 4], words: &[&str; 4])
+async fn both_sides<T, C>(on: &Fixture, codec: &str, with: C, values: &[T; 4], words: &[&str; 4])
 where
     T: Clone + std::fmt::Debug + std::fmt::Display + PartialEq + 'static,
     C: Encode<T> + Decode<T>,
@@ -75,7 +75,7 @@ where
     assert_eq!(java(&mut actor, on, "size", codec, &[]).await, "0");
 }
 
-async fn both_insert_and_remove_by_index(on: Ground) {
+async fn both_insert_and_remove_by_index(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<String, Kryo> = list(&client, &on, Kryo);
     let text = |word: &str| word.to_owned();
@@ -96,7 +96,7 @@ async fn both_insert_and_remove_by_index(on: Ground) {
     assert_eq!(java(&mut actor, &on, "get", "kryo", &["5"]).await, "e");
 }
 
-async fn both_insert_and_remove_by_value(on: Ground) {
+async fn both_insert_and_remove_by_value(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<i64, Long> = list(&client, &on, Long);
     list.push_many(&[1, 2, 3, 1, 2, 3]).await.unwrap();
@@ -115,7 +115,7 @@ async fn both_insert_and_remove_by_value(on: Ground) {
 }
 
 /// Java's iterator goes by index too, an element at a time.
-async fn the_middle_is_removed_while_java_iterates(on: Ground) {
+async fn the_middle_is_removed_while_java_iterates(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<i64, Long> = list(&client, &on, Long);
     list.push_many(&(0..8).collect::<Vec<_>>()).await.unwrap();
@@ -134,7 +134,7 @@ async fn the_middle_is_removed_while_java_iterates(on: Ground) {
     assert_eq!(seen, [0, 1, 2, 4, 6, 7], "3 has moved up; 5 has gone");
 }
 
-async fn java_removes_while_it_iterates_and_rust_streams(on: Ground) {
+async fn java_removes_while_it_iterates_and_rust_streams(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<i64, Long> = list(&client, &on, Long);
     list.push_many(&[1, 1, 2, 1, 3]).await.unwrap();
@@ -151,7 +151,7 @@ async fn java_removes_while_it_iterates_and_rust_streams(on: Ground) {
 }
 
 /// Redisson removes by a mark of its own, and with it whatever is equal to that.
-async fn a_value_like_the_mark_of_the_other_stays(on: Ground) {
+async fn a_value_like_the_mark_of_the_other_stays(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<String, Text> = list(&client, &on, Text);
     let mark = "DELETED_BY_REDISSON".to_owned();
@@ -165,7 +165,7 @@ async fn a_value_like_the_mark_of_the_other_stays(on: Ground) {
     assert_eq!(java(&mut actor, &on, "readAll", "string", &[]).await, format!("[{mark}]"));
 }
 
-async fn both_sort_one_list(on: Ground) {
+async fn both_sort_one_list(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let numbers: List<i64, Long> = list(&client, &on, Long);
     java(&mut actor, &on, "addAll", "long", &["long:3", "long:-1", "long:20"]).await;
@@ -179,7 +179,7 @@ async fn both_sort_one_list(on: Ground) {
     assert_eq!(actor.value_of("list.readAll", &sorted, &["long"]).await, "[-1, 3]");
 }
 
-async fn both_take_pages_of_one_shared_iterator(on: Ground) {
+async fn both_take_pages_of_one_shared_iterator(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<i64, Long> = list(&client, &on, Long);
     list.push_many(&(0..7).collect::<Vec<_>>()).await.unwrap();
@@ -195,7 +195,7 @@ async fn both_take_pages_of_one_shared_iterator(on: Ground) {
     assert_eq!(stream.try_collect::<Vec<i64>>().await.unwrap(), [3, 4], "it is over on both sides");
 }
 
-async fn both_take_pages_of_a_list_with_a_hash_tag(on: Ground) {
+async fn both_take_pages_of_a_list_with_a_hash_tag(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let name = format!("{{{}}}:tagged", on.name);
     let list: List<i64, Long> = List::<i64>::new(&client, &name).with_codec(Long);

@@ -1,4 +1,4 @@
-//! Maps that both sides keep: what the one changes the other keeps no more.
+//! Maps cached by both sides: a change by one invalidates the other.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use redgrid_tests::SOON;
 use tokio::time::Instant;
 
 use crate::actor::Actor;
-use crate::ground::{AT_ONCE, Ground, scenarios};
+use crate::fixture::{AT_ONCE, Fixture, scenarios};
 
 scenarios![
-    what_java_changes_is_kept_here_no_more,
-    what_is_changed_here_java_keeps_no_more,
+    changes_of_java_invalidate_our_cache,
+    our_changes_invalidate_the_cache_of_java,
     values_that_java_sends_along_are_read_anew,
-    both_clear_what_the_other_keeps,
+    both_clear_the_cache_of_the_other,
     a_transaction_of_java_waits_for_us_and_is_seen,
 ];
 
@@ -42,16 +42,16 @@ async fn java(actor: &mut Actor, name: &str, codec: &str, verb: &str, words: &[&
     actor.value_of(&format!("near.{verb}"), name, &[&[codec], words].concat()).await
 }
 
-async fn what_java_changes_is_kept_here_no_more(on: Ground) {
+async fn changes_of_java_invalidate_our_cache(on: Fixture) {
     changed_by_java(&on, &on.name, "string", Text).await;
     changed_by_java(&on, &format!("{}:kryo", on.name), "kryo", Kryo).await;
 }
 
-async fn values_that_java_sends_along_are_read_anew(on: Ground) {
+async fn values_that_java_sends_along_are_read_anew(on: Fixture) {
     changed_by_java(&on, &format!("{}:update", on.name), "string", Text).await;
 }
 
-async fn changed_by_java<C>(on: &Ground, name: &str, codec: &str, with: C)
+async fn changed_by_java<C>(on: &Fixture, name: &str, codec: &str, with: C)
 where
     C: Codec + Encode<str> + Encode<String> + Decode<String>,
 {
@@ -78,12 +78,12 @@ where
     }
 }
 
-async fn what_is_changed_here_java_keeps_no_more(on: Ground) {
+async fn our_changes_invalidate_the_cache_of_java(on: Fixture) {
     changed_here(&on, &on.name, "string", Text).await;
     changed_here(&on, &format!("{}:kryo", on.name), "kryo", Kryo).await;
 }
 
-async fn changed_here<C>(on: &Ground, name: &str, codec: &str, with: C)
+async fn changed_here<C>(on: &Fixture, name: &str, codec: &str, with: C)
 where
     C: Codec + Encode<str> + Encode<String> + Decode<String>,
 {
@@ -113,7 +113,7 @@ where
     }
 }
 
-async fn both_clear_what_the_other_keeps(on: Ground) {
+async fn both_clear_the_cache_of_the_other(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
     let here = kept_by(&client, name, Text);
     java(&mut actor, name, "string", "fastPut", &["a", "1"]).await;
@@ -135,7 +135,7 @@ async fn both_clear_what_the_other_keeps(on: Ground) {
     }
 }
 
-async fn a_transaction_of_java_waits_for_us_and_is_seen(on: Ground) {
+async fn a_transaction_of_java_waits_for_us_and_is_seen(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
     let here = kept_by(&client, name, Text);
     java(&mut actor, name, "string", "fastPut", &["a", "1"]).await;

@@ -1,4 +1,4 @@
-//! Maps that both sides keep, by each of Redisson's ways to tell of a change.
+//! Maps cached by both sides, with each of Redisson's synchronization strategies.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use redgrid_tests::SOON;
 use tokio::time::Instant;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    what_is_changed_here_java_that_is_sent_values_keeps_no_more,
-    what_java_that_tells_nobody_changes_is_seen_by_the_time_to_live,
-    what_is_changed_here_java_that_keeps_few_keeps_no_more,
-    changes_of_many_keys_are_told_each_way,
-    conditional_changes_of_java_are_told_where_they_are_made,
+    our_changes_invalidate_java_with_sync_updates,
+    changes_of_java_without_sync_are_seen_after_the_time_to_live,
+    our_changes_invalidate_java_with_a_small_cache,
+    changes_of_many_keys_are_synchronized_both_ways,
+    conditional_changes_of_java_are_synchronized_if_made,
 ];
 
 type Words = LocalCachedMap<String, String, Text>;
@@ -51,7 +51,7 @@ async fn until_java_has(actor: &mut Actor, name: &str, key: &str, value: &str) {
 }
 
 /// Nine changes of each kind, of a key that Java keeps.
-async fn changed_here(on: &Ground, name: &str) {
+async fn changed_here(on: &Fixture, name: &str) {
     let (mut actor, client) = (on.java(), on.client().await);
     let here = Words::with_options(&client, name, told());
     for n in 0..9 {
@@ -69,11 +69,11 @@ async fn changed_here(on: &Ground, name: &str) {
     until_java_has(&mut actor, name, "a", "null").await;
 }
 
-async fn what_is_changed_here_java_that_is_sent_values_keeps_no_more(on: Ground) {
+async fn our_changes_invalidate_java_with_sync_updates(on: Fixture) {
     changed_here(&on, &format!("{}:update", on.name)).await;
 }
 
-async fn what_is_changed_here_java_that_keeps_few_keeps_no_more(on: Ground) {
+async fn our_changes_invalidate_java_with_a_small_cache(on: Fixture) {
     let name = format!("{}:small", on.name);
     let mut actor = on.java();
     for key in ["x", "y", "z"] {
@@ -84,7 +84,7 @@ async fn what_is_changed_here_java_that_keeps_few_keeps_no_more(on: Ground) {
     assert_eq!(java(&mut actor, &name, "get", &["x"]).await, "1");
 }
 
-async fn what_java_that_tells_nobody_changes_is_seen_by_the_time_to_live(on: Ground) {
+async fn changes_of_java_without_sync_are_seen_after_the_time_to_live(on: Fixture) {
     let name = format!("{}:none", on.name);
     let (mut actor, client) = (on.java(), on.client().await);
     let here = Words::with_options(&client, &name, told().time_to_live(Duration::from_secs(1)));
@@ -101,7 +101,7 @@ async fn what_java_that_tells_nobody_changes_is_seen_by_the_time_to_live(on: Gro
     assert_eq!(java(&mut actor, &name, "get", &["a"]).await, "3");
 }
 
-async fn changes_of_many_keys_are_told_each_way(on: Ground) {
+async fn changes_of_many_keys_are_synchronized_both_ways(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
     let here = Words::with_options(&client, name, told());
     let keys: Vec<_> = (0..50).map(|n| format!("k{n}")).collect();
@@ -127,7 +127,7 @@ async fn changes_of_many_keys_are_told_each_way(on: Ground) {
     }
 }
 
-async fn conditional_changes_of_java_are_told_where_they_are_made(on: Ground) {
+async fn conditional_changes_of_java_are_synchronized_if_made(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
     let here = Words::with_options(&client, name, told());
     java(&mut actor, name, "fastPut", &["a", "1"]).await;

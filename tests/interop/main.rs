@@ -1,10 +1,11 @@
-//! Redisson itself, in another process and on the same server as our `Lock`: what either side must see of the other.
+//! Redisson itself, in another process and on the same server as our `Lock`: what either side must
+//! see of the other.
 //!
-//! Each scenario runs against both lines of Redisson that are in use. Needs Java and Maven; without them every scenario
-//! says SKIPPED and is counted as ignored.
+//! Each scenario runs against both lines of Redisson that are in use. Needs Java and Maven; without
+//! them every scenario says SKIPPED and is counted as ignored.
 
 mod actor;
-mod ground;
+mod fixture;
 mod permits;
 mod program;
 mod redisson;
@@ -66,7 +67,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::{Handle, Runtime};
 
-use ground::{Ground, Line, Scenario};
+use fixture::{Fixture, Line, Scenario};
 use program::Program;
 
 /// The newest release of each line that is in use.
@@ -160,7 +161,7 @@ fn full_name(scenario: &Scenario, version: &str) -> String {
 fn run(on: &Handle, line: Option<Arc<Line>>, scenario: Scenario) -> Result<(), Failed> {
     let line = line.ok_or("Redisson is missing")?;
     on.block_on(async {
-        let scene = async { (scenario.run)(Ground::of(line, scenario.name).await).await };
+        let scene = async { (scenario.run)(Fixture::of(line, scenario.name).await).await };
         // Thousands of lost answers, where they are asked for, take their time.
         let patience = PATIENCE + Duration::from_millis(100 * semaphore_crowds::lost_answers());
         tokio::time::timeout(patience, scene).await.map_err(|_| Failed::from(format!("not done after {patience:?}")))

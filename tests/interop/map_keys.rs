@@ -1,11 +1,11 @@
-//! What belongs to a key of a map: locks, semaphores and latches under one name on both sides.
+//! Locks, semaphores and latches of a map key, under one name on both sides.
 
 use redgrid_countdown_latch::CountDownLatch;
 use redgrid_map::Map;
 use redgrid_map::codecs::{Codec, Encode, Json, Kryo, Long, Raw, Text};
 use redgrid_tests::SOON;
 
-use crate::ground::{AT_ONCE, Ground, at_once, scenarios};
+use crate::fixture::{AT_ONCE, Fixture, at_once, scenarios};
 
 scenarios![
     the_lock_of_a_key_has_one_name_whatever_the_codec_and_the_length,
@@ -20,11 +20,11 @@ scenarios![
     java_waits_to_compute_while_rust_does,
 ];
 
-fn text(client: &redgrid_core::Client, on: &Ground) -> Map<String, String, Text> {
+fn text(client: &redgrid_core::Client, on: &Fixture) -> Map<String, String, Text> {
     Map::<String, String, Text>::new(client, &on.name)
 }
 
-async fn the_lock_of_a_key_has_one_name_whatever_the_codec_and_the_length(on: Ground) {
+async fn the_lock_of_a_key_has_one_name_whatever_the_codec_and_the_length(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     // The hash goes by packets of 32 bytes, and has a way of its own for each rest.
     for length in (1..70).chain([127, 128, 129, 1000]) {
@@ -53,7 +53,7 @@ async fn name_of<K, V, KC: Encode<K>, VC: Codec>(map: &Map<K, V, KC, VC>, key: &
     name
 }
 
-async fn rust_waits_for_the_key_that_java_has_locked(on: Ground) {
+async fn rust_waits_for_the_key_that_java_has_locked(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     java.value_of("key.lock", &on.name, &["string", "a", "lock"]).await;
     let map = text(&client, &on);
@@ -68,7 +68,7 @@ async fn rust_waits_for_the_key_that_java_has_locked(on: Ground) {
     .await;
 }
 
-async fn java_waits_for_the_key_that_rust_has_locked(on: Ground) {
+async fn java_waits_for_the_key_that_rust_has_locked(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let guard = text(&client, &on).lock("a").unwrap().acquire().await.unwrap();
     assert_eq!(java.value_of("key.tryLock", &on.name, &["string", "a", "lock"]).await, "false");
@@ -82,7 +82,7 @@ async fn java_waits_for_the_key_that_rust_has_locked(on: Ground) {
     java.value_of("key.unlock", &on.name, &["string", "a", "lock"]).await;
 }
 
-async fn fair_locks_of_keys_exclude_each_other(on: Ground) {
+async fn fair_locks_of_keys_exclude_each_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let lock = text(&client, &on).fair_lock("a").unwrap();
     java.value_of("key.lock", &on.name, &["string", "a", "fairlock"]).await;
@@ -93,7 +93,7 @@ async fn fair_locks_of_keys_exclude_each_other(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn readers_and_writers_of_a_key_are_the_same(on: Ground) {
+async fn readers_and_writers_of_a_key_are_the_same(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let lock = text(&client, &on).rw_lock("a").unwrap();
     java.value_of("key.lock", &on.name, &["string", "a", "read"]).await;
@@ -106,7 +106,7 @@ async fn readers_and_writers_of_a_key_are_the_same(on: Ground) {
     writer.release().await.unwrap();
 }
 
-async fn permits_of_a_key_are_the_same(on: Ground) {
+async fn permits_of_a_key_are_the_same(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let semaphore = text(&client, &on).plain_semaphore("a").unwrap();
     assert!(semaphore.try_set_permits(3).await.unwrap());
@@ -115,7 +115,7 @@ async fn permits_of_a_key_are_the_same(on: Ground) {
     assert_eq!(semaphore.available_permits().await.unwrap(), 4);
 }
 
-async fn leased_permits_of_a_key_are_the_same(on: Ground) {
+async fn leased_permits_of_a_key_are_the_same(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let semaphore = text(&client, &on).permit_expirable_semaphore("a").unwrap();
     assert!(semaphore.try_set_permits(3).await.unwrap());
@@ -124,7 +124,7 @@ async fn leased_permits_of_a_key_are_the_same(on: Ground) {
     assert_eq!(semaphore.available_permits().await.unwrap(), 4);
 }
 
-async fn a_latch_of_a_key_is_the_same(on: Ground) {
+async fn a_latch_of_a_key_is_the_same(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch: CountDownLatch = text(&client, &on).countdown_latch("a").unwrap();
     assert!(latch.try_set_count(2).await.unwrap());
@@ -132,8 +132,9 @@ async fn a_latch_of_a_key_is_the_same(on: Ground) {
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
-/// Redisson reads, computes and writes without a comparison: only the lock of the key keeps both apart.
-async fn both_compute_one_value_and_none_is_lost(on: Ground) {
+/// Redisson reads, computes and writes without a comparison: only the lock of the key keeps both
+/// apart.
+async fn both_compute_one_value_and_none_is_lost(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let map: Map<String, i64, Kryo> = Map::new(&client, &on.name);
     java.begin_value("key.compute", &on.name, &["kryo", "n", "100"]).await;
@@ -146,7 +147,7 @@ async fn both_compute_one_value_and_none_is_lost(on: Ground) {
     assert_eq!(map.get("n").await.unwrap(), Some(200));
 }
 
-async fn java_waits_to_compute_while_rust_does(on: Ground) {
+async fn java_waits_to_compute_while_rust_does(on: Fixture) {
     let (java, client) = (tokio::sync::Mutex::new(on.java()), on.client().await);
     let map: Map<String, i64, Kryo> = Map::new(&client, &on.name);
     let computed = map.locked().compute("n", |n| {

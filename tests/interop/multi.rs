@@ -1,4 +1,4 @@
-//! Several names as one, on either side.
+//! Multi-locks of either side.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use redgrid_core::Client;
 use redgrid_locks::{Lock, LostReason, MultiLock};
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, assert_entered_at, at_once, scenarios};
+use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
-    rust_enters_when_a_multiple_java_lets_go,
+    rust_enters_when_javas_multi_lock_is_released,
     a_multiple_java_is_kept_out_and_enters_after_rust,
     rust_waits_for_one_java_and_holds_none_meanwhile,
     a_multiple_java_that_gives_up_leaves_nothing_in_our_way,
     opposite_orders_on_both_sides_lose_no_update,
     rust_enters_after_the_death_of_a_multiple_java,
     a_waiting_java_is_woken_by_our_release_of_many,
-    a_name_that_java_forces_open_is_told,
+    a_name_that_java_forces_open_is_reported,
 ];
 
-fn names(on: &Ground) -> [String; 2] {
+fn names(on: &Fixture) -> [String; 2] {
     ["x", "y"].map(|name| format!("{}:{name}", on.name))
 }
 
-async fn listening(on: &Ground, name: &str) {
+async fn listening(on: &Fixture, name: &str) {
     let channel = format!("redisson_lock__channel:{{{name}}}");
     let heard = async || on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1 > 0;
     redgrid_testkit::wait_until(SOON, heard).await;
 }
 
-async fn rust_enters_when_a_multiple_java_lets_go(on: Ground) {
+async fn rust_enters_when_javas_multi_lock_is_released(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let lock = MultiLock::new(&on.client().await, &names);
     java.verb("multi.lock", &names.join(",")).await.unwrap();
@@ -46,7 +46,7 @@ async fn rust_enters_when_a_multiple_java_lets_go(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn a_multiple_java_is_kept_out_and_enters_after_rust(on: Ground) {
+async fn a_multiple_java_is_kept_out_and_enters_after_rust(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let lock = MultiLock::new(&on.client().await, &names);
     let guard = lock.acquire().await.unwrap();
@@ -63,7 +63,7 @@ async fn a_multiple_java_is_kept_out_and_enters_after_rust(on: Ground) {
     lock.try_acquire().await.unwrap().expect("both are free").release().await.unwrap();
 }
 
-async fn rust_waits_for_one_java_and_holds_none_meanwhile(on: Ground) {
+async fn rust_waits_for_one_java_and_holds_none_meanwhile(on: Fixture) {
     let (mut java, mut other, names) = (on.java(), on.java(), names(&on));
     java.lock(&names[1]).await;
     let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().timeout(SOON).into_future());
@@ -79,7 +79,7 @@ async fn rust_waits_for_one_java_and_holds_none_meanwhile(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn a_multiple_java_that_gives_up_leaves_nothing_in_our_way(on: Ground) {
+async fn a_multiple_java_that_gives_up_leaves_nothing_in_our_way(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let client = on.client().await;
     let in_the_way = Lock::new(&client, &names[1]).acquire().await.unwrap();
@@ -92,7 +92,7 @@ async fn a_multiple_java_that_gives_up_leaves_nothing_in_our_way(on: Ground) {
     both.release().await.unwrap();
 }
 
-async fn opposite_orders_on_both_sides_lose_no_update(on: Ground) {
+async fn opposite_orders_on_both_sides_lose_no_update(on: Fixture) {
     let (mut java, names, client) = (on.java(), names(&on), on.client().await);
     let counter = format!("{}:counter", on.name);
     java.begin_count_under("multi.count", &format!("{},{}", names[1], names[0]), &counter, 15).await;
@@ -111,7 +111,7 @@ async fn read(client: &Client, counter: &str) -> i64 {
     client.command("GET").key(counter).unwrap().query::<Option<i64>>().await.unwrap().unwrap_or(0)
 }
 
-async fn rust_enters_after_the_death_of_a_multiple_java(on: Ground) {
+async fn rust_enters_after_the_death_of_a_multiple_java(on: Fixture) {
     let redisson = on.own_redisson(Duration::from_secs(2)).await;
     let names = names(&on);
     redisson.actor().verb("multi.lock", &names.join(",")).await.unwrap();
@@ -127,7 +127,7 @@ async fn rust_enters_after_the_death_of_a_multiple_java(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn a_waiting_java_is_woken_by_our_release_of_many(on: Ground) {
+async fn a_waiting_java_is_woken_by_our_release_of_many(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let guard = MultiLock::new(&on.client().await, &names).acquire().await.unwrap();
     java.begin_lock(&names[1]).await;
@@ -140,7 +140,7 @@ async fn a_waiting_java_is_woken_by_our_release_of_many(on: Ground) {
     assert!(java.unlock(&names[1]).await);
 }
 
-async fn a_name_that_java_forces_open_is_told(on: Ground) {
+async fn a_name_that_java_forces_open_is_reported(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let client = on.client_with(|config| config.watchdog_lease(Duration::from_secs(3))).await;
     let guard = MultiLock::new(&client, &names).acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! Multimaps that the one side fills and the other reads.
+//! Multimaps shared by both sides.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     multimaps_of_text_are_read_on_both_sides,
@@ -31,19 +31,19 @@ scenarios![
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn java(actor: &mut Actor, on: &Ground, verb: &str, words: &[&str]) -> String {
+async fn java(actor: &mut Actor, on: &Fixture, verb: &str, words: &[&str]) -> String {
     actor.value_of(verb, &on.name, words).await
 }
 
-async fn multimaps_of_text_are_read_on_both_sides(on: Ground) {
+async fn multimaps_of_text_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "string", Text).await;
 }
 
-async fn multimaps_of_kryo_are_read_on_both_sides(on: Ground) {
+async fn multimaps_of_kryo_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "kryo", Kryo).await;
 }
 
-async fn both_sides<C>(on: &Ground, codec: &str, with: C)
+async fn both_sides<C>(on: &Fixture, codec: &str, with: C)
 where
     C: Codec + Encode<String> + Decode<String> + Encode<str>,
 {
@@ -78,7 +78,7 @@ where
     assert_eq!((map.clear().await.unwrap(), java(&mut actor, on, "sets.size", &[codec]).await), (1, "0".into()));
 }
 
-async fn lists_of_a_key_are_in_one_order_on_both_sides(on: Ground) {
+async fn lists_of_a_key_are_in_one_order_on_both_sides(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = ListMultimap::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     let text = |word: &str| word.to_owned();
@@ -106,7 +106,7 @@ fn within_the_hour(left: Lifetime) -> bool {
 }
 
 async fn java_gives<Y: Lifetimes>(
-    on: &Ground,
+    on: &Fixture,
     kind: &str,
     codec: &str,
     map: Multimap<String, String, impl Both, impl Both, Y>,
@@ -132,7 +132,7 @@ async fn java_gives<Y: Lifetimes>(
 }
 
 async fn given_here<Y: Lifetimes>(
-    on: &Ground,
+    on: &Fixture,
     kind: &str,
     codec: &str,
     map: Multimap<String, String, impl Both, impl Both, Y>,
@@ -162,37 +162,37 @@ trait Both: Codec + Encode<String> + Decode<String> + Encode<str> {}
 impl<C: Codec + Encode<String> + Decode<String> + Encode<str>> Both for C {}
 
 /// The map of a scenario, by its codec and its kind.
-async fn map<C: Both + Default, Y: Lifetimes>(on: &Ground) -> Multimap<String, String, C, C, Y> {
+async fn map<C: Both + Default, Y: Lifetimes>(on: &Fixture) -> Multimap<String, String, C, C, Y> {
     Multimap::new(&on.client().await, &on.name)
 }
 
-async fn lifetimes_that_java_gives_keys_of_sets_are_kept_here(on: Ground) {
+async fn lifetimes_that_java_gives_keys_of_sets_are_kept_here(on: Fixture) {
     java_gives(&on, "expiringSets", "string", map::<Text, Expiring<Sets>>(&on).await).await;
 }
 
-async fn lifetimes_that_java_gives_keys_of_lists_are_kept_here(on: Ground) {
+async fn lifetimes_that_java_gives_keys_of_lists_are_kept_here(on: Fixture) {
     java_gives(&on, "expiringLists", "string", map::<Text, Expiring<Lists>>(&on).await).await;
 }
 
-async fn lifetimes_that_keys_of_sets_get_here_are_kept_by_java(on: Ground) {
+async fn lifetimes_that_keys_of_sets_get_here_are_kept_by_java(on: Fixture) {
     given_here(&on, "expiringSets", "string", map::<Text, Expiring<Sets>>(&on).await).await;
 }
 
-async fn lifetimes_that_keys_of_lists_get_here_are_kept_by_java(on: Ground) {
+async fn lifetimes_that_keys_of_lists_get_here_are_kept_by_java(on: Fixture) {
     given_here(&on, "expiringLists", "string", map::<Text, Expiring<Lists>>(&on).await).await;
 }
 
-async fn keys_of_kryo_have_lifetimes_on_both_sides(on: Ground) {
+async fn keys_of_kryo_have_lifetimes_on_both_sides(on: Fixture) {
     on_both_sides::<Kryo, Expiring<Sets>>(&on, "expiringSets", "kryo").await;
 }
 
-async fn on_both_sides<C: Both + Default, Y: Lifetimes>(on: &Ground, kind: &str, codec: &str) {
+async fn on_both_sides<C: Both + Default, Y: Lifetimes>(on: &Fixture, kind: &str, codec: &str) {
     java_gives(on, kind, codec, map::<C, Y>(on).await).await;
     map::<C, Y>(on).await.clear().await.unwrap();
     given_here(on, kind, codec, map::<C, Y>(on).await).await;
 }
 
-async fn a_map_that_java_has_end_ends_here(on: Ground) {
+async fn a_map_that_java_has_end_ends_here(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = ListMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     for key in ["a", "b"] {
@@ -213,7 +213,7 @@ async fn a_map_that_java_has_end_ends_here(on: Ground) {
     assert!(map.get_all("a").await.unwrap().is_empty() && map.get_all("c").await.unwrap().is_empty());
 }
 
-async fn a_map_that_ends_here_ends_for_java(on: Ground) {
+async fn a_map_that_ends_here_ends_for_java(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = SetMultimap::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     map.insert("a", &text("1")).await.unwrap();
@@ -231,7 +231,7 @@ async fn a_map_that_ends_here_ends_for_java(on: Ground) {
     wait_until(SOON, async || java(&mut on.java(), &on, "sets.size", &["string"]).await == "0").await;
 }
 
-async fn a_map_that_one_side_renames_the_other_finds(on: Ground) {
+async fn a_map_that_one_side_renames_the_other_finds(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = SetMultimap::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     map.insert_many("a", &[text("1"), text("2")]).await.unwrap();
@@ -249,7 +249,7 @@ async fn a_map_that_one_side_renames_the_other_finds(on: Ground) {
     assert_eq!(actor.value_of("sets.size", &back, &["string"]).await, "0");
 }
 
-async fn a_map_with_lifetimes_that_one_side_deletes_is_gone(on: Ground) {
+async fn a_map_with_lifetimes_that_one_side_deletes_is_gone(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = ListMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     map.insert("a", &text("1")).await.unwrap();
@@ -271,7 +271,7 @@ async fn a_map_with_lifetimes_that_one_side_deletes_is_gone(on: Ground) {
     );
 }
 
-async fn native_lifetimes_are_kept_on_both_sides(on: Ground) {
+async fn native_lifetimes_are_kept_on_both_sides(on: Fixture) {
     let Some((_server, on)) = on.on_newest().await else { return };
     on_both_sides::<Text, Native<Sets>>(&on, "nativeSets", "string").await;
     map::<Text, Native<Sets>>(&on).await.clear().await.unwrap();

@@ -1,20 +1,21 @@
-//! Multimaps of both sides as a whole: their keys and entries, the sets and lists of their keys, and what is left of them.
+//! Multimaps of both sides as a whole: their keys and entries, the collections of their keys, and
+//! leftovers.
 
 use futures_util::TryStreamExt;
 use redgrid_multimap::codecs::{Kryo, Text};
 use redgrid_multimap::{ListMultimap, SetMultimap};
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     all_entries_of_both_are_read_on_both_sides,
-    lists_of_kryo_are_in_one_order_on_both_sides,
-    the_collection_of_a_key_that_java_changes_is_read_here,
-    what_either_side_clears_leaves_no_key_behind,
+    kryo_lists_have_the_same_order_on_both_sides,
+    a_collection_that_java_changes_is_read_here,
+    clearing_by_either_side_leaves_no_key,
 ];
 
-async fn java(actor: &mut Actor, on: &Ground, verb: &str, words: &[&str]) -> String {
+async fn java(actor: &mut Actor, on: &Fixture, verb: &str, words: &[&str]) -> String {
     actor.value_of(verb, &on.name, words).await
 }
 
@@ -31,7 +32,7 @@ async fn entries_of(
     format!("[{}]", all.join(", "))
 }
 
-async fn all_entries_of_both_are_read_on_both_sides(on: Ground) {
+async fn all_entries_of_both_are_read_on_both_sides(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = SetMultimap::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     assert_eq!(java(&mut actor, &on, "sets.putAll", &["string", "a", "1", "2", "3"]).await, "true");
@@ -68,7 +69,7 @@ async fn all_entries_of_both_are_read_on_both_sides(on: Ground) {
     assert_eq!((java(&mut actor, &on, "sets.size", &["string"]).await, map.len().await.unwrap()), (text("150"), 150));
 }
 
-async fn lists_of_kryo_are_in_one_order_on_both_sides(on: Ground) {
+async fn kryo_lists_have_the_same_order_on_both_sides(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = ListMultimap::<String, i64>::new(&client, &on.name).with_codecs(Kryo, Kryo);
     assert_eq!(java(&mut actor, &on, "lists.putAll", &["kryo", "ä", "long:3", "long:1"]).await, "true");
@@ -86,7 +87,7 @@ async fn lists_of_kryo_are_in_one_order_on_both_sides(on: Ground) {
     assert_eq!(java(&mut actor, &on, "lists.containsKey", &["kryo", "b"]).await, "false");
 }
 
-async fn the_collection_of_a_key_that_java_changes_is_read_here(on: Ground) {
+async fn a_collection_that_java_changes_is_read_here(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let sets = SetMultimap::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     assert_eq!(java(&mut actor, &on, "sets.get.add", &["string", "k", "1"]).await, "true");
@@ -111,7 +112,7 @@ async fn the_collection_of_a_key_that_java_changes_is_read_here(on: Ground) {
     assert_eq!(ask("get.size", &["k"]).await, "2");
 }
 
-async fn what_either_side_clears_leaves_no_key_behind(on: Ground) {
+async fn clearing_by_either_side_leaves_no_key(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let sets = SetMultimap::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     let keys = async || on.observer.keys(&format!("*{}*", on.name)).await.unwrap();

@@ -1,4 +1,4 @@
-//! One whole number, changed by both sides.
+//! One integer, changed by both sides.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use redgrid_core::Failure;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    each_reads_what_the_other_has_set,
+    each_side_reads_the_others_numbers,
     both_add_in_both_orders,
-    both_swap_and_delete_what_the_other_has_left,
-    a_comparison_of_either_side_sees_what_the_other_has_left,
+    both_swap_and_delete_the_others_numbers,
+    a_comparison_sees_the_others_number,
     an_absent_number_is_0_to_both,
     all_numbers_pass_both_ways,
     beyond_2_53_ours_is_exact_where_javas_is_not,
-    both_agree_on_what_is_less_and_greater_up_to_2_53,
+    both_agree_on_comparisons_up_to_2_53,
     a_sum_beyond_all_numbers_changes_nothing_on_either_side,
     both_delete_by_comparison,
     javas_lifetime_outlasts_our_additions_and_ends_with_our_set,
     our_lifetime_is_javas,
-    what_both_add_at_the_same_time_is_had_once,
+    concurrent_additions_of_both_count_once,
     our_updates_and_javas_additions_lose_nothing,
-    what_acts_exactly_once_is_the_same_number_to_java,
-    what_java_can_not_read_is_refused_by_ours,
+    exactly_once_changes_are_plain_numbers_to_java,
+    ours_rejects_numbers_that_java_cannot_read,
     a_name_with_a_hash_tag_is_the_same_number,
 ];
 
@@ -41,7 +41,7 @@ struct Java {
 }
 
 impl Java {
-    fn of(on: &Ground) -> Java {
+    fn of(on: &Fixture) -> Java {
         Java { actor: on.java(), name: on.name.clone() }
     }
 
@@ -60,11 +60,11 @@ impl Java {
     }
 }
 
-async fn ours(on: &Ground) -> AtomicLong {
+async fn ours(on: &Fixture) -> AtomicLong {
     AtomicLong::new(&on.client().await, &on.name)
 }
 
-async fn each_reads_what_the_other_has_set(on: Ground) {
+async fn each_side_reads_the_others_numbers(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     java.does("set", [41]).await;
     assert_eq!(ours.get().await.unwrap(), 41);
@@ -73,7 +73,7 @@ async fn each_reads_what_the_other_has_set(on: Ground) {
     assert_eq!(on.observer.get::<String>(&on.name).await.unwrap().as_deref(), Some("-7"));
 }
 
-async fn both_add_in_both_orders(on: Ground) {
+async fn both_add_in_both_orders(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     assert_eq!((java.number("addAndGet", [5]).await, ours.add(5).await.unwrap()), (5, 10));
     assert_eq!((java.number("getAndAdd", [5]).await, ours.get_and_add(5).await.unwrap()), (10, 15));
@@ -84,7 +84,7 @@ async fn both_add_in_both_orders(on: Ground) {
     assert_eq!((java.number("addAndGet", [-30]).await, ours.add(-30).await.unwrap()), (-10, -40));
 }
 
-async fn both_swap_and_delete_what_the_other_has_left(on: Ground) {
+async fn both_swap_and_delete_the_others_numbers(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(1).await.unwrap();
     assert_eq!(java.number("getAndSet", [2]).await, 1);
@@ -99,7 +99,7 @@ async fn both_swap_and_delete_what_the_other_has_left(on: Ground) {
     assert!(ours.delete().await.unwrap() && !java.truth("isExists", []).await);
 }
 
-async fn a_comparison_of_either_side_sees_what_the_other_has_left(on: Ground) {
+async fn a_comparison_sees_the_others_number(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     java.does("set", [10]).await;
     assert!(!ours.compare_and_set(11, 12).await.unwrap() && ours.compare_and_set(10, 12).await.unwrap());
@@ -109,7 +109,7 @@ async fn a_comparison_of_either_side_sees_what_the_other_has_left(on: Ground) {
     assert!(!ours.compare_and_set(FINE - 1, 0).await.unwrap() && ours.compare_and_set(FINE, 0).await.unwrap());
 }
 
-async fn an_absent_number_is_0_to_both(on: Ground) {
+async fn an_absent_number_is_0_to_both(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     assert_eq!((java.number("get", []).await, ours.get().await.unwrap()), (0, 0));
     assert_eq!((java.number("getAndDelete", []).await, ours.get_and_delete().await.unwrap()), (0, 0));
@@ -124,7 +124,7 @@ async fn an_absent_number_is_0_to_both(on: Ground) {
     assert_eq!(ours.get_and_delete().await.unwrap(), 2);
 }
 
-async fn all_numbers_pass_both_ways(on: Ground) {
+async fn all_numbers_pass_both_ways(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     for value in [i64::MAX, i64::MIN, FINE, -FINE, 0, -1] {
         java.does("set", [value]).await;
@@ -134,7 +134,7 @@ async fn all_numbers_pass_both_ways(on: Ground) {
     }
 }
 
-async fn beyond_2_53_ours_is_exact_where_javas_is_not(on: Ground) {
+async fn beyond_2_53_ours_is_exact_where_javas_is_not(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(FINE - 1).await.unwrap();
     assert!(!java.truth("setIfLess", [FINE, 5]).await, "to doubles they are equal");
@@ -151,7 +151,7 @@ async fn beyond_2_53_ours_is_exact_where_javas_is_not(on: Ground) {
     }
 }
 
-async fn both_agree_on_what_is_less_and_greater_up_to_2_53(on: Ground) {
+async fn both_agree_on_comparisons_up_to_2_53(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     let values = [-(FINE - 1), -10, -9, -1, 0, 1, 9, 10, 100, FINE - 1];
     for was in values {
@@ -165,7 +165,7 @@ async fn both_agree_on_what_is_less_and_greater_up_to_2_53(on: Ground) {
     }
 }
 
-async fn a_sum_beyond_all_numbers_changes_nothing_on_either_side(on: Ground) {
+async fn a_sum_beyond_all_numbers_changes_nothing_on_either_side(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     java.does("set", [i64::MAX]).await;
     assert!(matches!(ours.increment().await, Err(AtomicError::Overflow { .. })));
@@ -178,7 +178,7 @@ async fn a_sum_beyond_all_numbers_changes_nothing_on_either_side(on: Ground) {
     assert_eq!(java.number("get", []).await, 3);
 }
 
-async fn both_delete_by_comparison(on: Ground) {
+async fn both_delete_by_comparison(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     let all = [
         ("less", Comparison::Less),
@@ -203,7 +203,7 @@ async fn both_delete_by_comparison(on: Ground) {
     assert!(!ours.delete_if(Comparison::Equal, 0).await.unwrap());
 }
 
-async fn javas_lifetime_outlasts_our_additions_and_ends_with_our_set(on: Ground) {
+async fn javas_lifetime_outlasts_our_additions_and_ends_with_our_set(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     java.does("set", [1]).await;
     assert!(java.truth("expire", [60_000]).await);
@@ -224,7 +224,7 @@ async fn javas_lifetime_outlasts_our_additions_and_ends_with_our_set(on: Ground)
     assert_eq!((ours.exists().await.unwrap(), ours.lifetime().await.unwrap()), (false, Lifetime::Absent));
 }
 
-async fn our_lifetime_is_javas(on: Ground) {
+async fn our_lifetime_is_javas(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     assert_eq!(ours.add(2).expires_in(SOON).await.unwrap(), 2);
     assert!(matches!(ours.lifetime().await.unwrap(), Lifetime::Ends(left) if left <= SOON));
@@ -239,7 +239,7 @@ async fn our_lifetime_is_javas(on: Ground) {
     assert_eq!(java.number("get", []).await, 0);
 }
 
-async fn what_both_add_at_the_same_time_is_had_once(on: Ground) {
+async fn concurrent_additions_of_both_count_once(on: Fixture) {
     let (mut java, mut other, ours) = (on.java(), on.java(), ours(&on).await);
     java.begin_number("long.crowd", &on.name, &["200"]).await;
     other.begin_number("long.crowd", &on.name, &["200"]).await;
@@ -260,7 +260,7 @@ async fn what_both_add_at_the_same_time_is_had_once(on: Ground) {
     assert!(had.into_iter().eq(1..=800));
 }
 
-async fn our_updates_and_javas_additions_lose_nothing(on: Ground) {
+async fn our_updates_and_javas_additions_lose_nothing(on: Fixture) {
     let (mut java, ours) = (on.java(), ours(&on).await);
     java.begin_number("long.crowd", &on.name, &["99"]).await;
     let tasks = (0..100).map(|_| {
@@ -274,7 +274,7 @@ async fn our_updates_and_javas_additions_lose_nothing(on: Ground) {
     assert_eq!(updated, 100, "who adds 99 times overtakes nobody a hundred times");
 }
 
-async fn what_acts_exactly_once_is_the_same_number_to_java(on: Ground) {
+async fn exactly_once_changes_are_plain_numbers_to_java(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await.exactly_once());
     ours.set(1).await.unwrap();
     assert_eq!((java.number("incrementAndGet", []).await, ours.add(3).await.unwrap()), (2, 5));
@@ -286,7 +286,7 @@ async fn what_acts_exactly_once_is_the_same_number_to_java(on: Ground) {
     assert!(ours.delete().await.unwrap() && !java.truth("isExists", []).await);
 }
 
-async fn what_java_can_not_read_is_refused_by_ours(on: Ground) {
+async fn ours_rejects_numbers_that_java_cannot_read(on: Fixture) {
     let (mut java, ours) = (on.java(), ours(&on).await);
     on.observer.cmd(&["SET", &on.name, "many"]).await.unwrap();
     assert!(matches!(ours.get().await, Err(AtomicError::NotANumber { .. })));
@@ -296,7 +296,7 @@ async fn what_java_can_not_read_is_refused_by_ours(on: Ground) {
     assert_eq!(on.observer.get::<String>(&on.name).await.unwrap().as_deref(), Some("many"));
 }
 
-async fn a_name_with_a_hash_tag_is_the_same_number(on: Ground) {
+async fn a_name_with_a_hash_tag_is_the_same_number(on: Fixture) {
     let name = format!("{{{}}}:n", on.name);
     let (mut java, ours) = (on.java(), AtomicLong::new(&on.client().await, &name).exactly_once());
     assert_eq!(java.number("long.addAndGet", &name, &["4"]).await.unwrap(), "4");

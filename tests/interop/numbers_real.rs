@@ -5,18 +5,18 @@ use redgrid_atomic_long::{AtomicDouble, AtomicError, Comparison};
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     every_double_passes_both_ways,
     both_add_in_both_orders,
-    what_java_takes_away_in_its_process_ours_is_told_by_the_server,
-    both_swap_compare_and_delete_what_the_other_has_left,
-    both_agree_on_what_is_less_and_greater,
+    a_removal_in_java_is_reported_by_the_server,
+    both_swap_compare_and_delete_the_others_numbers,
+    both_agree_on_comparisons,
     an_absent_number_is_0_to_both,
     both_delete_by_comparison,
-    lifetimes_are_those_of_the_other_side,
-    what_both_add_at_the_same_time_is_had_once,
+    lifetimes_are_shared_by_both_sides,
+    concurrent_additions_of_both_count_once,
     a_sum_beyond_all_doubles_is_refused_by_ours_and_readable_to_java,
 ];
 
@@ -27,7 +27,7 @@ struct Java {
 }
 
 impl Java {
-    fn of(on: &Ground) -> Java {
+    fn of(on: &Fixture) -> Java {
         Java { actor: on.java(), name: on.name.clone() }
     }
 
@@ -51,11 +51,11 @@ impl Java {
     }
 }
 
-async fn ours(on: &Ground) -> AtomicDouble {
+async fn ours(on: &Fixture) -> AtomicDouble {
     AtomicDouble::new(&on.client().await, &on.name)
 }
 
-async fn every_double_passes_both_ways(on: Ground) {
+async fn every_double_passes_both_ways(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     let extremes = [f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, 1e300, -1e-300, 1e16 + 2.0];
     let values = [0.0, 0.1, 5.0, -0.3, 1e10, 1.0 / 3.0, std::f64::consts::PI, 1e-20, 123_456_789.123_456_79];
@@ -74,7 +74,7 @@ async fn every_double_passes_both_ways(on: Ground) {
     }
 }
 
-async fn both_add_in_both_orders(on: Ground) {
+async fn both_add_in_both_orders(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     assert_eq!((java.number("addAndGet", [0.1]).await, ours.add(0.2).await.unwrap()), (0.1, 0.3));
     assert_eq!((java.number("incrementAndGet", []).await, ours.increment().await.unwrap()), (1.3, 2.3));
@@ -86,7 +86,7 @@ async fn both_add_in_both_orders(on: Ground) {
     assert_eq!((java.number("addAndGet", [0.0]).await, ours.add(0.0).await.unwrap()), (1.0, 1.0));
 }
 
-async fn what_java_takes_away_in_its_process_ours_is_told_by_the_server(on: Ground) {
+async fn a_removal_in_java_is_reported_by_the_server(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(0.3).await.unwrap();
     assert_eq!(java.number("getAndAdd", [0.4]).await, 0.7 - 0.4, "which is not 0.3");
@@ -94,7 +94,7 @@ async fn what_java_takes_away_in_its_process_ours_is_told_by_the_server(on: Grou
     assert_eq!(ours.get_and_add(0.4).await.unwrap(), 0.3);
 }
 
-async fn both_swap_compare_and_delete_what_the_other_has_left(on: Ground) {
+async fn both_swap_compare_and_delete_the_others_numbers(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(1.5).await.unwrap();
     assert_eq!(java.number("getAndSet", [2.5]).await, 1.5);
@@ -112,7 +112,7 @@ async fn both_swap_compare_and_delete_what_the_other_has_left(on: Ground) {
     assert_eq!(java.number("get", []).await, 0.1 * 3.0);
 }
 
-async fn both_agree_on_what_is_less_and_greater(on: Ground) {
+async fn both_agree_on_comparisons(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     let values = [-1e300, -1.5, -0.1, 0.0, 0.1, 0.2, 10.0, 9.5, 1e300];
     for was in values {
@@ -126,7 +126,7 @@ async fn both_agree_on_what_is_less_and_greater(on: Ground) {
     }
 }
 
-async fn an_absent_number_is_0_to_both(on: Ground) {
+async fn an_absent_number_is_0_to_both(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     assert_eq!((java.number("get", []).await, ours.get().await.unwrap()), (0.0, 0.0));
     assert_eq!((java.number("getAndDelete", []).await, ours.get_and_delete().await.unwrap()), (0.0, 0.0));
@@ -137,7 +137,7 @@ async fn an_absent_number_is_0_to_both(on: Ground) {
     assert_eq!((ours.get_and_set(1.5).await.unwrap(), java.number("getAndDelete", []).await), (0.0, 1.5));
 }
 
-async fn both_delete_by_comparison(on: Ground) {
+async fn both_delete_by_comparison(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     for (javas, how) in
         [("less", Comparison::Less), ("greaterOrEqual", Comparison::GreaterOrEqual), ("equal", Comparison::Equal)]
@@ -155,7 +155,7 @@ async fn both_delete_by_comparison(on: Ground) {
     }
 }
 
-async fn lifetimes_are_those_of_the_other_side(on: Ground) {
+async fn lifetimes_are_shared_by_both_sides(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     assert_eq!(ours.add(0.5).at_most(1.0).expires_in(SOON).await.unwrap(), 0.5);
     java.number("addAndGet", [0.25]).await;
@@ -168,7 +168,7 @@ async fn lifetimes_are_those_of_the_other_side(on: Ground) {
     assert_eq!(java.does("remainTimeToLive", []).await, "-1");
 }
 
-async fn what_both_add_at_the_same_time_is_had_once(on: Ground) {
+async fn concurrent_additions_of_both_count_once(on: Fixture) {
     let (mut java, ours) = (on.java(), ours(&on).await);
     java.begin_number("double.crowd", &on.name, &["200"]).await;
     let tasks = (0..8).map(|task| {
@@ -187,7 +187,7 @@ async fn what_both_add_at_the_same_time_is_had_once(on: Ground) {
     assert!(had.into_iter().eq((1..=600).map(|n| f64::from(n) / 2.0)));
 }
 
-async fn a_sum_beyond_all_doubles_is_refused_by_ours_and_readable_to_java(on: Ground) {
+async fn a_sum_beyond_all_doubles_is_refused_by_ours_and_readable_to_java(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     java.does("set", [f64::MAX]).await;
     assert!(matches!(ours.add(f64::MAX).await, Err(AtomicError::Overflow { .. })));

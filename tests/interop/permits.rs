@@ -1,4 +1,4 @@
-//! A semaphore as a thread of Java sees it, and as it is on the server.
+//! A semaphore seen by a Java thread, and its state on the server.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::{Actor, Thrown};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 /// What a method is called with.
 pub(crate) type With<'a> = &'a [&'a (dyn Display + Sync)];
@@ -82,7 +82,7 @@ impl JavaPermits {
     }
 }
 
-impl Ground {
+impl Fixture {
     /// A thread of Java and its `RSemaphore` of the scenario's name.
     pub(crate) fn plain(&self) -> JavaPermits {
         JavaPermits::plain(self.java(), &self.name)

@@ -1,4 +1,4 @@
-//! The Java program: its libraries from Maven, compiled once, kept in Cargo's target folder.
+//! The Java program: its libraries from Maven, compiled once, stored in Cargo's target folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -22,8 +22,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Builds it where that has not been done. The error says what is missing on this machine: a reason to skip. A
-    /// program that does not compile is none.
+    /// Builds it where that has not been done. The error says what is missing on this machine: a
+    /// reason to skip. A program that does not compile is none.
     pub(crate) async fn build(version: &'static str) -> Result<Program, String> {
         let java = tool("java");
         let run = Command::new(&java).arg("-version").output().await;
@@ -32,7 +32,8 @@ impl Program {
         let sum = redgrid_tests::sha(&(POM.to_owned() + &all_sources()));
         let folder = home.join(format!("redisson-{version}-{}", &sum[..12]));
         if !folder.exists() {
-            // Elsewhere first, and gone if it fails: another run of the tests may be doing the same.
+            // Elsewhere first, and gone if it fails: another run of the tests may be doing the
+            // same.
             fs::create_dir_all(&home).expect("the target folder can be written");
             let draft = tempfile::Builder::new().prefix("draft-").tempdir_in(&home).expect("a folder can be made");
             fetch(version, &draft.path().join("lib")).await?;

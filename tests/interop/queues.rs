@@ -1,4 +1,4 @@
-//! Queues that the one side adds to and the other takes from, delays of either side, and rings.
+//! Queues, delayed queues and rings shared by both sides.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use redgrid_queue::codecs::{Kryo, Text};
 use redgrid_queue::{DelayedQueue, Deque, End, Queue, RingBuffer};
 use redgrid_tests::SOON;
 
-use crate::ground::{AT_ONCE, Ground, scenarios};
+use crate::fixture::{AT_ONCE, Fixture, scenarios};
 
 scenarios![
-    each_takes_what_the_other_has_added,
-    each_waits_for_what_the_other_adds,
-    each_takes_what_the_other_has_delayed,
+    each_side_takes_the_others_elements,
+    each_side_waits_for_the_others_elements,
+    each_side_takes_the_others_delayed_elements,
     both_go_by_one_capacity,
 ];
 
-async fn each_takes_what_the_other_has_added(on: Ground) {
+async fn each_side_takes_the_others_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (queue, deque) = (Queue::<String>::new(&client, &on.name), Deque::<String>::new(&client, &on.name));
     let (queue, deque) = (queue.with_codec(Kryo), deque.with_codec(Kryo));
@@ -37,7 +37,7 @@ async fn each_takes_what_the_other_has_added(on: Ground) {
     assert_eq!(ask("queue.readAll", &[]).await, "[]");
 }
 
-async fn each_waits_for_what_the_other_adds(on: Ground) {
+async fn each_side_waits_for_the_others_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = Queue::<String>::new(&client, &on.name).with_codec(Text);
     let waiting = tokio::spawn({
@@ -54,7 +54,7 @@ async fn each_waits_for_what_the_other_adds(on: Ground) {
     assert_eq!(told, "from rust");
 }
 
-async fn each_takes_what_the_other_has_delayed(on: Ground) {
+async fn each_side_takes_the_others_delayed_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = DelayedQueue::<String>::new(&client, &on.name).with_codec(Text);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["string"], more].concat()).await;
@@ -73,7 +73,7 @@ async fn each_takes_what_the_other_has_delayed(on: Ground) {
     assert_eq!((queue.due().await.unwrap(), queue.len().await.unwrap()), (0, 1));
 }
 
-async fn both_go_by_one_capacity(on: Ground) {
+async fn both_go_by_one_capacity(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ring = RingBuffer::<String>::new(&client, &on.name).with_codec(Text);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["string"], more].concat()).await;

@@ -1,4 +1,4 @@
-//! Queues that both sides wait at and take from at the same time.
+//! Queues with concurrent waiters and takes of both sides.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use redgrid_queue::{DelayedQueue, Deque, End, Queue, RingBuffer};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{AT_ONCE, Ground, scenarios};
+use crate::fixture::{AT_ONCE, Fixture, scenarios};
 
 scenarios![
     each_waits_at_the_end_that_it_asks_for,
-    who_waits_here_for_several_queues_gets_what_java_adds,
-    what_java_waits_to_move_comes_to_who_waits_here,
+    our_waiter_for_several_queues_gets_javas_elements,
+    an_element_that_java_moves_wakes_our_waiter,
     each_takes_many_of_the_other_at_once,
     each_element_of_both_is_taken_once_by_consumers_of_both,
-    who_waits_here_is_woken_by_what_java_delays,
-    what_is_delayed_by_both_is_taken_once_by_consumers_of_both,
-    what_java_takes_back_of_its_delayed_is_not_taken_here,
+    an_element_that_java_delays_wakes_our_waiter,
+    delayed_elements_of_both_are_taken_once,
+    a_delayed_element_that_java_removes_is_not_taken,
     a_ring_that_one_deletes_is_made_anew_by_the_other,
 ];
 
@@ -30,7 +30,7 @@ fn text(word: &str) -> String {
 }
 
 /// Waits until somebody is blocked in that command at that key.
-async fn until_blocked(on: &Ground, command: &str) {
+async fn until_blocked(on: &Fixture, command: &str) {
     let command = format!("cmd={command} ");
     let blocked = async || {
         let clients: String = on.observer.query(&["CLIENT", "LIST"]).await.unwrap();
@@ -39,7 +39,7 @@ async fn until_blocked(on: &Ground, command: &str) {
     wait_until(SOON, blocked).await;
 }
 
-async fn each_waits_at_the_end_that_it_asks_for(on: Ground) {
+async fn each_waits_at_the_end_that_it_asks_for(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let deque = Deque::<String>::new(&client, &on.name).with_codec(Text);
     java.begin_value("deque.pollLastWithin", &on.name, &["string", LONG]).await;
@@ -65,7 +65,7 @@ async fn each_waits_at_the_end_that_it_asks_for(on: Ground) {
     );
 }
 
-async fn who_waits_here_for_several_queues_gets_what_java_adds(on: Ground) {
+async fn our_waiter_for_several_queues_gets_javas_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let names = ["a", "b", "c"].map(|part| format!("{{{}}}:{part}", on.name));
     let [a, b, c] = names.each_ref().map(|name| Queue::<String>::new(&client, name).with_codec(Kryo));
@@ -85,7 +85,7 @@ async fn who_waits_here_for_several_queues_gets_what_java_adds(on: Ground) {
     assert_eq!(java.value_of("queue.readAll", &names[1], &["kryo"]).await, "[y]");
 }
 
-async fn what_java_waits_to_move_comes_to_who_waits_here(on: Ground) {
+async fn an_element_that_java_moves_wakes_our_waiter(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let other = format!("{{{}}}:other", on.name);
     let (from, to) = (Queue::<String>::new(&client, &on.name), Queue::<String>::new(&client, &other));
@@ -99,7 +99,7 @@ async fn what_java_waits_to_move_comes_to_who_waits_here(on: Ground) {
     assert!(from.is_empty().await.unwrap());
 }
 
-async fn each_takes_many_of_the_other_at_once(on: Ground) {
+async fn each_takes_many_of_the_other_at_once(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = Queue::<i64>::new(&client, &on.name).with_codec(Kryo);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["kryo"], more].concat()).await;
@@ -117,7 +117,7 @@ fn numbers(words: &str) -> Vec<u64> {
     words.split_whitespace().map(|word| word.parse().unwrap()).collect()
 }
 
-async fn each_element_of_both_is_taken_once_by_consumers_of_both(on: Ground) {
+async fn each_element_of_both_is_taken_once_by_consumers_of_both(on: Fixture) {
     const EACH: u64 = 200;
     let (mut adding, mut taking, client) = (on.java(), on.java(), on.client().await);
     let queue = Queue::<String>::new(&client, &on.name).with_codec(Text);
@@ -159,7 +159,7 @@ async fn each_element_of_both_is_taken_once_by_consumers_of_both(on: Ground) {
     assert_eq!(taken.into_iter().collect::<BTreeSet<u64>>(), (0..2 * EACH).collect());
 }
 
-async fn who_waits_here_is_woken_by_what_java_delays(on: Ground) {
+async fn an_element_that_java_delays_wakes_our_waiter(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = DelayedQueue::<String>::new(&client, &on.name).with_codec(Kryo);
     let first = queue.push(&text("ours, much later"), Duration::from_secs(3600)).await.unwrap();
@@ -179,7 +179,7 @@ async fn who_waits_here_is_woken_by_what_java_delays(on: Ground) {
     assert!(queue.cancel(&first).await.unwrap() && queue.is_empty().await.unwrap());
 }
 
-async fn what_is_delayed_by_both_is_taken_once_by_consumers_of_both(on: Ground) {
+async fn delayed_elements_of_both_are_taken_once(on: Fixture) {
     const EACH: u64 = 40;
     let (mut moving, mut taking, client) = (on.java(), on.java(), on.client().await);
     let queue = DelayedQueue::<String>::new(&client, &on.name).with_codec(Text);
@@ -207,7 +207,7 @@ async fn what_is_delayed_by_both_is_taken_once_by_consumers_of_both(on: Ground) 
     assert_eq!((queue.len().await.unwrap(), queue.due().await.unwrap()), (0, 0));
 }
 
-async fn what_java_takes_back_of_its_delayed_is_not_taken_here(on: Ground) {
+async fn a_delayed_element_that_java_removes_is_not_taken(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = DelayedQueue::<String>::new(&client, &on.name).with_codec(Text);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["string"], more].concat()).await;
@@ -229,7 +229,7 @@ async fn what_java_takes_back_of_its_delayed_is_not_taken_here(on: Ground) {
     assert_eq!(ask("delayed.size", &[]).await, "0");
 }
 
-async fn a_ring_that_one_deletes_is_made_anew_by_the_other(on: Ground) {
+async fn a_ring_that_one_deletes_is_made_anew_by_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ring = RingBuffer::<String>::new(&client, &on.name).with_codec(Kryo);
     assert!(ring.try_set_capacity(2).await.unwrap());

@@ -1,4 +1,4 @@
-//! Rates that Redisson and ours keep together.
+//! Rate limits shared by both sides.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::{Actor, Thrown};
-use crate::ground::{AT_ONCE, Ground, scenarios};
+use crate::fixture::{AT_ONCE, Fixture, scenarios};
 
 scenarios![
     a_rate_of_javas_is_read_by_rust,
     a_rate_of_rusts_is_read_by_java,
     only_the_first_sets_the_rate,
     both_take_from_one_rate,
-    java_is_refused_what_rust_has_taken_and_waits_for_it,
-    rust_is_refused_what_java_has_taken_and_waits_for_it,
+    java_is_refused_permits_of_rust_and_waits_for_them,
+    rust_is_refused_permits_of_java_and_waits_for_them,
     no_window_has_more_than_the_rate_with_both_at_the_limit,
-    rust_gives_back_what_java_took,
-    java_gives_back_what_rust_took,
-    what_went_back_too_often_by_java_is_not_free,
+    rust_returns_permits_of_java,
+    java_returns_permits_of_rust,
+    permits_that_java_returned_too_often_are_not_free,
     java_sets_the_rate_anew_and_rust_begins_anew,
     rust_sets_the_rate_anew_and_java_begins_anew,
-    rust_keeps_the_state_and_java_goes_on_from_there,
-    java_keeps_the_state_and_rust_goes_on_from_there,
+    java_continues_from_rusts_state,
+    rust_continues_from_javas_state,
     each_client_has_its_own_log,
     javas_keep_alive_is_kept_by_rust,
     rusts_keep_alive_is_kept_by_java,
@@ -70,15 +70,15 @@ impl Java {
     }
 }
 
-fn named(on: &Ground, name: &str) -> Java {
+fn named(on: &Fixture, name: &str) -> Java {
     Java { actor: on.java(), name: name.to_owned() }
 }
 
-fn java(on: &Ground) -> Java {
+fn java(on: &Fixture) -> Java {
     named(on, &on.name)
 }
 
-async fn both(on: &Ground) -> (Java, RateLimiter) {
+async fn both(on: &Fixture) -> (Java, RateLimiter) {
     (java(on), RateLimiter::new(&on.client().await, &on.name))
 }
 
@@ -90,7 +90,7 @@ async fn free(limiter: &RateLimiter) -> u64 {
     limiter.available_permits().await.unwrap()
 }
 
-async fn a_rate_of_javas_is_read_by_rust(on: Ground) {
+async fn a_rate_of_javas_is_read_by_rust(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert!(matches!(limiter.rate().await, Err(LimitError::RateNotSet { .. })));
     assert_eq!(java.set("trySetRate", "OVERALL", 7, 1500).await, "true");
@@ -100,7 +100,7 @@ async fn a_rate_of_javas_is_read_by_rust(on: Ground) {
     assert_eq!(limiter.rate().await.unwrap(), Rate::per_client(3, Duration::from_millis(LONG)));
 }
 
-async fn a_rate_of_rusts_is_read_by_java(on: Ground) {
+async fn a_rate_of_rusts_is_read_by_java(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     let thrown = java.tries("tryAcquire", &["1", "0"]).await.unwrap_err();
     assert!(thrown.message.contains("not initialized"), "{thrown:?}");
@@ -110,7 +110,7 @@ async fn a_rate_of_rusts_is_read_by_java(on: Ground) {
     assert_eq!(java.does("getConfig", &[]).await, format!("PER_CLIENT 3 {LONG}"));
 }
 
-async fn only_the_first_sets_the_rate(on: Ground) {
+async fn only_the_first_sets_the_rate(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert!(limiter.try_set_rate(long(5)).await.unwrap());
     assert_eq!(java.set("trySetRate", "OVERALL", 9, 1).await, "false");
@@ -121,7 +121,7 @@ async fn only_the_first_sets_the_rate(on: Ground) {
     assert_eq!(limiter.rate().await.unwrap().permits, 9);
 }
 
-async fn both_take_from_one_rate(on: Ground) {
+async fn both_take_from_one_rate(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(10)).await.unwrap();
     assert!(java.looks(2).await);
@@ -135,7 +135,7 @@ async fn both_take_from_one_rate(on: Ground) {
     assert!(java.tries("tryAcquire", &["11", "0"]).await.unwrap_err().message.contains("exceed"));
 }
 
-async fn java_is_refused_what_rust_has_taken_and_waits_for_it(on: Ground) {
+async fn java_is_refused_permits_of_rust_and_waits_for_them(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::overall(3, Duration::from_secs(2))).await.unwrap();
     for _ in 0..2 {
@@ -148,7 +148,7 @@ async fn java_is_refused_what_rust_has_taken_and_waits_for_it(on: Ground) {
     }
 }
 
-async fn rust_is_refused_what_java_has_taken_and_waits_for_it(on: Ground) {
+async fn rust_is_refused_permits_of_java_and_waits_for_them(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::overall(3, Duration::from_secs(2))).await.unwrap();
     for _ in 0..2 {
@@ -161,7 +161,7 @@ async fn rust_is_refused_what_java_has_taken_and_waits_for_it(on: Ground) {
 }
 
 /// What was taken when, in microseconds: by the log itself.
-async fn log(on: &Ground) -> Vec<(u64, u64, Vec<u8>)> {
+async fn log(on: &Fixture) -> Vec<(u64, u64, Vec<u8>)> {
     let key = format!("{{{}}}:permits", on.name);
     let all: Vec<(Vec<u8>, f64)> = on.observer.query(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await.unwrap();
     let read = |(member, score): (Vec<u8>, f64)| {
@@ -171,7 +171,7 @@ async fn log(on: &Ground) -> Vec<(u64, u64, Vec<u8>)> {
     all.into_iter().map(read).collect()
 }
 
-async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Ground) {
+async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
     let (one, two) = (RateLimiter::new(&on.client().await, &on.name), RateLimiter::new(&on.client().await, &on.name));
     one.try_set_rate(Rate::overall(40, Duration::from_secs(2))).await.unwrap();
     let mut threads = Vec::new();
@@ -220,14 +220,15 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Ground) {
     let all: Vec<(u64, u64)> = seen.into_iter().map(|((at, _), permits)| (at, permits)).collect();
     assert_eq!(all.iter().map(|(_, permits)| permits).sum::<u64>(), 170);
     for (end, (at, _)) in all.iter().enumerate() {
-        // Redisson reads its clock before it asks, and may pause between: others may be dropped by then that are later.
+        // Redisson reads its clock before it asks, and may pause between: others may be dropped by
+        // then that are later.
         let inside = all[..=end].iter().filter(|(other, _)| other + 1_000_000 > *at);
         let inside: u64 = inside.map(|(_, permits)| permits).sum();
         assert!(inside <= 40, "{inside} before {at}: {all:?}");
     }
 }
 
-async fn rust_gives_back_what_java_took(on: Ground) {
+async fn rust_returns_permits_of_java(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
     assert!(java.looks(5).await);
@@ -238,7 +239,7 @@ async fn rust_gives_back_what_java_took(on: Ground) {
     assert_eq!((java.free().await, free(&limiter).await), (5, 5));
 }
 
-async fn java_gives_back_what_rust_took(on: Ground) {
+async fn java_returns_permits_of_rust(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
     let taken = limiter.acquire().permits(5).await.unwrap();
@@ -246,14 +247,16 @@ async fn java_gives_back_what_rust_took(on: Ground) {
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
     assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
     assert_eq!((java.free().await, free(&limiter).await), (2, 2), "a refusal leaves it so");
-    // It is in the log of some releases of Redisson all the same, and never more is free than the rate.
+    // It is in the log of some releases of Redisson all the same, and never more is free than the
+    // rate.
     assert!(taken.release().await.unwrap() >= 3);
     assert_eq!(free(&limiter).await, 5);
     assert_eq!(java.free().await, 5);
 }
 
-/// Redisson frees what was given back a second time, when its entry is over: others have it by then.
-async fn what_went_back_too_often_by_java_is_not_free(on: Ground) {
+/// Redisson frees what was given back a second time, when its entry is over: others have it by
+/// then.
+async fn permits_that_java_returned_too_often_are_not_free(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::overall(5, Duration::from_secs(3))).await.unwrap();
     limiter.acquire().permits(2).await.unwrap();
@@ -272,7 +275,7 @@ async fn what_went_back_too_often_by_java_is_not_free(on: Ground) {
     assert!(log(&on).await.iter().all(|(_, _, member)| *member != last));
 }
 
-async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Ground) {
+async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
     limiter.acquire().permits(5).await.unwrap();
@@ -288,7 +291,7 @@ async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Ground) {
     assert_eq!(java.free().await, 1);
 }
 
-async fn rust_sets_the_rate_anew_and_java_begins_anew(on: Ground) {
+async fn rust_sets_the_rate_anew_and_java_begins_anew(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
     assert!(java.looks(5).await && !java.looks(1).await);
@@ -296,7 +299,7 @@ async fn rust_sets_the_rate_anew_and_java_begins_anew(on: Ground) {
     assert!(java.looks(3).await && !java.looks(1).await);
 }
 
-async fn rust_keeps_the_state_and_java_goes_on_from_there(on: Ground) {
+async fn java_continues_from_rusts_state(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
     assert!(java.looks(4).await);
@@ -310,7 +313,7 @@ async fn rust_keeps_the_state_and_java_goes_on_from_there(on: Ground) {
 }
 
 /// Only the newer line can.
-async fn java_keeps_the_state_and_rust_goes_on_from_there(on: Ground) {
+async fn rust_continues_from_javas_state(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
     limiter.acquire().permits(4).await.unwrap();
@@ -324,13 +327,14 @@ async fn java_keeps_the_state_and_rust_goes_on_from_there(on: Ground) {
     assert_eq!(java.set("keepState", "OVERALL", 8, LONG).await, "true");
     assert_eq!(free(&limiter).await, 4);
     limiter.acquire().permits(4).await.unwrap();
-    // Eight are taken, and only one goes back: Redisson's number says none are free, and ours agree.
+    // Eight are taken, and only one goes back: Redisson's number says none are free, and ours
+    // agree.
     assert_eq!(java.set("keepState", "OVERALL", 2, LONG).await, "true");
     assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await), (4, 0));
     assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await, java.free().await), (4, 2, 2));
 }
 
-async fn each_client_has_its_own_log(on: Ground) {
+async fn each_client_has_its_own_log(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::per_client(3, Duration::from_millis(LONG))).await.unwrap();
     assert!(java.looks(3).await && !java.looks(1).await);
@@ -345,11 +349,11 @@ async fn each_client_has_its_own_log(on: Ground) {
     assert_eq!((free(&limiter).await, free(&other).await, java.free().await), (2, 2, 5));
 }
 
-async fn lives(on: &Ground, key: &str) -> Duration {
+async fn lives(on: &Fixture, key: &str) -> Duration {
     on.observer.time_to_live(key).await.unwrap().unwrap_or_default()
 }
 
-async fn javas_keep_alive_is_kept_by_rust(on: Ground) {
+async fn javas_keep_alive_is_kept_by_rust(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.does("trySetRate", &["OVERALL", "5", "1000", "600000"]).await, "true");
     assert_eq!(limiter.rate().await.unwrap().keep_alive, Some(Duration::from_millis(LONG)));
@@ -360,7 +364,7 @@ async fn javas_keep_alive_is_kept_by_rust(on: Ground) {
     }
 }
 
-async fn rusts_keep_alive_is_kept_by_java(on: Ground) {
+async fn rusts_keep_alive_is_kept_by_java(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     let rate = Rate::overall(5, Duration::from_secs(1)).keep_alive(Duration::from_millis(LONG));
     limiter.try_set_rate(rate).await.unwrap();
@@ -373,7 +377,7 @@ async fn rusts_keep_alive_is_kept_by_java(on: Ground) {
     assert!(lives(&on, &on.name).await <= Duration::from_secs(60));
 }
 
-async fn a_limiter_that_java_deletes_has_no_rate(on: Ground) {
+async fn a_limiter_that_java_deletes_has_no_rate(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
     limiter.acquire().permits(5).await.unwrap();
@@ -384,7 +388,7 @@ async fn a_limiter_that_java_deletes_has_no_rate(on: Ground) {
     assert_eq!(free(&limiter).await, 5);
 }
 
-async fn a_limiter_that_rust_deletes_has_no_rate(on: Ground) {
+async fn a_limiter_that_rust_deletes_has_no_rate(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
     assert!(java.looks(5).await);
@@ -395,7 +399,7 @@ async fn a_limiter_that_rust_deletes_has_no_rate(on: Ground) {
     assert!(java.looks(5).await);
 }
 
-async fn entries_are_redissons(on: Ground) {
+async fn entries_are_redissons(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(10)).await.unwrap();
     let began = on.server_time().await;
@@ -413,7 +417,7 @@ async fn entries_are_redissons(on: Ground) {
     assert!(on.observer.time_to_live(&value).await.unwrap().is_none());
 }
 
-async fn a_name_with_a_hash_tag_is_the_same_limiter(on: Ground) {
+async fn a_name_with_a_hash_tag_is_the_same_limiter(on: Fixture) {
     let name = format!("{}:x{{y}}z", on.name);
     let (mut java, limiter) = (named(&on, &name), RateLimiter::new(&on.client().await, &name));
     limiter.try_set_rate(long(4)).await.unwrap();
@@ -423,7 +427,7 @@ async fn a_name_with_a_hash_tag_is_the_same_limiter(on: Ground) {
     assert!(limiter.delete().await.unwrap());
 }
 
-async fn javas_largest_rate_is_counted_exactly(on: Ground) {
+async fn javas_largest_rate_is_counted_exactly(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", i64::MAX as u64, LONG).await, "true");
     let taken = limiter.acquire().permits(7).await.unwrap();

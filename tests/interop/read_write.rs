@@ -9,46 +9,46 @@ use redgrid_tests::SOON;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::ground::{Ground, assert_entered_at, at_once, scenarios};
+use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
-    java_reads_beside_us_and_its_last_reader_wakes_our_writer,
-    we_read_beside_java_and_our_last_reader_wakes_its_writer,
+    java_reads_concurrently_and_its_last_reader_wakes_our_writer,
+    we_read_concurrently_with_java_and_our_last_reader_wakes_its_writer,
     javas_writer_keeps_our_readers_out_and_wakes_them,
     our_writer_keeps_javas_readers_out_and_wakes_them_all,
     writers_of_both_wake_each_other,
     our_downgrade_wakes_javas_readers,
-    a_downgraded_java_lets_us_read_and_not_write,
+    a_downgraded_java_admits_our_readers_and_no_writer,
     we_upgrade_only_when_javas_reader_has_left,
-    who_may_upgrade_waits_for_javas_reader,
+    an_upgradable_reader_waits_for_javas_reader,
     javas_read_unlock_leaves_our_readers_lease_alone,
     our_read_release_leaves_javas_lease_alone,
-    our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end,
-    javas_reader_enters_again_beside_ours,
+    our_dead_reader_blocks_only_until_its_lease_ends,
+    javas_reader_reenters_while_ours_reads,
     javas_watchdog_keeps_its_read_while_our_writer_waits,
     our_watchdog_keeps_our_read_while_javas_writer_waits,
     javas_watchdog_does_not_end_our_longer_read,
     our_writer_enters_when_a_killed_java_reader_is_over,
     javas_writer_enters_when_a_killed_reader_of_ours_is_over,
     javas_reader_enters_when_a_killed_writer_of_ours_is_over,
-    our_guards_are_told_when_java_forces_them_open,
-    java_is_told_when_we_force_it_open,
-    we_see_who_is_in_and_java_sees_us,
-    counts_of_writers_of_both_are_whole,
+    our_guards_are_lost_when_java_forces_them_open,
+    java_learns_that_we_forced_it_open,
+    both_sides_see_all_holders,
+    counts_of_both_sides_writers_are_complete,
 ];
 
 const LEASE: Duration = Duration::from_millis(1500);
 
 /// The read lock of a name, as the other side is told.
-fn read(on: &Ground) -> String {
+fn read(on: &Fixture) -> String {
     format!("read|{}", on.name)
 }
 
-fn write(on: &Ground) -> String {
+fn write(on: &Fixture) -> String {
     format!("write|{}", on.name)
 }
 
-async fn until_listening(on: &Ground, clients: u64) {
+async fn until_listening(on: &Fixture, clients: u64) {
     let channel = format!("redisson_rwlock:{{{}}}", on.name);
     let listening = async || {
         on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.is_ok_and(|(_, now)| now == clients)
@@ -56,7 +56,7 @@ async fn until_listening(on: &Ground, clients: u64) {
     wait_until(SOON, listening).await;
 }
 
-async fn java_reads_beside_us_and_its_last_reader_wakes_our_writer(on: Ground) {
+async fn java_reads_concurrently_and_its_last_reader_wakes_our_writer(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&read(&on)).await;
@@ -76,7 +76,7 @@ async fn java_reads_beside_us_and_its_last_reader_wakes_our_writer(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn we_read_beside_java_and_our_last_reader_wakes_its_writer(on: Ground) {
+async fn we_read_concurrently_with_java_and_our_last_reader_wakes_its_writer(on: Fixture) {
     let (mut java, mut writer) = (on.java(), on.java());
     let lock = RwLock::new(&on.client().await, &on.name);
     let ours = lock.read().await.unwrap();
@@ -95,7 +95,7 @@ async fn we_read_beside_java_and_our_last_reader_wakes_its_writer(on: Ground) {
     lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn javas_writer_keeps_our_readers_out_and_wakes_them(on: Ground) {
+async fn javas_writer_keeps_our_readers_out_and_wakes_them(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&write(&on)).await;
@@ -111,7 +111,7 @@ async fn javas_writer_keeps_our_readers_out_and_wakes_them(on: Ground) {
     assert!(guards.iter().all(|guard| guard.is_held()));
 }
 
-async fn our_writer_keeps_javas_readers_out_and_wakes_them_all(on: Ground) {
+async fn our_writer_keeps_javas_readers_out_and_wakes_them_all(on: Fixture) {
     let (mut one, mut two) = (on.java(), on.java());
     let lock = RwLock::new(&on.client().await, &on.name);
     let guard = lock.write().await.unwrap();
@@ -129,7 +129,7 @@ async fn our_writer_keeps_javas_readers_out_and_wakes_them_all(on: Ground) {
     assert!(one.unlock(&read(&on)).await && two.unlock(&read(&on)).await);
 }
 
-async fn writers_of_both_wake_each_other(on: Ground) {
+async fn writers_of_both_wake_each_other(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     for _ in 0..3 {
@@ -153,7 +153,7 @@ async fn writers_of_both_wake_each_other(on: Ground) {
     }
 }
 
-async fn our_downgrade_wakes_javas_readers(on: Ground) {
+async fn our_downgrade_wakes_javas_readers(on: Fixture) {
     let (mut java, mut writer) = (on.java(), on.java());
     let lock = RwLock::new(&on.client().await, &on.name);
     let guard = lock.write().await.unwrap();
@@ -173,7 +173,7 @@ async fn our_downgrade_wakes_javas_readers(on: Ground) {
     assert!(writer.unlock(&write(&on)).await);
 }
 
-async fn a_downgraded_java_lets_us_read_and_not_write(on: Ground) {
+async fn a_downgraded_java_admits_our_readers_and_no_writer(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&write(&on)).await;
@@ -187,7 +187,7 @@ async fn a_downgraded_java_lets_us_read_and_not_write(on: Ground) {
     lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn we_upgrade_only_when_javas_reader_has_left(on: Ground) {
+async fn we_upgrade_only_when_javas_reader_has_left(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&read(&on)).await;
@@ -202,7 +202,7 @@ async fn we_upgrade_only_when_javas_reader_has_left(on: Ground) {
     assert!(java.try_lock(&write(&on), Duration::ZERO).await && java.unlock(&write(&on)).await);
 }
 
-async fn who_may_upgrade_waits_for_javas_reader(on: Ground) {
+async fn an_upgradable_reader_waits_for_javas_reader(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.poll_interval(Duration::from_secs(1))).await;
     let lock = RwLock::new(&client, &on.name);
@@ -221,7 +221,7 @@ async fn who_may_upgrade_waits_for_javas_reader(on: Ground) {
 }
 
 /// Its unlock looks at every field of the hash, and names a key of each.
-async fn javas_read_unlock_leaves_our_readers_lease_alone(on: Ground) {
+async fn javas_read_unlock_leaves_our_readers_lease_alone(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let lock = RwLock::new(&client, &on.name);
@@ -238,7 +238,7 @@ async fn javas_read_unlock_leaves_our_readers_lease_alone(on: Ground) {
     assert!(java.try_lock(&write(&on), Duration::ZERO).await && java.unlock(&write(&on)).await);
 }
 
-async fn our_read_release_leaves_javas_lease_alone(on: Ground) {
+async fn our_read_release_leaves_javas_lease_alone(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     java.lock(&read(&on)).await;
@@ -251,8 +251,9 @@ async fn our_read_release_leaves_javas_lease_alone(on: Ground) {
     assert!(java.unlock(&read(&on)).await);
 }
 
-async fn our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end(on: Ground) {
-    // Its watchdog lengthens the leases of all readers, of dead ones too: the first round is long after this.
+async fn our_dead_reader_blocks_only_until_its_lease_ends(on: Fixture) {
+    // Its watchdog lengthens the leases of all readers, of dead ones too: the first round is long
+    // after this.
     let redisson = on.own_redisson(60 * LEASE).await;
     let mut java = redisson.actor();
     let lock = RwLock::new(&on.client().await, &on.name);
@@ -268,7 +269,7 @@ async fn our_reader_that_dies_beside_javas_is_in_nobodys_way_in_the_end(on: Grou
     lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn javas_reader_enters_again_beside_ours(on: Ground) {
+async fn javas_reader_reenters_while_ours_reads(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client().await, &on.name);
     let ours = lock.read().await.unwrap();
@@ -282,7 +283,7 @@ async fn javas_reader_enters_again_beside_ours(on: Ground) {
     lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn javas_watchdog_keeps_its_read_while_our_writer_waits(on: Ground) {
+async fn javas_watchdog_keeps_its_read_while_our_writer_waits(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let mut java = redisson.actor();
     let lock = RwLock::new(&on.client().await, &on.name);
@@ -296,7 +297,7 @@ async fn javas_watchdog_keeps_its_read_while_our_writer_waits(on: Ground) {
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn our_watchdog_keeps_our_read_while_javas_writer_waits(on: Ground) {
+async fn our_watchdog_keeps_our_read_while_javas_writer_waits(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
     let ours = lock.read().await.unwrap();
@@ -311,7 +312,7 @@ async fn our_watchdog_keeps_our_read_while_javas_writer_waits(on: Ground) {
 }
 
 /// It sets the lock's lifetime to its own lease, whatever the leases of others are.
-async fn javas_watchdog_does_not_end_our_longer_read(on: Ground) {
+async fn javas_watchdog_does_not_end_our_longer_read(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let (mut java, mut writer) = (redisson.actor(), on.java());
     let lock = RwLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
@@ -337,7 +338,7 @@ async fn javas_watchdog_does_not_end_our_longer_read(on: Ground) {
     ours.release().await.unwrap();
 }
 
-async fn our_writer_enters_when_a_killed_java_reader_is_over(on: Ground) {
+async fn our_writer_enters_when_a_killed_java_reader_is_over(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let lock = RwLock::new(&on.client().await, &on.name);
     redisson.actor().lock(&read(&on)).await;
@@ -351,7 +352,7 @@ async fn our_writer_enters_when_a_killed_java_reader_is_over(on: Ground) {
 }
 
 /// A process of ours that is in.
-async fn reader_of_ours(on: &Ground, how: &str, lease: Duration) -> Child {
+async fn reader_of_ours(on: &Fixture, how: &str, lease: Duration) -> Child {
     let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"))
         .args([on.url(), &format!("{how}|{}", on.name), &lease.as_millis().to_string(), "0"])
         .stdin(Stdio::piped())
@@ -365,7 +366,7 @@ async fn reader_of_ours(on: &Ground, how: &str, lease: Duration) -> Child {
     holder
 }
 
-async fn javas_writer_enters_when_a_killed_reader_of_ours_is_over(on: Ground) {
+async fn javas_writer_enters_when_a_killed_reader_of_ours_is_over(on: Fixture) {
     let mut java = on.java();
     let mut holder = reader_of_ours(&on, "read", LEASE).await;
     java.begin_lock(&write(&on)).await;
@@ -378,7 +379,7 @@ async fn javas_writer_enters_when_a_killed_reader_of_ours_is_over(on: Ground) {
     assert!(java.unlock(&write(&on)).await);
 }
 
-async fn javas_reader_enters_when_a_killed_writer_of_ours_is_over(on: Ground) {
+async fn javas_reader_enters_when_a_killed_writer_of_ours_is_over(on: Fixture) {
     let mut java = on.java();
     let mut holder = reader_of_ours(&on, "write", LEASE).await;
     java.begin_lock(&read(&on)).await;
@@ -390,7 +391,7 @@ async fn javas_reader_enters_when_a_killed_writer_of_ours_is_over(on: Ground) {
     assert!(java.unlock(&read(&on)).await);
 }
 
-async fn our_guards_are_told_when_java_forces_them_open(on: Ground) {
+async fn our_guards_are_lost_when_java_forces_them_open(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
     let ours = lock.read().await.unwrap();
@@ -405,7 +406,7 @@ async fn our_guards_are_told_when_java_forces_them_open(on: Ground) {
     assert!(java.unlock(&write(&on)).await);
 }
 
-async fn java_is_told_when_we_force_it_open(on: Ground) {
+async fn java_learns_that_we_forced_it_open(on: Fixture) {
     let (mut one, mut two, mut next) = (on.java(), on.java(), on.java());
     let lock = RwLock::new(&on.client().await, &on.name);
     assert!(!lock.force_release().await.unwrap());
@@ -421,7 +422,7 @@ async fn java_is_told_when_we_force_it_open(on: Ground) {
     assert!(!next.unlock(&write(&on)).await);
 }
 
-async fn we_see_who_is_in_and_java_sees_us(on: Ground) {
+async fn both_sides_see_all_holders(on: Fixture) {
     let (mut java, mut other) = (on.java(), on.java());
     let client = on.client().await;
     let lock = RwLock::new(&client, &on.name);
@@ -442,7 +443,7 @@ async fn we_see_who_is_in_and_java_sees_us(on: Ground) {
     assert!(!other.is_locked(&read(&on)).await);
 }
 
-async fn counts_of_writers_of_both_are_whole(on: Ground) {
+async fn counts_of_both_sides_writers_are_complete(on: Fixture) {
     let counter = format!("counter:{}", on.name);
     let mut actors = [on.java(), on.java()];
     for java in &mut actors {

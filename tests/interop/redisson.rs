@@ -1,4 +1,4 @@
-//! The Java process: commands in, answers out, each to the actor it is for.
+//! The Java process: dispatches commands and replies to its actors.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -13,7 +13,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::actor::Actor;
 use crate::program::Program;
 
-/// A Redisson client in a process of its own. It ends with its value, and with the test process however that ends.
+/// A Redisson client in a process of its own. It ends with its value, and with the test process
+/// however that ends.
 #[derive(Debug)]
 pub(crate) struct Redisson {
     id: String,

@@ -1,11 +1,11 @@
-//! Entering twice on one side: the other side waits for the last way out.
+//! Reentry on one side: the other side waits for the last release.
 
 use std::time::Duration;
 
 use redgrid_locks::{Holder, Lock};
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 
 scenarios![
     rust_waits_until_java_has_unlocked_as_often_as_it_locked,
@@ -13,7 +13,7 @@ scenarios![
     another_thread_of_java_is_another_holder,
 ];
 
-async fn rust_waits_until_java_has_unlocked_as_often_as_it_locked(on: Ground) {
+async fn rust_waits_until_java_has_unlocked_as_often_as_it_locked(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
@@ -29,7 +29,7 @@ async fn rust_waits_until_java_has_unlocked_as_often_as_it_locked(on: Ground) {
     assert!(!java.unlock(&on.name).await);
 }
 
-async fn java_waits_until_the_last_guard_of_a_holder_is_gone(on: Ground) {
+async fn java_waits_until_the_last_guard_of_a_holder_is_gone(on: Fixture) {
     let (mut one, mut two) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     let me = Holder::new();
@@ -45,7 +45,7 @@ async fn java_waits_until_the_last_guard_of_a_holder_is_gone(on: Ground) {
     assert!(one.unlock(&on.name).await);
 }
 
-async fn another_thread_of_java_is_another_holder(on: Ground) {
+async fn another_thread_of_java_is_another_holder(on: Fixture) {
     let (mut one, mut two) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     one.lock(&on.name).await;

@@ -1,20 +1,16 @@
-//! Scripts and batches of both sides, on values of both.
+//! Scripts and batches of both sides, on shared values.
 
 use redgrid_bucket::Bucket;
 use redgrid_bucket::codecs::{Kryo, Text};
 use redgrid_script::{Batch, Call, Script, Scripts};
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
-scenarios![
-    a_script_of_ours_reads_what_java_wrote_and_writes_what_java_reads,
-    both_run_one_script,
-    batches_of_both_count_one_number,
-];
+scenarios![a_script_of_ours_shares_values_with_java, both_run_one_script, batches_of_both_count_one_number,];
 
 const SWAP: &str = "local old = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], ARGV[1]); return old";
 
-async fn a_script_of_ours_reads_what_java_wrote_and_writes_what_java_reads(on: Ground) {
+async fn a_script_of_ours_shares_values_with_java(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let swap = Script::new(SWAP);
     java.value_of("bucket.set", &on.name, &["kryo", "héllo"]).await;
@@ -28,7 +24,7 @@ async fn a_script_of_ours_reads_what_java_wrote_and_writes_what_java_reads(on: G
     assert_eq!(java.value_of("bucket.get", &on.name, &["kryo"]).await, "wörld");
 }
 
-async fn both_run_one_script(on: Ground) {
+async fn both_run_one_script(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let swap = Script::new(SWAP);
     let text: Bucket<String, Text> = Bucket::<String>::new(&client, &on.name).with_codec(Text);
@@ -42,7 +38,7 @@ async fn both_run_one_script(on: Ground) {
     assert_eq!(java.value_of("script.exists", &on.name, &[&of_ours.sha()]).await, "true");
 }
 
-async fn batches_of_both_count_one_number(on: Ground) {
+async fn batches_of_both_count_one_number(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     assert_eq!(java.value_of("script.batch", &on.name, &["1", "2"]).await, "[1, 3]");
     let mut batch = Batch::new(&client).atomic();

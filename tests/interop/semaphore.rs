@@ -1,15 +1,15 @@
-//! A plain number of permits, shared with Redisson's RSemaphore.
+//! A plain semaphore, shared with Redisson's RSemaphore.
 
 use redgrid_permit_expirable_semaphore::PermitExpirableSemaphore;
 use redgrid_semaphore::{AcquireError, PlainSemaphore, Semaphore};
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 use crate::permits::{JavaPermits, MS};
 
 scenarios![
-    permits_set_by_one_side_are_those_of_the_other,
+    permits_set_by_one_side_are_seen_by_the_other,
     permits_taken_by_one_side_are_missing_on_the_other,
     java_is_woken_by_our_release,
     ours_is_woken_by_javas_release,
@@ -20,20 +20,20 @@ scenarios![
     added_permits_wake_the_other_side,
     permits_taken_away_are_owed_by_both,
     a_release_where_nothing_was_set_changes_nothing,
-    either_side_gives_back_what_the_other_took,
+    either_side_releases_permits_of_the_other,
     ours_waits_until_java_sets_permits,
-    a_deletion_by_java_is_told_to_ours,
+    a_deletion_by_java_is_reported_to_ours,
     a_lifetime_set_by_java_stays,
-    a_killed_java_keeps_what_it_had_and_its_waiters_take_nothing,
+    a_killed_java_keeps_its_permits_and_its_waiters_take_none,
     names_with_a_tag_and_a_namespace_are_the_same_semaphore,
 ];
 
 /// Ours, as RSemaphore is.
-async fn ours(on: &Ground) -> PlainSemaphore {
+async fn ours(on: &Fixture) -> PlainSemaphore {
     Semaphore::plain(&on.client().await, &on.name)
 }
 
-async fn permits_set_by_one_side_are_those_of_the_other(on: Ground) {
+async fn permits_set_by_one_side_are_seen_by_the_other(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert!(java.is("trySetPermits", &[&3]).await);
     assert!(!ours.try_set_permits(9).await.unwrap() && !java.is("trySetPermits", &[&9]).await);
@@ -53,7 +53,7 @@ async fn permits_set_by_one_side_are_those_of_the_other(on: Ground) {
     assert_eq!(java.number("availablePermits", &[]).await, 7);
 }
 
-async fn permits_taken_by_one_side_are_missing_on_the_other(on: Ground) {
+async fn permits_taken_by_one_side_are_missing_on_the_other(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert!(java.is("trySetPermits", &[&3]).await);
     let two = ours.acquire_many(2).await.unwrap();
@@ -68,7 +68,7 @@ async fn permits_taken_by_one_side_are_missing_on_the_other(on: Ground) {
     assert_eq!(on.left().await, Some(3));
 }
 
-async fn java_is_woken_by_our_release(on: Ground) {
+async fn java_is_woken_by_our_release(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(1).await.unwrap();
     for drops in [false, true, false, true] {
@@ -85,7 +85,7 @@ async fn java_is_woken_by_our_release(on: Ground) {
     assert_eq!(on.left().await, Some(1));
 }
 
-async fn ours_is_woken_by_javas_release(on: Ground) {
+async fn ours_is_woken_by_javas_release(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(1).await.unwrap();
     for _ in 0..4 {
@@ -99,7 +99,7 @@ async fn ours_is_woken_by_javas_release(on: Ground) {
     assert_eq!(on.left().await, Some(1));
 }
 
-async fn java_waits_for_many_until_ours_has_given_enough(on: Ground) {
+async fn java_waits_for_many_until_ours_has_given_enough(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(5).await.unwrap();
     let mut five = ours.acquire_many(5).await.unwrap();
@@ -118,7 +118,7 @@ async fn java_waits_for_many_until_ours_has_given_enough(on: Ground) {
     assert_eq!(on.left().await, Some(5));
 }
 
-async fn ours_waits_for_many_until_java_has_given_enough(on: Ground) {
+async fn ours_waits_for_many_until_java_has_given_enough(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert!(java.is("trySetPermits", &[&5]).await && java.looks(5).await);
     let waiter = tokio::spawn(ours.acquire_many(3).timeout(SOON).into_future());
@@ -134,7 +134,7 @@ async fn ours_waits_for_many_until_java_has_given_enough(on: Ground) {
     assert_eq!(on.left().await, Some(5));
 }
 
-async fn one_release_serves_every_waiter_of_the_other_side(on: Ground) {
+async fn one_release_serves_every_waiter_of_the_other_side(on: Fixture) {
     let ours = ours(&on).await;
     ours.try_set_permits(4).await.unwrap();
     let four = ours.acquire_many(4).await.unwrap();
@@ -155,7 +155,7 @@ async fn one_release_serves_every_waiter_of_the_other_side(on: Ground) {
     assert_eq!(on.left().await, Some(4));
 }
 
-async fn a_drain_of_either_side_leaves_none(on: Ground) {
+async fn a_drain_of_either_side_leaves_none(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert_eq!((java.number("drainPermits", &[]).await, ours.drain().await.unwrap()), (0, 0));
     ours.try_set_permits(5).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_drain_of_either_side_leaves_none(on: Ground) {
     assert!(ours.try_acquire().await.unwrap().is_none());
 }
 
-async fn added_permits_wake_the_other_side(on: Ground) {
+async fn added_permits_wake_the_other_side(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(0).await.unwrap();
     java.waits("acquire", &[&2]).await;
@@ -181,7 +181,7 @@ async fn added_permits_wake_the_other_side(on: Ground) {
     assert_eq!(on.left().await, Some(3));
 }
 
-async fn permits_taken_away_are_owed_by_both(on: Ground) {
+async fn permits_taken_away_are_owed_by_both(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(2).await.unwrap();
     let held = ours.acquire().await.unwrap();
@@ -200,7 +200,7 @@ async fn permits_taken_away_are_owed_by_both(on: Ground) {
     assert!(java.looks(1).await);
 }
 
-async fn a_release_where_nothing_was_set_changes_nothing(on: Ground) {
+async fn a_release_where_nothing_was_set_changes_nothing(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert!(!ours.release_if_exists(1).await.unwrap());
     if !on.version().starts_with("3.") {
@@ -217,7 +217,7 @@ async fn a_release_where_nothing_was_set_changes_nothing(on: Ground) {
     assert_eq!(on.left().await, Some(1));
 }
 
-async fn either_side_gives_back_what_the_other_took(on: Ground) {
+async fn either_side_releases_permits_of_the_other(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(2).await.unwrap();
     ours.acquire_many(2).await.unwrap().forget();
@@ -231,7 +231,7 @@ async fn either_side_gives_back_what_the_other_took(on: Ground) {
     assert_eq!(on.left().await, Some(2));
 }
 
-async fn ours_waits_until_java_sets_permits(on: Ground) {
+async fn ours_waits_until_java_sets_permits(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     let waiter = tokio::spawn(ours.acquire().wait_for_init().timeout(SOON).into_future());
     on.until_hearing(1).await;
@@ -247,7 +247,7 @@ async fn ours_waits_until_java_sets_permits(on: Ground) {
     assert_eq!(on.left().await, Some(1));
 }
 
-async fn a_deletion_by_java_is_told_to_ours(on: Ground) {
+async fn a_deletion_by_java_is_reported_to_ours(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(1).await.unwrap();
     let held = ours.acquire().await.unwrap();
@@ -260,7 +260,7 @@ async fn a_deletion_by_java_is_told_to_ours(on: Ground) {
     assert!(java.is("trySetPermits", &[&1]).await && ours.try_acquire().await.unwrap().is_some());
 }
 
-async fn a_lifetime_set_by_java_stays(on: Ground) {
+async fn a_lifetime_set_by_java_stays(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     let has_lifetime = async || on.observer.time_to_live(&on.name).await.unwrap().is_some();
     assert!(java.is("trySetPermits", &[&3, &SOON.as_millis()]).await);
@@ -278,7 +278,7 @@ async fn a_lifetime_set_by_java_stays(on: Ground) {
     assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
 }
 
-async fn a_killed_java_keeps_what_it_had_and_its_waiters_take_nothing(on: Ground) {
+async fn a_killed_java_keeps_its_permits_and_its_waiters_take_none(on: Fixture) {
     let redisson = on.own_redisson(SOON).await;
     let (mut holder, mut waiter) =
         (JavaPermits::plain(redisson.actor(), &on.name), JavaPermits::plain(redisson.actor(), &on.name));
@@ -297,7 +297,7 @@ async fn a_killed_java_keeps_what_it_had_and_its_waiters_take_nothing(on: Ground
     ours.try_acquire_many(3).await.unwrap().expect("all are left").release().await.unwrap();
 }
 
-async fn names_with_a_tag_and_a_namespace_are_the_same_semaphore(on: Ground) {
+async fn names_with_a_tag_and_a_namespace_are_the_same_semaphore(on: Fixture) {
     let spaced = on.client_with(|config| config.namespace("shop").unwrap()).await;
     let tagged = format!("{{{}}}:mail", on.name);
     let cases = [(on.client().await, tagged.clone(), tagged), (spaced, on.name.clone(), format!("shop:{}", on.name))];

@@ -1,4 +1,4 @@
-//! Many on both sides at one semaphore, also while answers are lost.
+//! Many callers of both sides at one semaphore, also with lost replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,39 +11,39 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::either::EitherSemaphore;
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 use crate::permits::{JavaPermits, MS};
 
 scenarios![
     a_crowd_at_a_plain_number_is_never_above_the_capacity,
     a_crowd_at_javas_plain_number_and_our_leases_is_never_above_the_capacity,
     a_crowd_at_permits_with_ids_is_never_above_the_capacity,
-    answers_that_are_lost_or_late_cost_no_permit_beside_java,
-    leased_answers_that_are_lost_or_late_cost_no_permit_beside_java,
+    lost_or_late_replies_cost_no_permit_of_java,
+    leased_lost_or_late_replies_cost_no_permit_of_java,
 ];
 
 const CAPACITY: i64 = 5;
 const OF_EACH: usize = 6;
 const TIMES: u64 = 15;
 
-async fn a_crowd_at_a_plain_number_is_never_above_the_capacity(on: Ground) {
+async fn a_crowd_at_a_plain_number_is_never_above_the_capacity(on: Fixture) {
     let javas = (0..OF_EACH).map(|_| on.plain()).collect();
     crowd(&on, javas, |client, name, n| Semaphore::plain(client, name).acquire_many(n)).await;
 }
 
-async fn a_crowd_at_javas_plain_number_and_our_leases_is_never_above_the_capacity(on: Ground) {
+async fn a_crowd_at_javas_plain_number_and_our_leases_is_never_above_the_capacity(on: Fixture) {
     let javas = (0..OF_EACH).map(|_| on.plain()).collect();
     crowd(&on, javas, |client, name, n| PermitExpirableSemaphore::new(client, name).acquire_many(n)).await;
 }
 
-async fn a_crowd_at_permits_with_ids_is_never_above_the_capacity(on: Ground) {
+async fn a_crowd_at_permits_with_ids_is_never_above_the_capacity(on: Fixture) {
     let javas = (0..OF_EACH).map(|n| if n % 2 == 0 { on.leased() } else { on.plain() }).collect();
     crowd(&on, javas, |client, name, n| PermitExpirableSemaphore::new(client, name).acquire_many(n)).await;
 }
 
-/// Threads of Java and tasks in two clients of ours take one to three permits each time. Who is inside is counted on the server, so
-/// that one too many anywhere is seen by somebody.
-async fn crowd(on: &Ground, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str, u64) -> Acquire) {
+/// Threads of Java and tasks in two clients of ours take one to three permits each time. Who is
+/// inside is counted on the server, so that one too many anywhere is seen by somebody.
+async fn crowd(on: &Fixture, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str, u64) -> Acquire) {
     let counter = format!("{}:inside", on.name);
     let clients = [on.client().await, on.client().await];
     let gate = Semaphore::new(&on.client().await, &on.name, CAPACITY.cast_unsigned());
@@ -93,16 +93,17 @@ pub(crate) fn lost_answers() -> u64 {
     std::env::var("REDGRID_LOST_ANSWERS").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
 }
 
-async fn answers_that_are_lost_or_late_cost_no_permit_beside_java(on: Ground) {
+async fn lost_or_late_replies_cost_no_permit_of_java(on: Fixture) {
     lossy(&on, JavaPermits::plain, false).await;
 }
 
-async fn leased_answers_that_are_lost_or_late_cost_no_permit_beside_java(on: Ground) {
+async fn leased_lost_or_late_replies_cost_no_permit_of_java(on: Fixture) {
     lossy(&on, JavaPermits::leased, true).await;
 }
 
-/// On a server of its own: of our exchanges one of four has no answer, or is late, while Java takes and gives back.
-async fn lossy(on: &Ground, javas: fn(crate::actor::Actor, &str) -> JavaPermits, leases: bool) {
+/// On a server of its own: of our exchanges one of four has no answer, or is late, while Java takes
+/// and gives back.
+async fn lossy(on: &Fixture, javas: fn(crate::actor::Actor, &str) -> JavaPermits, leases: bool) {
     const ROUNDS: u64 = 10;
     let server = redgrid_tests::server().await;
     let (observer, redisson) = (server.observer().await.unwrap(), on.own_redisson_at(&server.url()).await);

@@ -1,4 +1,4 @@
-//! Permits known by their ids: what one side took, the other gives back and prolongs.
+//! Permits with ids: released and extended by the other side.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use redgrid_permit_expirable_semaphore::{
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 use crate::permits::{JavaPermits, MS};
 
 scenarios![
     ours_gives_back_a_permit_of_java_once,
-    java_gives_back_a_permit_of_ours_and_its_guard_is_told,
+    java_releases_our_permit_and_its_guard_is_lost,
     ours_updates_the_lease_of_a_permit_of_java,
     java_updates_the_lease_of_a_permit_of_ours,
-    a_permit_whose_lease_is_over_is_told_so_to_either_side,
+    an_expired_permit_is_reported_to_either_side,
     java_gives_back_many_of_ours_all_or_none,
-    an_id_from_the_other_side_wakes_who_waits_there,
+    an_id_from_the_other_side_wakes_its_waiter,
     permits_of_a_dead_java_are_given_back_by_their_ids,
-    ids_look_alike_on_both_sides,
+    ids_have_the_same_form_on_both_sides,
 ];
 
 const LEASE: Duration = Duration::from_millis(400);
 
-async fn ours(on: &Ground, permits: u64) -> PermitExpirableSemaphore {
+async fn ours(on: &Fixture, permits: u64) -> PermitExpirableSemaphore {
     let ours = PermitExpirableSemaphore::new(&on.client().await, &on.name);
     ours.set_permits(permits).await.unwrap();
     ours
@@ -36,7 +36,7 @@ async fn taken(java: &mut JavaPermits, permits: u64, lease: Duration) -> Vec<Per
     ids.split(',').map(|id| id.parse().unwrap()).collect()
 }
 
-async fn ours_gives_back_a_permit_of_java_once(on: Ground) {
+async fn ours_gives_back_a_permit_of_java_once(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 3).await);
     let ids = taken(&mut java, 2, SOON).await;
     assert_eq!(ours.try_release(ids[0]).await.unwrap(), Returned::Released);
@@ -52,7 +52,7 @@ async fn ours_gives_back_a_permit_of_java_once(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(3), 0));
 }
 
-async fn java_gives_back_a_permit_of_ours_and_its_guard_is_told(on: Ground) {
+async fn java_releases_our_permit_and_its_guard_is_lost(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(2 * LEASE)).await;
     let (mut java, ours) = (on.leased(), PermitExpirableSemaphore::new(&client, &on.name));
     ours.set_permits(3).await.unwrap();
@@ -71,7 +71,7 @@ async fn java_gives_back_a_permit_of_ours_and_its_guard_is_told(on: Ground) {
     assert_eq!(java.counts().await, (3, 0, 3));
 }
 
-async fn ours_updates_the_lease_of_a_permit_of_java(on: Ground) {
+async fn ours_updates_the_lease_of_a_permit_of_java(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 2).await);
     let id = taken(&mut java, 1, SOON).await[0];
     assert!(ours.update_lease(id, 3 * SOON).await.unwrap());
@@ -87,7 +87,7 @@ async fn ours_updates_the_lease_of_a_permit_of_java(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn java_updates_the_lease_of_a_permit_of_ours(on: Ground) {
+async fn java_updates_the_lease_of_a_permit_of_ours(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 2).await);
     // Left by its guard to whoever knows its id.
     let permit = ours.acquire().lease(SOON).await.unwrap();
@@ -109,7 +109,7 @@ async fn java_updates_the_lease_of_a_permit_of_ours(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn a_permit_whose_lease_is_over_is_told_so_to_either_side(on: Ground) {
+async fn an_expired_permit_is_reported_to_either_side(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 2).await);
     let id = taken(&mut java, 1, LEASE).await[0];
     on.until_leases_over(1).await;
@@ -125,7 +125,7 @@ async fn a_permit_whose_lease_is_over_is_told_so_to_either_side(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn java_gives_back_many_of_ours_all_or_none(on: Ground) {
+async fn java_gives_back_many_of_ours_all_or_none(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 4).await);
     let permit = ours.acquire_many(3).await.unwrap();
     let ids: Vec<String> = permit.ids().map(|id| id.to_string()).collect();
@@ -142,7 +142,7 @@ async fn java_gives_back_many_of_ours_all_or_none(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(4), 0));
 }
 
-async fn an_id_from_the_other_side_wakes_who_waits_there(on: Ground) {
+async fn an_id_from_the_other_side_wakes_its_waiter(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 1).await);
     let id = taken(&mut java, 1, SOON).await[0];
     java.waits("acquire", &[&1, &SOON.as_millis()]).await;
@@ -160,7 +160,7 @@ async fn an_id_from_the_other_side_wakes_who_waits_there(on: Ground) {
     wait_until(SOON, async || (on.left().await, on.leases().await.len()) == (Some(1), 0)).await;
 }
 
-async fn permits_of_a_dead_java_are_given_back_by_their_ids(on: Ground) {
+async fn permits_of_a_dead_java_are_given_back_by_their_ids(on: Fixture) {
     let redisson = on.own_redisson(SOON).await;
     let (mut dead, mut java) = (JavaPermits::leased(redisson.actor(), &on.name), on.leased());
     let ours = ours(&on, 2).await;
@@ -176,7 +176,7 @@ async fn permits_of_a_dead_java_are_given_back_by_their_ids(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn ids_look_alike_on_both_sides(on: Ground) {
+async fn ids_have_the_same_form_on_both_sides(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 2).await);
     let permit = ours.acquire().await.unwrap();
     let id = permit.ids().next().unwrap();

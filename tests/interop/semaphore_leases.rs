@@ -10,7 +10,7 @@ use redgrid_tests::SOON;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
-use crate::ground::{Ground, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 use crate::permits::JavaPermits;
 
 scenarios![
@@ -35,7 +35,7 @@ scenarios![
 
 const LEASE: Duration = Duration::from_millis(400);
 
-async fn ours(on: &Ground) -> PermitExpirableSemaphore {
+async fn ours(on: &Fixture) -> PermitExpirableSemaphore {
     PermitExpirableSemaphore::new(&on.client().await, &on.name)
 }
 
@@ -45,7 +45,7 @@ async fn counts(ours: &PermitExpirableSemaphore) -> (i64, i64, i64) {
     (available.cast_signed(), acquired.cast_signed(), all.cast_signed())
 }
 
-async fn leased_permits_of_either_side_are_counted_by_both(on: Ground) {
+async fn leased_permits_of_either_side_are_counted_by_both(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     assert!(java.is("trySetPermits", &[&5]).await);
     assert!(!ours.try_set_permits(9).await.unwrap());
@@ -64,7 +64,7 @@ async fn leased_permits_of_either_side_are_counted_by_both(on: Ground) {
     assert_eq!((java.counts().await, counts(&ours).await), ((3, 0, 3), (3, 0, 3)));
 }
 
-async fn leased_java_is_woken_by_our_release(on: Ground) {
+async fn leased_java_is_woken_by_our_release(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     ours.set_permits(2).await.unwrap();
     for _ in 0..3 {
@@ -78,7 +78,7 @@ async fn leased_java_is_woken_by_our_release(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn leased_ours_is_woken_by_javas_release(on: Ground) {
+async fn leased_ours_is_woken_by_javas_release(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     ours.set_permits(2).await.unwrap();
     for one_by_one in [false, true] {
@@ -98,7 +98,7 @@ async fn leased_ours_is_woken_by_javas_release(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn javas_plain_semaphore_waits_for_our_leased_permits(on: Ground) {
+async fn javas_plain_semaphore_waits_for_our_leased_permits(on: Fixture) {
     let mut java = on.plain();
     let ours = ours(&on).await;
     ours.set_permits(3).await.unwrap();
@@ -112,7 +112,7 @@ async fn javas_plain_semaphore_waits_for_our_leased_permits(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(3), 0));
 }
 
-async fn our_leased_permits_wait_for_javas_plain_semaphore(on: Ground) {
+async fn our_leased_permits_wait_for_javas_plain_semaphore(on: Fixture) {
     let mut java = on.plain();
     let ours = ours(&on).await;
     assert!(java.is("trySetPermits", &[&3]).await && java.looks(3).await);
@@ -132,7 +132,7 @@ async fn our_leased_permits_wait_for_javas_plain_semaphore(on: Ground) {
 }
 
 /// Whatever it is that Java does, it purges first.
-async fn a_purge_by_java_gives_our_expired_permits_back_once(on: Ground) {
+async fn a_purge_by_java_gives_our_expired_permits_back_once(on: Fixture) {
     let mut java = on.leased();
     // From another client: what one has is looked after together, and that purges.
     let (ours, other) = (ours(&on).await, ours(&on).await);
@@ -161,7 +161,7 @@ async fn a_purge_by_java_gives_our_expired_permits_back_once(on: Ground) {
     }
 }
 
-async fn a_purge_by_ours_gives_javas_expired_permits_back_once(on: Ground) {
+async fn a_purge_by_ours_gives_javas_expired_permits_back_once(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     ours.set_permits(4).await.unwrap();
     let kept = java.does("acquire", &[&1, &SOON.as_millis()]).await;
@@ -181,7 +181,7 @@ async fn a_purge_by_ours_gives_javas_expired_permits_back_once(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(4), 0));
 }
 
-async fn java_enters_when_our_lease_is_over(on: Ground) {
+async fn java_enters_when_our_lease_is_over(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     ours.set_permits(2).await.unwrap();
     ours.acquire_many(2).lease(LEASE).await.unwrap().forget();
@@ -193,7 +193,7 @@ async fn java_enters_when_our_lease_is_over(on: Ground) {
     assert_eq!(java.number("tryReleaseAll", &[&ids]).await, 2);
 }
 
-async fn ours_enters_when_javas_lease_is_over(on: Ground) {
+async fn ours_enters_when_javas_lease_is_over(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     ours.set_permits(2).await.unwrap();
     java.does("acquire", &[&2, &LEASE.as_millis()]).await;
@@ -206,7 +206,7 @@ async fn ours_enters_when_javas_lease_is_over(on: Ground) {
 }
 
 /// An RSemaphore knows no leases: it waits for whoever does.
-async fn javas_plain_waiter_is_woken_when_ours_purges(on: Ground) {
+async fn javas_plain_waiter_is_woken_when_ours_purges(on: Fixture) {
     let mut java = on.plain();
     let ours = ours(&on).await;
     ours.set_permits(3).await.unwrap();
@@ -222,7 +222,7 @@ async fn javas_plain_waiter_is_woken_when_ours_purges(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(3), 0));
 }
 
-async fn a_java_permit_that_never_expires_is_left_alone(on: Ground) {
+async fn a_java_permit_that_never_expires_is_left_alone(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     ours.set_permits(2).await.unwrap();
     let id = java.does("acquire", &[&1]).await;
@@ -241,7 +241,7 @@ async fn a_java_permit_that_never_expires_is_left_alone(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-async fn our_renewals_keep_permits_from_a_waiting_java(on: Ground) {
+async fn our_renewals_keep_permits_from_a_waiting_java(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     ours.set_permits(1).await.unwrap();
     let permit = ours.acquire().auto_renew(2 * LEASE).await.unwrap();
@@ -257,7 +257,7 @@ async fn our_renewals_keep_permits_from_a_waiting_java(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(1), 0));
 }
 
-async fn permits_set_anew_by_either_side_stay_held(on: Ground) {
+async fn permits_set_anew_by_either_side_stay_held(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on).await);
     java.does("setPermits", &[&3]).await;
     let two = ours.acquire_many(2).await.unwrap();
@@ -283,7 +283,7 @@ async fn permits_set_anew_by_either_side_stay_held(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(4), 0));
 }
 
-async fn a_killed_process_of_ours_gives_all_back_to_java(on: Ground) {
+async fn a_killed_process_of_ours_gives_all_back_to_java(on: Fixture) {
     let mut java = on.leased();
     let mut taker = Command::new(env!("CARGO_BIN_EXE_taker"))
         .args([on.url(), &on.name, "4", &LEASE.as_millis().to_string()])
@@ -303,7 +303,7 @@ async fn a_killed_process_of_ours_gives_all_back_to_java(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(4), 0));
 }
 
-async fn a_killed_java_gives_all_back_to_ours(on: Ground) {
+async fn a_killed_java_gives_all_back_to_ours(on: Fixture) {
     let redisson = on.own_redisson(SOON).await;
     let ours = ours(&on).await;
     let mut dead = JavaPermits::leased(redisson.actor(), &on.name);
@@ -318,7 +318,7 @@ async fn a_killed_java_gives_all_back_to_ours(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(4), 0));
 }
 
-async fn a_deletion_by_java_ends_our_leases(on: Ground) {
+async fn a_deletion_by_java_ends_our_leases(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let (mut java, ours) = (on.leased(), PermitExpirableSemaphore::new(&client, &on.name));
     ours.set_permits(2).await.unwrap();
@@ -331,8 +331,9 @@ async fn a_deletion_by_java_ends_our_leases(on: Ground) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(1), 0));
 }
 
-/// The number had a lifetime, and so the leases have one. Who sets a new number without one ends the lifetime of both.
-async fn new_numbers_keep_the_leases_that_are_held(on: Ground) {
+/// The number had a lifetime, and so the leases have one. Who sets a new number without one ends
+/// the lifetime of both.
+async fn new_numbers_keep_the_leases_that_are_held(on: Fixture) {
     let client = on.client().await;
     let plain = Semaphore::plain(&client, &on.name);
     let ours = PermitExpirableSemaphore::new(&client, &on.name);

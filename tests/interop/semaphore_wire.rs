@@ -1,4 +1,4 @@
-//! What either side writes and publishes for the same calls.
+//! The keys and messages of both sides for the same calls.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Monitor, RedisServer};
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 use crate::permits::JavaPermits;
 
 scenarios![
@@ -53,7 +53,7 @@ fn messages(of: &str, payloads: &[&str]) -> Vec<(String, String)> {
     payloads.iter().map(|payload| (format!("redisson_sc:{{{of}}}"), (*payload).to_owned())).collect()
 }
 
-async fn the_same_calls_leave_the_same_number_and_messages(on: Ground) {
+async fn the_same_calls_leave_the_same_number_and_messages(on: Fixture) {
     let mut wire = Wire::start().await;
     let redisson = on.own_redisson_at(&wire.server.url()).await;
     let mut java = JavaPermits::plain(redisson.actor(), "javas");
@@ -94,7 +94,7 @@ async fn the_same_calls_leave_the_same_number_and_messages(on: Ground) {
     }
 }
 
-async fn the_same_leased_calls_leave_the_same_keys_and_messages(on: Ground) {
+async fn the_same_leased_calls_leave_the_same_keys_and_messages(on: Fixture) {
     const LEASE: Duration = Duration::from_secs(60);
     let mut wire = Wire::start().await;
     let redisson = on.own_redisson_at(&wire.server.url()).await;
@@ -143,7 +143,7 @@ fn wire_of(number: &str, leases: i64) -> (State, State) {
 }
 
 /// Of our own there is the last answer to a client, which ends by itself, and nothing else.
-async fn nothing_of_ours_stays_in_javas_way(on: Ground) {
+async fn nothing_of_ours_stays_in_javas_way(on: Fixture) {
     let mut java = on.leased();
     let client = on.client().await;
     let ours = Semaphore::new(&client, &on.name, 2);

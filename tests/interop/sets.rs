@@ -1,11 +1,11 @@
-//! Sets that the one side fills and the other reads, plain ones and in order.
+//! Sets shared by both sides, plain and sorted.
 
 use redgrid_core::Client;
 use redgrid_set::codecs::{Codec, Decode, Encode, Kryo, Long, Text};
 use redgrid_set::{LexSortedSet, Only, ScoredSortedSet, Set};
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     sets_of_text_are_read_on_both_sides,
@@ -25,15 +25,15 @@ fn set<T, C: Codec>(client: &Client, name: &str, codec: C) -> Set<T, C> {
     Set::<T>::new(client, name).with_codec(codec)
 }
 
-async fn sets_of_text_are_read_on_both_sides(on: Ground) {
+async fn sets_of_text_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "string", Text).await;
 }
 
-async fn sets_of_kryo_are_read_on_both_sides(on: Ground) {
+async fn sets_of_kryo_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "kryo", Kryo).await;
 }
 
-async fn both_sides<C>(on: &Ground, codec: &str, with: C)
+async fn both_sides<C>(on: &Fixture, codec: &str, with: C)
 where
     C: Codec + Encode<String> + Decode<String> + Encode<str>,
 {
@@ -59,7 +59,7 @@ where
     assert_eq!((set.pop().await.unwrap(), java(&mut actor, name, "set.size", &[codec]).await), (None, "0".into()));
 }
 
-async fn sets_of_both_are_combined(on: Ground) {
+async fn sets_of_both_are_combined(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let names = ["a", "b", "c"].map(|part| format!("{{{}}}:{part}", on.name));
     let [a, b, c] = [0, 1, 2].map(|n| set::<i64, Long>(&client, &names[n], Long));
@@ -77,15 +77,15 @@ async fn sets_of_both_are_combined(on: Ground) {
     assert_eq!(java(&mut actor, &names[0], "set.readAll", &["long"]).await, "[2, 3, 4]");
 }
 
-async fn scores_of_text_are_read_on_both_sides(on: Ground) {
+async fn scores_of_text_are_read_on_both_sides(on: Fixture) {
     scores(&on, "string", Text).await;
 }
 
-async fn scores_of_kryo_are_read_on_both_sides(on: Ground) {
+async fn scores_of_kryo_are_read_on_both_sides(on: Fixture) {
     scores(&on, "kryo", Kryo).await;
 }
 
-async fn scores<C>(on: &Ground, codec: &str, with: C)
+async fn scores<C>(on: &Fixture, codec: &str, with: C)
 where
     C: Codec + Encode<String> + Decode<String> + Encode<str>,
 {
@@ -127,7 +127,7 @@ where
 }
 
 /// What each condition tells, of a value that is in and of one that is not.
-async fn both_give_scores_under_the_same_conditions(on: Ground) {
+async fn both_give_scores_under_the_same_conditions(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let there = format!("{}:there", on.name);
     let here: ScoredSortedSet<String, Text> = ScoredSortedSet::<String>::new(&client, &on.name).with_codec(Text);
@@ -152,7 +152,7 @@ async fn both_give_scores_under_the_same_conditions(on: Ground) {
     }
 }
 
-async fn text_is_in_one_order_on_both_sides(on: Ground) {
+async fn text_is_in_one_order_on_both_sides(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
     let words = LexSortedSet::new(&client, name);
     assert_eq!(words.insert_many(["b", "ü", "aa", "z"]).await.unwrap(), 4);

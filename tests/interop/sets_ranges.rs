@@ -1,4 +1,4 @@
-//! Sets of both sides: what many values do at once, ranges of every kind, and who waits.
+//! Sets of both sides: bulk changes, ranges of every kind, and waiters.
 
 use redgrid_set::codecs::{Kryo, Text};
 use redgrid_set::{Aggregate, LexSortedSet, ScoredSortedSet, Set};
@@ -6,10 +6,10 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    many_values_at_once_are_told_alike,
+    bulk_changes_have_the_same_results,
     sets_of_both_are_stored_and_counted_by_both,
     ranks_are_the_same_on_both_sides,
     ranges_of_ranks_and_scores_are_the_same_on_both_sides,
@@ -37,7 +37,7 @@ fn with_scores(entries: &[(String, f64)]) -> String {
     shown(&entries.iter().map(|(value, score)| format!("{value}={score:?}")).collect::<Vec<_>>())
 }
 
-async fn many_values_at_once_are_told_alike(on: Ground) {
+async fn bulk_changes_have_the_same_results(on: Fixture) {
     let (mut java, client, name) = (on.java(), on.client().await, &*on.name);
     let set = Set::<i64>::new(&client, name).with_codec(Kryo);
     assert_eq!(ask(&mut java, name, "set.addAllCounted", &["kryo", "long:1", "long:2", "long:3"]).await, "3");
@@ -59,7 +59,7 @@ async fn many_values_at_once_are_told_alike(on: Ground) {
     assert_eq!(ask(&mut java, name, "set.readAll", &["kryo"]).await, "[]");
 }
 
-async fn sets_of_both_are_stored_and_counted_by_both(on: Ground) {
+async fn sets_of_both_are_stored_and_counted_by_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let names = ["a", "b", "c", "d"].map(|part| format!("{{{}}}:{part}", on.name));
     let [a, b, _, d] = names.each_ref().map(|name| Set::<String>::new(&client, name).with_codec(Text));
@@ -84,7 +84,7 @@ async fn sets_of_both_are_stored_and_counted_by_both(on: Ground) {
     );
 }
 
-async fn ranks_are_the_same_on_both_sides(on: Ground) {
+async fn ranks_are_the_same_on_both_sides(on: Fixture) {
     let (mut java, client, name) = (on.java(), on.client().await, &*on.name);
     let set = ScoredSortedSet::<String>::new(&client, name).with_codec(Text);
     assert_eq!(ask(&mut java, name, "scored.addAll", &["string", "a", "1", "b", "2", "c", "3"]).await, "3");
@@ -114,7 +114,7 @@ async fn ranks_are_the_same_on_both_sides(on: Ground) {
     assert!(set.is_empty().await.unwrap());
 }
 
-async fn ranges_of_ranks_and_scores_are_the_same_on_both_sides(on: Ground) {
+async fn ranges_of_ranks_and_scores_are_the_same_on_both_sides(on: Fixture) {
     let (mut java, client, name) = (on.java(), on.client().await, &*on.name);
     let set = ScoredSortedSet::<String>::new(&client, name).with_codec(Kryo);
     let scores = [-1.5, 0.0, 1.0, 1.0, 2.25, 123_456.5];
@@ -164,7 +164,7 @@ async fn ranges_of_ranks_and_scores_are_the_same_on_both_sides(on: Ground) {
     assert_eq!(ask(&mut java, name, "scored.entries", &["kryo"]).await, "[ü=2.25, q=123456.5]");
 }
 
-async fn scores_are_combined_by_weights_on_both_sides(on: Ground) {
+async fn scores_are_combined_by_weights_on_both_sides(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let names = ["a", "b", "theirs", "ours"].map(|part| format!("{{{}}}:{part}", on.name));
     let [a, b, theirs, ours] =
@@ -188,7 +188,7 @@ async fn scores_are_combined_by_weights_on_both_sides(on: Ground) {
     assert_eq!(theirs.by_rank(..).entries().await.unwrap(), a.difference([&names[1]]).entries().await.unwrap());
 }
 
-async fn java_waits_for_the_lowest_and_the_highest_of_ours(on: Ground) {
+async fn java_waits_for_the_lowest_and_the_highest_of_ours(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let other = format!("{{{}}}:other", on.name);
     let (set, beside) =
@@ -260,7 +260,7 @@ async fn lex_ranges(java: &mut Actor, name: &str, words: &LexSortedSet, from: &s
     }
 }
 
-async fn ranges_of_text_are_the_same_on_both_sides(on: Ground) {
+async fn ranges_of_text_are_the_same_on_both_sides(on: Fixture) {
     let (mut java, client, name) = (on.java(), on.client().await, &*on.name);
     let words = LexSortedSet::new(&client, name);
     assert_eq!(ask(&mut java, name, "lex.addAll", &["b", "aa", "ü", "日本"]).await, "true");
@@ -282,7 +282,7 @@ async fn ranges_of_text_are_the_same_on_both_sides(on: Ground) {
     }
 }
 
-async fn text_is_removed_by_ranges_of_both_sides(on: Ground) {
+async fn text_is_removed_by_ranges_of_both_sides(on: Fixture) {
     let (mut java, client, name) = (on.java(), on.client().await, &*on.name);
     let words = LexSortedSet::new(&client, name);
     words.insert_many(["a", "b", "c", "d", "e", "f", "g", "h"]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Locks that nobody tells the release of.
+//! Locks without release messages.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use redgrid_core::Client;
 use redgrid_locks::{Lock, SpinLock};
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, assert_entered_at, at_once, scenarios};
+use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
     rust_spins_for_java_and_subscribes_nothing,
@@ -16,7 +16,7 @@ scenarios![
     spinning_threads_and_tasks_lose_no_update,
 ];
 
-async fn rust_spins_for_java_and_subscribes_nothing(on: Ground) {
+async fn rust_spins_for_java_and_subscribes_nothing(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let lock = SpinLock::new(&client, &on.name);
     java.verb("spin.lock", &on.name).await.unwrap();
@@ -33,7 +33,7 @@ async fn rust_spins_for_java_and_subscribes_nothing(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn java_spins_for_rust(on: Ground) {
+async fn java_spins_for_rust(on: Fixture) {
     let mut java = on.java();
     let lock = SpinLock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();
@@ -49,7 +49,7 @@ async fn java_spins_for_rust(on: Ground) {
     lock.try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn a_plain_java_and_a_spinning_rust_keep_each_other_out(on: Ground) {
+async fn a_plain_java_and_a_spinning_rust_keep_each_other_out(on: Fixture) {
     let mut java = on.java();
     let lock = SpinLock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
@@ -65,7 +65,7 @@ async fn a_plain_java_and_a_spinning_rust_keep_each_other_out(on: Ground) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn rust_spins_past_the_death_of_a_spinning_java(on: Ground) {
+async fn rust_spins_past_the_death_of_a_spinning_java(on: Fixture) {
     let redisson = on.own_redisson(Duration::from_secs(2)).await;
     redisson.actor().verb("spin.lock", &on.name).await.unwrap();
     let waiter = tokio::spawn(SpinLock::new(&on.client().await, &on.name).acquire().timeout(SOON).into_future());
@@ -76,7 +76,7 @@ async fn rust_spins_past_the_death_of_a_spinning_java(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn spinning_threads_and_tasks_lose_no_update(on: Ground) {
+async fn spinning_threads_and_tasks_lose_no_update(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let counter = format!("{{{}}}:counter", on.name);
     java.begin_count_under("spin.count", &on.name, &counter, 20).await;

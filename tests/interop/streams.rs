@@ -1,4 +1,4 @@
-//! Streams that the one side adds to and the other reads, acknowledges and takes over.
+//! Streams shared by both sides: adding, reading, acknowledging and claiming.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use redgrid_stream::{EntryId, Stream};
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![streams_of_text_are_worked_on_by_both_sides, streams_of_kryo_are_worked_on_by_both_sides];
 
-async fn java(actor: &mut Actor, on: &Ground, verb: &str, words: &[&str]) -> String {
+async fn java(actor: &mut Actor, on: &Fixture, verb: &str, words: &[&str]) -> String {
     actor.value_of(&format!("stream.{verb}"), &on.name, words).await
 }
 
-async fn streams_of_text_are_worked_on_by_both_sides(on: Ground) {
+async fn streams_of_text_are_worked_on_by_both_sides(on: Fixture) {
     both_sides(&on, "string", Text).await;
 }
 
-async fn streams_of_kryo_are_worked_on_by_both_sides(on: Ground) {
+async fn streams_of_kryo_are_worked_on_by_both_sides(on: Fixture) {
     both_sides(&on, "kryo", Kryo).await;
 }
 
-async fn both_sides<C>(on: &Ground, codec: &str, with: C)
+async fn both_sides<C>(on: &Fixture, codec: &str, with: C)
 where
     C: Codec + Encode<String> + Decode<String> + Encode<str>,
 {

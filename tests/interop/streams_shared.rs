@@ -11,17 +11,17 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     a_group_gives_each_entry_to_one_consumer_of_either_side,
-    java_waits_for_what_is_added_here,
-    what_a_consumer_of_java_has_left_behind_is_taken_over_here,
-    what_a_consumer_of_ours_has_left_behind_java_takes_over,
+    java_waits_for_our_entries,
+    pending_entries_of_javas_consumer_are_claimed_by_ours,
+    pending_entries_of_our_consumer_are_claimed_by_java,
     entries_of_many_fields_are_trimmed_by_both,
 ];
 
-async fn ask(java: &mut Actor, on: &Ground, verb: &str, words: &[&str]) -> String {
+async fn ask(java: &mut Actor, on: &Fixture, verb: &str, words: &[&str]) -> String {
     java.value_of(&format!("stream.{verb}"), &on.name, words).await
 }
 
@@ -29,7 +29,7 @@ fn text(word: &str) -> String {
     word.to_owned()
 }
 
-async fn a_group_gives_each_entry_to_one_consumer_of_either_side(on: Ground) {
+async fn a_group_gives_each_entry_to_one_consumer_of_either_side(on: Fixture) {
     const EACH: u64 = 60;
     let (mut java, mut working, client) = (on.java(), on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
@@ -68,7 +68,7 @@ async fn a_group_gives_each_entry_to_one_consumer_of_either_side(on: Ground) {
     assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), (0..=2 * EACH).collect());
 }
 
-async fn java_waits_for_what_is_added_here(on: Ground) {
+async fn java_waits_for_our_entries(on: Fixture) {
     let (mut java, mut waiting, client) = (on.java(), on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Kryo, Kryo);
     stream.add("a", &text("1")).id(EntryId::new(1, 0)).await.unwrap();
@@ -93,7 +93,7 @@ async fn java_waits_for_what_is_added_here(on: Ground) {
     assert_eq!((found.unwrap()[0].id, added), (EntryId::new(4, 0), text("4-0")));
 }
 
-async fn what_a_consumer_of_java_has_left_behind_is_taken_over_here(on: Ground) {
+async fn pending_entries_of_javas_consumer_are_claimed_by_ours(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     ask(&mut java, &on, "add", &["string", "1-0", "a", "1"]).await;
@@ -117,7 +117,7 @@ async fn what_a_consumer_of_java_has_left_behind_is_taken_over_here(on: Ground) 
     assert_eq!(ask(&mut java, &on, "listConsumers", &["string", "g"]).await, "{alive=0}");
 }
 
-async fn what_a_consumer_of_ours_has_left_behind_java_takes_over(on: Ground) {
+async fn pending_entries_of_our_consumer_are_claimed_by_java(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     let group = stream.group("g");
@@ -143,7 +143,7 @@ async fn what_a_consumer_of_ours_has_left_behind_java_takes_over(on: Ground) {
     assert!(group.read("rust").await.unwrap_err().is_no_group());
 }
 
-async fn entries_of_many_fields_are_trimmed_by_both(on: Ground) {
+async fn entries_of_many_fields_are_trimmed_by_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     ask(&mut java, &on, "addMany", &["string", "1-0", "b", "1", "c", "", "a", "ü"]).await;

@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use libtest_mimic::{Failed, Trial};
 
-use crate::ground::Scenario;
+use crate::fixture::Scenario;
 
 const HEAD: &str = "# Beside Redisson: what is run
 
@@ -17,7 +17,8 @@ its file's and its own, with `_` for each blank: `interop -- queues_shared::each
 What each object shares with Redisson's is on its own page; [the page of the whole](redisson.md) has what differs.
 ";
 
-/// A scenario that is missing in the table, or is not there any more, fails; `REWRITE=1` writes it anew.
+/// A scenario that is missing in the table, or is not there any more, fails; `REWRITE=1` writes it
+/// anew.
 pub(crate) fn trial(scenarios: &[Scenario], versions: &[&str]) -> Trial {
     let wanted = written(scenarios, versions);
     Trial::test("table::names_every_scenario", move || {

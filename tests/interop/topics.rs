@@ -1,14 +1,14 @@
-//! What the one side publishes, the other hears.
+//! Messages published by one side are received by the other.
 
 use std::time::Duration;
 
 use redgrid_topic::codecs::{Kryo, Text};
 use redgrid_topic::{PatternTopic, ReliableTopic, ShardedTopic, SubscriptionError, Topic};
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    each_hears_what_the_other_publishes,
+    each_side_receives_the_others_messages,
     patterns_hear_both,
     sharded_topics_are_one,
     reliable_messages_come_to_subscribers_of_both,
@@ -16,7 +16,7 @@ scenarios![
 
 const SOON: Duration = Duration::from_secs(30);
 
-async fn each_hears_what_the_other_publishes(on: Ground) {
+async fn each_side_receives_the_others_messages(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let text: Topic<String, Text> = Topic::new(&client, &on.name);
     let mut heard = text.subscribe().await.unwrap();
@@ -36,7 +36,7 @@ async fn each_hears_what_the_other_publishes(on: Ground) {
     assert_eq!(tokio::time::timeout(SOON, heard.next()).await.unwrap().unwrap().unwrap().value, -7);
 }
 
-async fn patterns_hear_both(on: Ground) {
+async fn patterns_hear_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (pattern, channel) = (format!("{}:*", on.name), format!("{}:a", on.name));
     let all: PatternTopic<String, Text> = PatternTopic::new(&client, &pattern);
@@ -54,7 +54,7 @@ async fn patterns_hear_both(on: Ground) {
     assert_eq!(all.active_topics().await.unwrap(), [channel]);
 }
 
-async fn sharded_topics_are_one(on: Ground) {
+async fn sharded_topics_are_one(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let topic: ShardedTopic<String, Text> = ShardedTopic::new(&client, &on.name);
     let mut heard = topic.subscribe().await.unwrap();
@@ -67,7 +67,7 @@ async fn sharded_topics_are_one(on: Ground) {
     }
 }
 
-async fn reliable_messages_come_to_subscribers_of_both(on: Ground) {
+async fn reliable_messages_come_to_subscribers_of_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let topic: ReliableTopic<String, Text> = ReliableTopic::new(&client, &on.name);
     let mut ours = topic.subscribe().await.unwrap();

@@ -1,4 +1,4 @@
-//! Listeners of both sides that come and go, and reliable topics with several of each.
+//! Changing listeners of both sides, and reliable topics with several of each.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use redgrid_testkit::wait_until;
 use redgrid_topic::codecs::{Json, Long, Text};
 use redgrid_topic::{Deliveries, PatternTopic, ReliableTopic, SubscriptionError, Topic};
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    who_leaves_is_counted_by_neither,
-    what_one_can_not_read_comes_to_the_others,
-    patterns_of_each_hear_what_the_other_publishes_in_many_topics,
+    neither_side_counts_an_unsubscribed_client,
+    a_message_that_one_cannot_decode_reaches_the_others,
+    pattern_subscriptions_receive_the_others_messages,
     messages_of_both_come_to_every_subscriber_of_both_in_order,
     a_subscriber_of_java_that_leaves_keeps_nothing_here,
     a_subscriber_of_ours_that_leaves_keeps_nothing_there,
-    who_subscribes_from_the_beginning_has_what_java_published,
+    a_subscriber_from_the_beginning_gets_javas_messages,
 ];
 
 const SOON: Duration = Duration::from_secs(30);
 
-async fn who_leaves_is_counted_by_neither(on: Ground) {
+async fn neither_side_counts_an_unsubscribed_client(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let topic: Topic<String, Text> = Topic::new(&client, &on.name);
     let ours = topic.subscribe().await.unwrap();
@@ -35,7 +35,7 @@ async fn who_leaves_is_counted_by_neither(on: Ground) {
     assert_eq!(java.value_of("topic.countSubscribers", &on.name, &["string"]).await, "0");
 }
 
-async fn what_one_can_not_read_comes_to_the_others(on: Ground) {
+async fn a_message_that_one_cannot_decode_reaches_the_others(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let words: Topic<String, Text> = Topic::new(&client, &on.name);
     let numbers: Topic<i64, Long> = Topic::new(&client, &on.name);
@@ -54,7 +54,7 @@ async fn what_one_can_not_read_comes_to_the_others(on: Ground) {
     assert_eq!(tokio::time::timeout(SOON, as_numbers.next()).await.unwrap().unwrap().unwrap().value, 7);
 }
 
-async fn patterns_of_each_hear_what_the_other_publishes_in_many_topics(on: Ground) {
+async fn pattern_subscriptions_receive_the_others_messages(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let pattern = format!("{}:[ab]:?", on.name);
     let all: PatternTopic<String, Text> = PatternTopic::new(&client, &pattern);
@@ -96,7 +96,7 @@ async fn acked(deliveries: &mut Deliveries<String, Text>) -> String {
     }
 }
 
-async fn messages_of_both_come_to_every_subscriber_of_both_in_order(on: Ground) {
+async fn messages_of_both_come_to_every_subscriber_of_both_in_order(on: Fixture) {
     const EACH: usize = 20;
     let (mut java, client) = (on.java(), on.client().await);
     let topic: ReliableTopic<String, Text> = ReliableTopic::new(&client, &on.name);
@@ -125,7 +125,7 @@ async fn messages_of_both_come_to_every_subscriber_of_both_in_order(on: Ground) 
     wait_until(SOON, async || topic.len().await.unwrap() == 0).await;
 }
 
-async fn a_subscriber_of_java_that_leaves_keeps_nothing_here(on: Ground) {
+async fn a_subscriber_of_java_that_leaves_keeps_nothing_here(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let topic: ReliableTopic<String, Text> = ReliableTopic::new(&client, &on.name);
     let mut ours = topic.subscribe().await.unwrap();
@@ -141,7 +141,7 @@ async fn a_subscriber_of_java_that_leaves_keeps_nothing_here(on: Ground) {
     assert_eq!(topic.len().await.unwrap(), 0);
 }
 
-async fn a_subscriber_of_ours_that_leaves_keeps_nothing_there(on: Ground) {
+async fn a_subscriber_of_ours_that_leaves_keeps_nothing_there(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let topic: ReliableTopic<String, Text> = ReliableTopic::new(&client, &on.name);
     let ours = topic.subscribe().as_subscriber("ours").await.unwrap();
@@ -161,7 +161,7 @@ async fn a_subscriber_of_ours_that_leaves_keeps_nothing_there(on: Ground) {
     wait_until(SOON, async || topic.len().await.unwrap() == 0).await;
 }
 
-async fn who_subscribes_from_the_beginning_has_what_java_published(on: Ground) {
+async fn a_subscriber_from_the_beginning_gets_javas_messages(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let topic: ReliableTopic<String, Text> = ReliableTopic::new(&client, &on.name);
     for n in 0..3 {

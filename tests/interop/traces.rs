@@ -1,4 +1,4 @@
-//! What each side leaves behind on the server, and that the other does not mind.
+//! Leftover keys of each side on the server do not disturb the other.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
-use crate::ground::{Ground, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 
-scenarios![a_release_of_ours_leaves_no_key, javas_unlock_latch_disturbs_nobody];
+scenarios![a_release_of_ours_leaves_no_key, javas_unlock_latch_has_no_effect_on_ours];
 
-async fn a_release_of_ours_leaves_no_key(on: Ground) {
+async fn a_release_of_ours_leaves_no_key(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     let guard = lock.acquire().await.unwrap();
@@ -22,13 +22,14 @@ async fn a_release_of_ours_leaves_no_key(on: Ground) {
     assert!(java.unlock(&on.name).await);
 }
 
-async fn javas_unlock_latch_disturbs_nobody(on: Ground) {
+async fn javas_unlock_latch_has_no_effect_on_ours(on: Fixture) {
     let mut java = on.java();
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
     assert!(java.unlock(&on.name).await);
     if on.version().starts_with("3.") {
-        // It forgets to delete its latch, which lives on for its 16 to 20 s: just what is to disturb nobody.
+        // It forgets to delete its latch, which lives on for its 16 to 20 s: just what is to
+        // disturb nobody.
         let latch = format!("redisson_unlock_latch:{{{}}}:", on.name);
         let left = keys(&on).await;
         assert!(matches!(&left[..], [one] if one.starts_with(&latch)), "{left:?}");
@@ -50,6 +51,6 @@ async fn javas_unlock_latch_disturbs_nobody(on: Ground) {
 }
 
 /// All keys with the lock's name in them.
-async fn keys(on: &Ground) -> Vec<String> {
+async fn keys(on: &Fixture) -> Vec<String> {
     on.observer.keys(&format!("*{}*", on.name)).await.unwrap()
 }

@@ -11,12 +11,12 @@ use redgrid_tests::SOON;
 use redgrid_transaction::{Transaction, TransactionError};
 
 use crate::actor::Actor;
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
-    what_one_side_commits_the_other_reads,
-    what_java_has_written_in_a_transaction_is_not_written_until_it_is_over,
-    what_java_has_committed_is_a_conflict,
+    a_commit_of_one_side_is_read_by_the_other,
+    writes_of_an_open_java_transaction_are_invisible,
+    a_commit_of_java_is_a_conflict,
 ];
 
 /// Longer than anything takes here: Java's locks have it as their lease.
@@ -26,12 +26,12 @@ async fn ask(java: &mut Actor, verb: &str, name: &str, words: &[&str]) -> String
     java.value_of(&format!("tx.{verb}"), name, words).await
 }
 
-async fn what_one_side_commits_the_other_reads(on: Ground) {
+async fn a_commit_of_one_side_is_read_by_the_other(on: Fixture) {
     both_ways(&on, "string", Text).await;
     both_ways(&on, "kryo", Kryo).await;
 }
 
-async fn both_ways<C>(on: &Ground, codec: &str, with: C)
+async fn both_ways<C>(on: &Fixture, codec: &str, with: C)
 where
     C: Codec + Encode<String> + Decode<String> + Encode<str> + Copy,
 {
@@ -59,7 +59,8 @@ where
     assert_eq!(tx.set_with::<String, _>(&set, with).len().await.unwrap(), 2);
 }
 
-/// What Java does to a name, as a verb and its words, and whether ours that writes `key` is in its way whichever line of Redisson's it is.
+/// What Java does to a name, as a verb and its words, and whether ours that writes `key` is in its
+/// way whichever line of Redisson's it is.
 const WRITES: [(&str, &[&str], &str, &str, bool); 8] = [
     ("bucket.set", &["x"], "bucket", "", true),
     ("map.put", &["a", "x"], "map", "a", true),
@@ -81,7 +82,7 @@ async fn write(client: &Client, (name, kind, key): (&str, &str, &str), time: Dur
     tx.commit().await
 }
 
-async fn what_java_has_written_in_a_transaction_is_not_written_until_it_is_over(on: Ground) {
+async fn writes_of_an_open_java_transaction_are_invisible(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     for (at, (verb, words, kind, key, is_in_the_way)) in WRITES.into_iter().enumerate() {
         let (name, id) = (format!("{}:{at}", on.name), format!("{}:{at}:id", on.name));
@@ -118,7 +119,7 @@ async fn what_java_has_written_in_a_transaction_is_not_written_until_it_is_over(
     }
 }
 
-async fn what_java_has_committed_is_a_conflict(on: Ground) {
+async fn a_commit_of_java_is_a_conflict(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let id = format!("{}:id", on.name);
     let tx = Transaction::new(&client).timeout(SOON);

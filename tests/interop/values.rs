@@ -1,4 +1,4 @@
-//! Values under names and in maps, written by the one side and read by the other.
+//! Values under names and in maps, shared by both sides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use redgrid_core::Client;
 use redgrid_core::object::Lifetime;
 use redgrid_map::Map;
 
-use crate::ground::{Ground, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     each_reads_the_text_of_the_other,
     each_reads_the_numbers_of_the_other,
-    each_reads_what_kryo_of_the_other_wrote,
+    each_side_reads_the_others_kryo,
     both_compare_and_set_one_value,
     lifetimes_of_the_one_are_seen_by_the_other,
     a_value_that_the_one_renames_is_the_others,
@@ -26,15 +26,15 @@ scenarios![
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn bucket<T, C: Codec>(client: &Client, on: &Ground, codec: C) -> Bucket<T, C> {
+fn bucket<T, C: Codec>(client: &Client, on: &Fixture, codec: C) -> Bucket<T, C> {
     Bucket::<T>::new(client, &on.name).with_codec(codec)
 }
 
-fn map<K, V, C: Codec>(client: &Client, on: &Ground, codec: C) -> Map<K, V, C> {
+fn map<K, V, C: Codec>(client: &Client, on: &Fixture, codec: C) -> Map<K, V, C> {
     Map::<K, V>::new(client, &on.name).with_codec(codec)
 }
 
-async fn each_reads_the_text_of_the_other(on: Ground) {
+async fn each_reads_the_text_of_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let text: Bucket<String, Text> = bucket(&client, &on, Text);
     java.value_of("bucket.set", &on.name, &["string", "héllo"]).await;
@@ -46,7 +46,7 @@ async fn each_reads_the_text_of_the_other(on: Ground) {
     assert_eq!(java.value_of("bucket.setIfAbsent", &on.name, &["string", "too late"]).await, "false");
 }
 
-async fn each_reads_the_numbers_of_the_other(on: Ground) {
+async fn each_reads_the_numbers_of_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let number: Bucket<i64, Long> = bucket(&client, &on, Long);
     for n in [0, -1, i64::MAX, i64::MIN] {
@@ -57,7 +57,7 @@ async fn each_reads_the_numbers_of_the_other(on: Ground) {
     }
 }
 
-async fn each_reads_what_kryo_of_the_other_wrote(on: Ground) {
+async fn each_side_reads_the_others_kryo(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (text, number): (Bucket<String, Kryo>, Bucket<i64, Kryo>) =
         (bucket(&client, &on, Kryo), bucket(&client, &on, Kryo));
@@ -71,7 +71,7 @@ async fn each_reads_what_kryo_of_the_other_wrote(on: Ground) {
     assert!(text.get().await.unwrap_err().to_string().contains("Kryo"));
 }
 
-async fn both_compare_and_set_one_value(on: Ground) {
+async fn both_compare_and_set_one_value(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let number: Bucket<i64, Kryo> = bucket(&client, &on, Kryo);
     number.set(&1).await.unwrap();
@@ -83,7 +83,7 @@ async fn both_compare_and_set_one_value(on: Ground) {
     assert_eq!(java.value_of("bucket.get", &on.name, &["kryo"]).await, "null");
 }
 
-async fn lifetimes_of_the_one_are_seen_by_the_other(on: Ground) {
+async fn lifetimes_of_the_one_are_seen_by_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let text: Bucket<String, Text> = bucket(&client, &on, Text);
     java.value_of("bucket.setFor", &on.name, &["string", "a", "3600000"]).await;
@@ -96,7 +96,7 @@ async fn lifetimes_of_the_one_are_seen_by_the_other(on: Ground) {
     assert!((1_800_000..=3_600_000).contains(&left), "{left}");
 }
 
-async fn a_value_that_the_one_renames_is_the_others(on: Ground) {
+async fn a_value_that_the_one_renames_is_the_others(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (here, there) = (on.name.clone(), format!("{}:there", on.name));
     let of = |name: &str| Bucket::<String>::new(&client, name).with_codec(Text);
@@ -108,15 +108,15 @@ async fn a_value_that_the_one_renames_is_the_others(on: Ground) {
     assert_eq!(java.value_of("bucket.get", &there, &["string"]).await, "null");
 }
 
-async fn maps_of_text_are_read_on_both_sides(on: Ground) {
+async fn maps_of_text_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "string", Text).await;
 }
 
-async fn maps_of_kryo_are_read_on_both_sides(on: Ground) {
+async fn maps_of_kryo_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "kryo", Kryo).await;
 }
 
-async fn both_sides<C>(on: &Ground, codec: &str, with: C)
+async fn both_sides<C>(on: &Fixture, codec: &str, with: C)
 where
     C: Codec + redgrid_map::Encode<String> + redgrid_map::Decode<String> + redgrid_map::Encode<str>,
 {
@@ -138,18 +138,19 @@ where
     assert_eq!((map.len().await.unwrap(), java.value_of("map.size", &on.name, &[codec]).await), (1, "1".into()));
 }
 
-async fn both_add_to_one_number_of_a_map(on: Ground) {
+async fn both_add_to_one_number_of_a_map(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let map: Map<i64, i64, Long> = map(&client, &on, Long);
     assert_eq!(map.add(&7, &5).await.unwrap(), 5);
     assert_eq!(java.value_of("map.addAndGet", &on.name, &["long", "long:7", "long:10"]).await, "15");
     assert_eq!(map.alter(&7, |n| n.map(|n| n - 1)).await.unwrap(), Some(14));
-    // Java merges under a lock of the key, and Rust compares on the server: one after the other both count.
+    // Java merges under a lock of the key, and Rust compares on the server: one after the other
+    // both count.
     java.value_of("map.compute", &on.name, &["long", "long:7", "20"]).await;
     assert_eq!(map.get(&7).await.unwrap(), Some(34));
 }
 
-async fn both_compare_and_replace_in_one_map(on: Ground) {
+async fn both_compare_and_replace_in_one_map(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let map: Map<String, String, Text> = map(&client, &on, Text);
     map.set("a", &"1".into()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Metrics, read from a recorder of the test's own.
+//! Metrics, read from a recorder of the test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, listening, server};
 use tokio::runtime::Runtime;
 
-/// What was recorded so far: each series by `name{label="value"}`, with its value or the number of its samples.
+/// What was recorded so far: each series by `name{label="value"}`, with its value or the number of
+/// its samples.
 struct Recorded {
     snapshotter: Snapshotter,
     totals: BTreeMap<String, f64>,
@@ -72,7 +73,7 @@ async fn in_force(client: &Client) {
 }
 
 #[test]
-fn a_contended_acquire_moves_what_it_should() {
+fn a_contended_acquire_updates_its_metrics() {
     recorded(|mut recorded| async move {
         let server = server().await;
         let (one, two) = (client(&server).await, client(&server).await);
@@ -188,7 +189,8 @@ fn connections_and_renewals_are_counted() {
     });
 }
 
-/// The counters, and what else alarms count, that are there once a lock was acquired, whatever has happened to it.
+/// The counters, and what else alarms count, that are there once a lock was acquired, whatever has
+/// happened to it.
 const COUNTERS: [&str; 15] = [
     "redgrid_acquired_total{kind=\"lock\"}",
     "redgrid_timed_out_total{kind=\"lock\"}",

@@ -50,7 +50,7 @@ async fn every_call_says_that_the_client_was_shut_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_is_told_of_the_shutdown() {
+async fn a_waiter_is_notified_of_the_shutdown() {
     let server = server().await;
     let others = client(&server).await;
     taken(&others).await;
@@ -87,7 +87,7 @@ fn runtimes() -> [Runtime; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_whose_runtime_has_ended_says_so_at_once() {
+async fn a_client_with_an_ended_runtime_reports_it_at_once() {
     let server = server().await;
     for runtime in runtimes() {
         let (client, runtime) = made_elsewhere(patient(&server), runtime);
@@ -100,7 +100,7 @@ async fn a_client_whose_runtime_has_ended_says_so_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_when_the_runtime_of_the_client_ends_is_told() {
+async fn a_waiter_is_notified_when_the_clients_runtime_ends() {
     let server = server().await;
     let others = client(&server).await;
     taken(&others).await;
@@ -135,7 +135,7 @@ async fn a_client_works_in_another_runtime_while_its_own_is_driven() {
 /// A runtime of one thread that nobody drives: the call ends after the response timeout, and says
 /// what may be wrong.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_whose_runtime_is_not_driven_says_so() {
+async fn a_client_with_an_undriven_runtime_reports_it() {
     let server = server().await;
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let config = patient(&server).response_timeout(std::time::Duration::from_millis(500)).retries(3);

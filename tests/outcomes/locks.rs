@@ -1,5 +1,4 @@
-//! What a caller of a lock learns when it is the cause itself: the key is something else, or it
-//! waits for its own hold.
+//! Errors caused by the caller of a lock: the key has another type, or it waits for its own hold.
 
 use std::time::Duration;
 
@@ -64,7 +63,7 @@ async fn a_release_that_was_denied_is_sent_again() {
 
 /// What is sent again still keeps the name for `at_least`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_denied_release_that_is_sent_again_keeps_the_name_as_long_as_was_asked() {
+async fn a_denied_and_retried_release_retains_the_name_as_requested() {
     const LONG: Duration = Duration::from_secs(600);
     let server = server().await;
     let client = client(&server).await;

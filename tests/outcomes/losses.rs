@@ -36,18 +36,18 @@ enum Loss {
 
 const LOSSES: [Loss; 3] = [Loss::Killed, Loss::Stopped, Loss::Unreachable];
 
-struct Rig {
+struct Harness {
     server: RedisServer,
     proxy: Proxy,
     client: Client,
 }
 
-impl Rig {
-    async fn new() -> Rig {
+impl Harness {
+    async fn new() -> Harness {
         let server = server().await;
         let proxy = Proxy::to(&server).await.unwrap();
         let client = client_with(&server.url_via(proxy.addr()), settings).await;
-        Rig { server, proxy, client }
+        Harness { server, proxy, client }
     }
 
     async fn lose(&self, loss: Loss) {
@@ -61,11 +61,16 @@ impl Rig {
 
 /// The outcomes of these calls, each with the time that it took, behind a loss that comes when all
 /// of them wait.
-async fn ends(rig: &Rig, loss: Loss, calls: &[Named], waits: impl AsyncFn() -> bool) -> Vec<(Outcome, Duration)> {
-    let running: Vec<_> = calls.iter().map(|(_, call)| tokio::spawn(call(&rig.client))).collect();
+async fn ends(
+    harness: &Harness,
+    loss: Loss,
+    calls: &[Named],
+    waits: impl AsyncFn() -> bool,
+) -> Vec<(Outcome, Duration)> {
+    let running: Vec<_> = calls.iter().map(|(_, call)| tokio::spawn(call(&harness.client))).collect();
     wait_until(SOON, waits).await;
     let lost = Instant::now();
-    rig.lose(loss).await;
+    harness.lose(loss).await;
     let mut ended = Vec::new();
     for (running, (name, _)) in running.into_iter().zip(calls) {
         let outcome = tokio::time::timeout(BOUND + PATIENCE + SLACK, running).await;
@@ -79,20 +84,20 @@ async fn ends(rig: &Rig, loss: Loss, calls: &[Named], waits: impl AsyncFn() -> b
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
     for loss in LOSSES {
-        let rig = Rig::new().await;
-        let others = client(&rig.server).await;
+        let harness = Harness::new().await;
+        let others = client(&harness.server).await;
         let held = Lock::new(&others, "lock").acquire().lease(2 * SLACK).await.unwrap();
         let in_order = FairLock::new(&others, "fair").acquire().lease(2 * SLACK).await.unwrap();
         let permit = Semaphore::new(&others, "semaphore", 1).acquire().lease(2 * SLACK).await.unwrap();
         CountDownLatch::new(&others, "latch").try_set_count(1).await.unwrap();
-        let observer = rig.server.observer().await.unwrap();
-        let ended = ends(&rig, loss, &WAITING, async || {
+        let observer = harness.server.observer().await.unwrap();
+        let ended = ends(&harness, loss, &WAITING, async || {
             let channels = observer.pubsub_channels("*").await.unwrap();
             let listens = |name: &str| channels.iter().any(|channel| channel.contains(name));
             ["{lock}", "{semaphore}", "{latch}", "{queue}", "{fair}", "{barrier}", "{event}", "{messages}"]
                 .into_iter()
                 .all(listens)
-                && rig.client.stats().waiting >= 6
+                && harness.client.stats().waiting >= 6
         })
         .await;
         let mut wrong = Vec::new();
@@ -117,12 +122,12 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
 
 /// A bound shorter than the response timeout is too short to tell: what was known last counts.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_ends_before_the_loss_can_be_known_says_what_was_known() {
-    let rig = Rig::new().await;
-    let others = client(&rig.server).await;
+async fn a_wait_that_ends_before_the_loss_is_known_reports_what_was_known() {
+    let harness = Harness::new().await;
+    let others = client(&harness.server).await;
     let held = Lock::new(&others, "lock").acquire().lease(2 * SLACK).await.unwrap();
-    let waiting = tokio::spawn(Lock::new(&rig.client, "lock").acquire().timeout(TIMEOUT / 2).into_future());
-    wait_until(SOON, async || rig.client.stats().channels > 0 || rig.client.stats().waiting == 0).await;
+    let waiting = tokio::spawn(Lock::new(&harness.client, "lock").acquire().timeout(TIMEOUT / 2).into_future());
+    wait_until(SOON, async || harness.client.stats().channels > 0 || harness.client.stats().waiting == 0).await;
     let ended = waiting.await.unwrap();
     assert_eq!(kind(&ended.unwrap_err()), "TimedOut");
     held.forget();
@@ -131,10 +136,10 @@ async fn a_wait_that_ends_before_the_loss_can_be_known_says_what_was_known() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_ends_within_its_bound_and_says_whether_it_may_be_carried_out() {
     for loss in LOSSES {
-        let rig = Rig::new().await;
-        rig.lose(loss).await;
+        let harness = Harness::new().await;
+        harness.lose(loss).await;
         let calls = AT_ONCE.iter().filter(|(name, _)| !name.ends_with("with a bound")).copied().collect::<Vec<_>>();
-        let ended = ends(&rig, loss, &calls, async || true).await;
+        let ended = ends(&harness, loss, &calls, async || true).await;
         let mut wrong = Vec::new();
         for ((outcome, took), (name, _)) in ended.iter().zip(&calls) {
             // What left before the loss was noticed may be carried out; what only reads changes
@@ -155,10 +160,11 @@ async fn a_call_ends_within_its_bound_and_says_whether_it_may_be_carried_out() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
     for loss in LOSSES {
-        let rig = Rig::new().await;
-        let guard = Lock::new(&rig.client, "lock").acquire().lease(30 * SLACK).await.unwrap();
-        let permit = Semaphore::new(&rig.client, "semaphore", 1).acquire().lease(30 * SLACK).await.unwrap();
-        rig.lose(loss).await;
+        let harness = Harness::new().await;
+        let guard = Lock::new(&harness.client, "lock").acquire().lease(30 * SLACK).await.unwrap();
+        let permit =
+            Semaphore::new(&harness.client, "semaphore", 1).acquire().lease(30 * SLACK).await.unwrap();
+        harness.lose(loss).await;
         let began = Instant::now();
         let released = tokio::time::timeout(TIMEOUT + SLACK, guard.release()).await.expect("a bounded release");
         assert_eq!(kind(&released.unwrap_err()), "OutcomeUnknown", "{loss:?} after {:?}", began.elapsed());
@@ -166,8 +172,8 @@ async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
         assert_eq!(kind(&released.unwrap_err()), "OutcomeUnknown", "{loss:?} after {:?}", began.elapsed());
         if let Loss::Stopped = loss {
             // The release goes on: the server has it when it goes on itself.
-            rig.server.resume().await.unwrap();
-            let observer = rig.server.observer().await.unwrap();
+            harness.server.resume().await.unwrap();
+            let observer = harness.server.observer().await.unwrap();
             wait_until(SOON, async || !observer.exists("lock").await.unwrap()).await;
         }
     }

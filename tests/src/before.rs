@@ -1,4 +1,4 @@
-//! A server before which something happens, or behind it: what others do just then.
+//! A server that runs an event before or after its requests, to cause races.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -12,29 +12,30 @@ use tokio::sync::{mpsc, watch};
 
 type Event = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A server; before it is asked what has a label, something else happens.
+/// Runs an event before each request with a label.
 pub struct Before {
     server: Arc<dyn Server>,
     label: &'static str,
     events: Mutex<VecDeque<Event>>,
-    /// It happens when the server has answered, before anybody hears of that.
+    /// Whether the event runs after the server's reply, before the caller receives it.
     behind: bool,
-    /// What happens each time when nothing else is to.
+    /// The event of requests without a queued one.
     always: Option<Box<dyn Fn() -> Event + Send + Sync>>,
 }
 
 impl Before {
-    /// Before requests of this label, the next of the events happens.
+    /// Runs the next event before each request with this label.
     pub fn new(server: Arc<dyn Server>, label: &'static str) -> Self {
         Before { server, label, behind: false, events: Mutex::default(), always: None }
     }
 
-    /// The same behind them: the server has answered, and nobody has heard of it.
+    /// Runs the next event after each request with this label, before the caller receives the
+    /// reply.
     pub fn behind(server: Arc<dyn Server>, label: &'static str) -> Self {
         Before { behind: true, ..Before::new(server, label) }
     }
 
-    /// The same, and this happens each time.
+    /// Sets an event for every request.
     pub fn always<F: Future<Output = ()> + Send + 'static>(
         mut self,
         event: impl Fn() -> F + Send + Sync + 'static,
@@ -43,7 +44,7 @@ impl Before {
         self
     }
 
-    /// This happens before the next one.
+    /// Queues an event for the next request.
     pub fn next(&self, event: impl Future<Output = ()> + Send + 'static) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(Box::pin(event));
     }

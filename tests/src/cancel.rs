@@ -1,16 +1,16 @@
-//! Dropping futures at every point where they wait.
+//! Drops futures at every point where they wait.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Polls a future at most so many times, then gives up: `None`.
+/// Polls a future at most this many times; then returns `None`.
 pub struct AtMost<F> {
     inner: Option<Pin<Box<F>>>,
     polls: usize,
 }
 
-/// `future`, dropped after `polls` polls unless it has ended before.
+/// Returns `future`, dropped after `polls` polls unless it has completed before.
 pub fn at_most<F: Future>(polls: usize, future: F) -> AtMost<F> {
     AtMost { inner: Some(Box::pin(future)), polls }
 }

@@ -1,4 +1,5 @@
-//! Fair locks as others see them: the order of entries by the server's own record, and a client that goes by Redisson's rules.
+//! Fair locks seen from outside: the order of entries by the server's own record, and a client that
+//! follows Redisson's rules.
 
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
@@ -9,41 +10,43 @@ use redgrid_testkit::{Monitor, Observer, RedisServer, SeenCommand, wait_until};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The order of a fair lock, by what the server's `MONITOR` shows: who lined up, and who got in.
+/// The order of a fair lock, from the server's `MONITOR`: who joined the queue, and who entered.
 #[derive(Debug, Default)]
 pub struct Record {
     name: String,
     queue: VecDeque<String>,
-    /// The list as it was before it was written anew, while that lasts.
+    /// The list before it is rewritten, while that lasts.
     former: Option<HashSet<String>>,
     popped: Option<String>,
     holder: Option<String>,
-    /// Who held it last: its process passes it along the queue, and says so by taking out whom it has served.
+    /// The last holder: its process passes the lock along the queue, and then removes the served
+    /// waiters.
     last: String,
-    /// All who came, in the order of their arrival: who lined up, and who got in at once.
+    /// All requests in the order of their arrival: those that joined the queue, and those that
+    /// entered at once.
     pub arrived: Vec<String>,
-    /// How many lined up.
+    /// Number of requests that joined the queue.
     pub places: u64,
-    /// How many got in.
+    /// Number of grants.
     pub grants: u64,
-    /// Those that got in by a place.
+    /// Number of grants through the queue.
     pub by_place: u64,
-    /// Who got in although others were before, and who these were.
+    /// Requests that entered before others, with those they overtook.
     pub overtaken: Vec<String>,
 }
 
 impl Record {
-    /// Of the lock with this name, from now on.
+    /// Creates a record of the lock with this name, beginning now.
     pub fn of(name: &str) -> Record {
         Record { name: name.to_owned(), ..Record::default() }
     }
 
-    /// Places that went without a grant: left, or thrown out.
+    /// Positions without a grant: left, or evicted.
     pub fn gone(&self) -> u64 {
         self.places - self.by_place - self.queue.len() as u64
     }
 
-    /// Takes in what the server did.
+    /// Processes the server's commands.
     pub fn see(&mut self, commands: &[SeenCommand]) {
         for command in commands {
             let args: Vec<String> = command.args.iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect();
@@ -85,7 +88,8 @@ impl Record {
         }
     }
 
-    /// Whether who goes out was served inside the process that had the lock last. Nobody must give up meanwhile.
+    /// Whether a removed waiter was served within the process of the last holder. No waiter may be
+    /// cancelled meanwhile.
     fn has_passed_to(&self, out: &String) -> bool {
         let process = |holder: &str| holder.rsplit_once(':').map(|(process, _)| process.to_owned());
         *out != self.last && self.queue.contains(out) && process(out).is_some_and(|of| process(&self.last) == Some(of))
@@ -103,7 +107,7 @@ impl Record {
         self.grants += 1;
         let popped = self.popped.take();
         match (self.queue.front(), popped) {
-            // Redisson takes its place out before it gets in, ours after.
+            // Redisson removes its position before it enters, ours after.
             (_, Some(popped)) if popped == who => self.by_place += 1,
             (Some(head), _) if *head == who => self.by_place += 1,
             (None, _) => self.arrived.push(who.clone()),
@@ -114,13 +118,13 @@ impl Record {
     }
 }
 
-/// A client of a fair lock by the rules that Redisson goes by, step by step in words of our own: for what a real one can not be
-/// made to do, as to live on a host whose clock is wrong.
+/// A client of a fair lock that follows Redisson's rules, implemented here. For states of a host
+/// that a real one cannot be brought into, such as a wrong clock.
 #[derive(Debug)]
 pub struct Theirs {
     observer: Observer,
     name: String,
-    /// Its holder field.
+    /// Its holder id.
     pub holder: String,
     /// How far its clock is ahead, in milliseconds.
     pub ahead: i64,
@@ -173,7 +177,8 @@ const UNLOCK: &str = "
     return 0";
 
 impl Theirs {
-    /// The holder of this number, on a host whose clock is `ahead` milliseconds ahead, with Redisson's default wait.
+    /// Creates the holder with this number, on a host whose clock is `ahead` milliseconds ahead,
+    /// with Redisson's default wait.
     pub fn new(observer: &Observer, name: &str, number: u64, ahead: i64) -> Theirs {
         let holder = format!("00000000-0000-4000-8000-000000000000:{number}");
         let wait = Duration::from_secs(300);
@@ -191,32 +196,33 @@ impl Theirs {
         self.observer.query(&command).await.expect("the script runs")
     }
 
-    /// Tries for a lease, and lines up where it can not be had. True when it holds.
+    /// Tries to acquire, and joins the queue if it fails. Returns true if it holds the lock.
     pub async fn try_for(&self, lease: Duration) -> bool {
         self.run(TRY, lease).await == -1
     }
 
-    /// Gives it back.
+    /// Releases the lock.
     pub async fn unlock(&self) {
         self.run(UNLOCK, Duration::ZERO).await;
     }
 }
 
-/// The holders that wait for a fair lock, the next one in front.
+/// Returns the waiters of a fair lock, the next one first.
 pub async fn queue(observer: &Observer, name: &str) -> Vec<String> {
     observer.query(&["LRANGE", &format!("redisson_lock_queue:{{{name}}}"), "0", "-1"]).await.expect("a list")
 }
 
-/// Waits until so many stand in the queue of the fair lock `a`.
+/// Waits until the queue of the fair lock `a` has this many positions.
 pub async fn until_waiting(observer: &Observer, places: usize) {
     wait_until(crate::SOON, async || queue(observer, "a").await.len() == places).await;
 }
 
-/// A process of the program `contender`, whose tasks want the fair lock `name` so many times each once it reads a line; and what it says.
+/// Starts a process of the program `contender`, whose tasks acquire the fair lock `name` this many
+/// times each once it reads a line. Returns it and its output.
 ///
 /// # Errors
 ///
-/// What went wrong, in words: it did not start, or is not ready soon.
+/// A description: it did not start, or was not ready in time.
 pub async fn contender(
     program: impl AsRef<Path>,
     url: &str,
@@ -236,31 +242,32 @@ pub async fn contender(
     }
 }
 
-/// The same, at it already.
+/// Starts such a process, and starts its tasks.
 ///
 /// # Panics
 ///
-/// Where it is not ready soon.
+/// If it is not ready in time.
 pub async fn contending(program: impl AsRef<Path>, url: &str, name: &str, (tasks, times): (usize, u64)) -> Child {
     let (mut child, _) = contender(program, url, name, (tasks, times)).await.expect("it is ready");
     child.stdin.as_mut().expect("its input").write_all(b"\n").await.expect("it reads");
     child
 }
 
-/// What came of a contest of processes for a fair lock.
+/// The result of processes that contend for a fair lock.
 #[derive(Debug)]
 pub struct Contest {
-    /// What the server saw.
+    /// The server's record.
     pub record: Record,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
 }
 
-/// That many processes of the program `contender`, each with so many tasks that get in so often, want the fair lock `a`.
+/// Runs this many processes of the program `contender` on the fair lock `a`, each with this many
+/// tasks that acquire it this often.
 ///
 /// # Errors
 ///
-/// What went wrong, in words: a process did not start or did not come to its end, or the server is gone.
+/// A description: a process did not start or did not complete, or the server is gone.
 pub async fn contest(
     server: &RedisServer,
     contender: &Path,

@@ -1,4 +1,4 @@
-//! What tests of latches share.
+//! Helpers of the tests of latches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use tokio::task::JoinHandle;
 
 use crate::SOON;
 
-/// Tasks that wait for a latch; when this returns, all of them do. Which round they are in a look finds; [`placed`] waits for that.
+/// Starts tasks that wait for a latch, and returns when all of them wait. A poll assigns their
+/// round; [`placed`] waits for that.
 pub async fn crowd(latch: &CountDownLatch, tasks: usize) -> Vec<JoinHandle<Result<(), WaitError>>> {
     let waiting = Arc::new(Barrier::new(tasks + 1));
     let one = |_| {
         let (latch, waiting) = (latch.clone(), Arc::clone(&waiting));
         tokio::spawn(async move {
             let mut wait = latch.wait().into_future();
-            // In line by its first poll.
+            // Queued by its first poll.
             match futures_util::poll!(&mut wait) {
                 std::task::Poll::Ready(over) => over,
                 std::task::Poll::Pending => {
@@ -33,17 +34,18 @@ pub async fn crowd(latch: &CountDownLatch, tasks: usize) -> Vec<JoinHandle<Resul
     tasks
 }
 
-/// One task that waits through a client with which nobody waits for anything else; when this returns, it is in a round.
+/// Starts one task that waits through an otherwise idle client, and returns when it is in a round.
 pub async fn waiter(client: &Client, latch: &CountDownLatch) -> JoinHandle<Result<(), WaitError>> {
     let task = tokio::spawn(latch.wait().into_future());
-    // Channels are asked for when a look has found the latch closed.
+    // It subscribes after a poll has found the latch closed.
     wait_until(SOON, async || client.stats().channels > 0).await;
     task
 }
 
-/// Completes when all who have come to wait through this client are in a round.
+/// Completes when all waiters of this client are in a round.
 pub async fn placed(latch: &CountDownLatch) {
-    // Whoever comes behind them is told that the latch is closed by a look that was answered in time, which was for them, too.
+    // A later waiter times out with a poll that was answered in time, which also served the earlier
+    // ones.
     let mut within = Duration::from_millis(5);
     while within < SOON {
         match latch.wait().timeout(within).await {
@@ -55,7 +57,7 @@ pub async fn placed(latch: &CountDownLatch) {
     panic!("no look was answered within {within:?}");
 }
 
-/// The hashes by which the scripts of a latch go over the wire.
+/// Returns the hashes of the scripts of a latch.
 pub fn scripts() -> [String; 4] {
     const ONCE: &str = include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua");
     macro_rules! text {

@@ -1,15 +1,15 @@
-//! What the tests share.
+//! Shared helpers of the tests.
 
 pub mod before;
 pub mod cancel;
 pub mod either;
 pub mod fair;
+pub mod fake_server;
 pub mod history;
 pub mod latch;
-pub mod lossy;
-pub mod made;
 pub mod model;
 pub mod process;
+pub mod simulated_network;
 pub mod spread;
 pub mod store;
 pub mod topology;
@@ -24,40 +24,41 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use tokio::runtime::Builder;
 
-/// Long enough for anything that is to happen at all, on a busy machine.
+/// Long enough for anything that happens at all, on a busy machine.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// Runs a test on a runtime of several threads, and on one of one thread: what waits for others leaves in another order there.
+/// Runs a test on a multi-threaded and on a single-threaded runtime, where batches form
+/// differently.
 pub fn on_each_runtime(test: impl AsyncFn()) {
     for mut runtime in [Builder::new_multi_thread(), Builder::new_current_thread()] {
         runtime.enable_all().build().expect("a runtime").block_on(test());
     }
 }
 
-/// A server of the test's own.
+/// Starts a server for the test.
 pub async fn server() -> RedisServer {
     RedisServer::start().await.expect("a server starts")
 }
 
-/// A client of `server` that is connected.
+/// Returns a connected client of `server`.
 pub async fn client(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config).await
 }
 
-/// A client of the server at `url` with settings of the test's own, connected.
+/// Returns a connected client of the server at `url` with the test's settings.
 pub async fn client_with(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
     let client = client_unready(url, settings).await;
     client.wait_ready(SOON).await.expect("the server answers");
     client
 }
 
-/// The same, not yet connected.
+/// Returns a client that is not connected yet.
 pub async fn client_unready(url: &str, settings: impl FnOnce(Config) -> Config) -> Client {
     let config = Config::from_url(url).expect("a valid URL").protocol(protocol());
     Client::connect(settings(config)).await.expect("a valid configuration")
 }
 
-/// The protocol that the variable `TEST_PROTOCOL` names, to run tests of everything by RESP2.
+/// Returns the protocol in the variable `TEST_PROTOCOL`, to run all tests with RESP2.
 pub fn protocol() -> Protocol {
     match std::env::var("TEST_PROTOCOL").as_deref() {
         Ok("resp2") => Protocol::Resp2,
@@ -65,7 +66,7 @@ pub fn protocol() -> Protocol {
     }
 }
 
-/// Waits until the client's notices are subscribed: when that comes into force, all that is held is looked after once.
+/// Waits until the client's notices are subscribed: that causes one check of all holds.
 pub async fn listening(server: &RedisServer, client: &Client) {
     let observer = server.observer().await.expect("the server answers");
     let notices = format!("redgrid_client:{{{}}}", client.id());
@@ -73,10 +74,10 @@ pub async fn listening(server: &RedisServer, client: &Client) {
     wait_until(SOON, subscribed).await;
 }
 
-/// What a client has in hand that has nothing.
+/// The statistics of an idle client.
 pub const NOTHING: ClientStats = ClientStats { names: 0, holds: 0, waiting: 0, channels: 0 };
 
-/// Waits until the server has no key and no channel of Redisson's, and none of the clients has anything in hand.
+/// Waits until the server has no key and no channel of Redisson's, and all clients are idle.
 pub async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
     wait_until(SOON, async || {
         let keys = observer.keys("*").await.expect("the server answers");
@@ -86,7 +87,7 @@ pub async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
     .await;
 }
 
-/// How often so many tasks of one client get in under a name within a time, with sections of no length.
+/// Returns how many empty critical sections the tasks of one client complete within a time.
 pub async fn sections(client: &Client, tasks: usize, name: &str, time: Duration) -> u64 {
     let count = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
@@ -110,7 +111,7 @@ pub async fn sections(client: &Client, tasks: usize, name: &str, time: Duration)
     count.load(Ordering::Relaxed)
 }
 
-/// The hash by which a lock script goes over the wire: `script!("acquire")`.
+/// The hash of a lock script: `script!("acquire")`.
 #[macro_export]
 macro_rules! script {
     ($name:literal) => {

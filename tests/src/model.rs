@@ -1,4 +1,4 @@
-//! Values under names and in maps, and what they are to be: the same operations on both, in any order, wherever the servers are.
+//! Models of buckets and maps: the same operations on both, in any order, on every topology.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,14 +12,15 @@ use redgrid_map::Map;
 use redgrid_map::codecs::{Codec, Decode, DecodeError, Encode, EncodeError, Json, Raw};
 use redgrid_testkit::{RedisServer, ServerBinary};
 
-/// The seeds that a model is gone through with: so many, or as many as `REDGRID_MODEL_SEEDS` says.
+/// Returns the seeds of a model: this many, or `REDGRID_MODEL_SEEDS`.
 pub fn seeds(some: u64) -> Range<u64> {
     let more = std::env::var("REDGRID_MODEL_SEEDS").ok().and_then(|text| text.parse().ok());
     0..more.unwrap_or(some)
 }
 
-/// The newest server, which takes nothing out by itself that is over: it stays stored until somebody comes upon it. Says so where there is none.
-pub async fn newest_that_keeps_what_is_over(test: &str) -> Option<RedisServer> {
+/// Starts the newest server without active expiry, so that expired entries stay stored until they
+/// are accessed. Prints a message if there is none.
+pub async fn newest_that_keeps_expired_entries(test: &str) -> Option<RedisServer> {
     let newest = ServerBinary::newest_or_skip(test)?;
     let server = RedisServer::builder().binary(newest).config("enable-debug-command yes").start().await;
     let server = server.expect("it starts");
@@ -28,27 +29,27 @@ pub async fn newest_that_keeps_what_is_over(test: &str) -> Option<RedisServer> {
     Some(server)
 }
 
-/// What lifetimes of models are counted in.
+/// The unit of lifetimes in models.
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Where the ends begin that are times, about 2096: behind all that are lifetimes.
+/// The beginning of absolute ends, about 2096: after all lifetimes.
 pub const FAR: Duration = Duration::from_secs(4_000_000_000);
 
-/// When something ends: what comes first in front.
+/// The end of a lifetime, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
     /// At a time that has passed.
     Past,
-    /// In so many hours from when it was said.
+    /// This many hours after it was set.
     In(u16),
-    /// At a time, so many hours behind `FAR`.
+    /// At a time, this many hours after `FAR`.
     At(u16),
-    /// It does not.
+    /// Never.
     Never,
 }
 
 impl End {
-    /// Whether it is what is told of it, to half an hour.
+    /// Whether it agrees with a reported lifetime, within half an hour.
     pub fn is(self, told: Lifetime) -> bool {
         let left = match self {
             End::In(hours) => HOUR * hours.into(),
@@ -62,11 +63,11 @@ impl End {
     }
 }
 
-/// Buckets, one for each seed. Fails where one is not what it is to be.
+/// Compares buckets with their model, one for each seed.
 ///
 /// # Panics
 ///
-/// With the seed and what was done.
+/// With the seed and the operations.
 pub async fn bucket(client: &Client, name: &str, some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -118,11 +119,11 @@ pub async fn bucket(client: &Client, name: &str, some: u64) {
     }
 }
 
-/// Maps, one for each seed. Fails where one is not what it is to be.
+/// Compares maps with their model, one for each seed.
 ///
 /// # Panics
 ///
-/// With the seed and what was done.
+/// With the seed and the operations.
 pub async fn map(client: &Client, name: &str, some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -147,8 +148,8 @@ pub async fn map(client: &Client, name: &str, some: u64) {
     }
 }
 
-/// A function that changes a map of a type, whichever has the methods of maps, and its model alike, in one of 13 ways: of one key, or of many below a
-/// number. It tells whether the answer is what it is to be.
+/// Defines a function that changes a map type and its model alike, in one of 13 ways: of one key,
+/// or of many below a number. It returns whether the results agree.
 #[macro_export]
 macro_rules! change_map {
     ($name:ident, $map:ty, $key:ident, $value:ident) => {
@@ -197,7 +198,7 @@ macro_rules! change_map {
                     map.update(&key, |value| *value ^= 1).await.unwrap() == model.get(&key).copied()
                 }
                 10 => {
-                    // An odd number goes, what is absent comes.
+                    // An odd number is removed, an absent one inserted.
                     let change = |value: Option<$value>| match value {
                         Some(value) if value % 2 != 0 => None,
                         value => Some(value.unwrap_or(one) + 1),
@@ -206,7 +207,7 @@ macro_rules! change_map {
                     let _ = if let Some(is) = is { model.insert(key, is) } else { model.remove(&key) };
                     map.alter(&key, change).await.unwrap() == is
                 }
-                // Many: some of them twice, of which the last counts.
+                // Many entries, some of them twice; the last one counts.
                 11 => {
                     let many: Vec<($key, $value)> =
                         (0..random.$value(0..20)).map(|n| (random.$key(..keys), n)).collect();
@@ -225,7 +226,7 @@ macro_rules! change_map {
 
 change_map!(change_map, Map<u8, u8, Json, OneByte>, u8, u8);
 
-/// One byte as it is: a codec of the test's own.
+/// One unchanged byte: a codec of the test.
 #[derive(Debug, Clone, Copy, Default)]
 struct OneByte;
 

@@ -7,7 +7,7 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use crate::SOON;
 
-/// A process that takes part in something until it is killed.
+/// A process that runs until it is killed.
 #[derive(Debug)]
 pub struct Other {
     child: Child,
@@ -15,7 +15,8 @@ pub struct Other {
 }
 
 impl Other {
-    /// Starts `program` (one of this package's, by `CARGO_BIN_EXE_…`) and waits until it says `there`.
+    /// Starts `program` (one of this package's, by `CARGO_BIN_EXE_…`) and waits until it prints
+    /// `there`.
     pub async fn start(program: &str, args: &[&str]) -> Other {
         let mut child = Command::new(program)
             .args(args)
@@ -30,7 +31,7 @@ impl Other {
         other
     }
 
-    /// What it says next.
+    /// Returns its next line.
     pub async fn says(&mut self) -> String {
         let said = tokio::time::timeout(SOON, self.lines.next_line()).await.expect("in time").expect("readable");
         said.expect("it lives")
@@ -43,18 +44,18 @@ impl Other {
         assert!(sent.expect("there is a kill").success());
     }
 
-    /// Ends it at once, by SIGKILL; what it had said and nobody has read.
+    /// Kills it by SIGKILL; returns its unread lines.
     pub async fn kill_and_hear(mut self) -> Vec<String> {
         self.child.kill().await.expect("it can be killed");
         let mut said = Vec::new();
-        // What it was saying when it died is no line.
+        // A partial last line does not count.
         while let Ok(Some(line)) = self.lines.next_line().await {
             said.push(line);
         }
         said
     }
 
-    /// Ends it at once, by SIGKILL.
+    /// Kills it by SIGKILL.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("it can be killed");
     }

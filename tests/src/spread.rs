@@ -1,23 +1,23 @@
-//! How times are spread: what a measurement says of many of them.
+//! Statistics of many times.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// Of some times, in milliseconds: the one in the middle, the one that 99 of a hundred do not exceed, and the longest. All
-/// are 0 where there are none.
+/// Statistics of some times, in milliseconds: the median, the 99th percentile, and the maximum. All
+/// are 0 without times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// Half of them are as short.
+    /// The median.
     pub p50: f64,
-    /// 99 of a hundred are as short.
+    /// The 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of times in any order.
+    /// Computes the statistics of times in any order.
     pub fn of(times: &[Duration]) -> Self {
         let mut times = times.to_vec();
         times.sort();
@@ -29,12 +29,12 @@ impl Spread {
     }
 }
 
-/// A time in milliseconds, to a tenth of one.
+/// Converts to milliseconds, rounded to a tenth.
 pub fn millis(time: Duration) -> f64 {
     (time.as_secs_f64() * 10_000.0).round() / 10.0
 }
 
-/// The one in the middle of some numbers; the higher one of two. 0 where there are none.
+/// Returns the median; the higher one of two; 0 without numbers.
 pub fn median(numbers: impl IntoIterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.into_iter().collect();
     numbers.sort_by(f64::total_cmp);

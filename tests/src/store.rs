@@ -1,4 +1,4 @@
-//! A store behind a map, for tests: in memory, and it does what it is told.
+//! A store behind a map, in memory and controlled by the test.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,68 +13,68 @@ use tokio::sync::Notify;
 
 use crate::SOON;
 
-/// Longer than any test takes: what is to come sooner does not come by itself.
+/// Longer than any test: anything earlier does not happen by a timer.
 pub const NEVER: Duration = Duration::from_secs(600);
 
-/// A store in memory, which does what it is told.
+/// A store in memory, controlled by the test.
 #[derive(Default)]
 pub struct Store {
-    /// What it has.
+    /// Its entries.
     pub has: Mutex<BTreeMap<String, u64>>,
     /// Every write and removal of a key, in order.
     pub history: Mutex<Vec<(String, Option<u64>)>>,
-    /// How often it was read.
+    /// Number of reads.
     pub loads: AtomicU32,
-    /// How often it was written.
+    /// Number of writes.
     pub writes: AtomicU32,
-    /// The keys are not named.
+    /// Whether it does not list its keys.
     pub silent: AtomicBool,
-    /// So many calls fail.
+    /// How many calls fail.
     failing: AtomicU32,
-    /// Calls panic.
+    /// Whether calls panic.
     pub panics: AtomicBool,
-    /// Calls wait until it is opened.
+    /// Whether calls wait until it is opened.
     shut: AtomicBool,
     opened: Notify,
-    /// Who has come to the door.
+    /// Number of calls that have arrived.
     came: AtomicU32,
 }
 
 impl Store {
-    /// One that has these.
+    /// Creates a store with these entries.
     pub fn with(entries: impl IntoIterator<Item = (&'static str, u64)>) -> Arc<Store> {
         let store = Store::default();
         store.has.lock().unwrap().extend(entries.into_iter().map(|(key, value)| (key.to_owned(), value)));
         Arc::new(store)
     }
 
-    /// What it has of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<u64> {
         self.has.lock().unwrap().get(key).copied()
     }
 
-    /// How many calls have come.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u32 {
         self.came.load(Ordering::SeqCst)
     }
 
-    /// Has calls wait.
+    /// Makes calls wait.
     pub fn shut(&self) {
         self.shut.store(true, Ordering::SeqCst);
     }
 
-    /// Lets them go on.
+    /// Lets waiting calls continue.
     pub fn open(&self) {
         self.shut.store(false, Ordering::SeqCst);
         self.opened.notify_waiters();
     }
 
-    /// Has so many calls fail.
+    /// Makes this many calls fail.
     pub fn fail(&self, times: u32) {
         self.failing.store(times, Ordering::SeqCst);
     }
 
-    /// Waits until so many calls have come.
+    /// Waits until this many calls have arrived.
     pub async fn until_came(&self, calls: u32) {
         wait_until(SOON, async || self.came.load(Ordering::SeqCst) >= calls).await;
     }
@@ -91,7 +91,7 @@ impl Store {
     }
 }
 
-/// It as a map has it.
+/// The store as the map's loader and writer.
 #[derive(Clone)]
 pub struct Shop(pub Arc<Store>);
 
@@ -139,13 +139,13 @@ pub fn key(name: &str) -> String {
     name.to_owned()
 }
 
-/// The map `m` in front of a store.
+/// Returns the map `m` in front of a store.
 pub fn before(client: &redgrid_core::Client, store: &Arc<Store>) -> BackedMapBuilder<String, u64, Json, Json> {
     let shop = Shop(Arc::clone(store));
     Map::<String, u64>::new(client, "m").backed().loader(shop.clone()).writer(shop)
 }
 
-/// Behind it, with this delay.
+/// Returns write-behind options with this delay.
 pub fn behind(delay: Duration) -> WriteBehind {
     WriteBehind { delay, ..WriteBehind::default() }
 }

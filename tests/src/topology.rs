@@ -1,4 +1,4 @@
-//! The kinds of deployments, and how a client finds each.
+//! The kinds of deployments, and their client configurations.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use redgrid_testkit::{Cluster, Replicated, Sentinels};
 
 use crate::{SOON, protocol};
 
-/// How servers belong together.
+/// The relation of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
     /// One server.
     Single,
-    /// A primary with replicas, and nobody who would replace it.
+    /// A primary with replicas, without automatic failover.
     MasterSlave,
-    /// The same, with sentinels.
+    /// A primary with replicas and sentinels.
     Sentinel,
     /// Several primaries, with replicas or without.
     Cluster,
@@ -36,24 +36,24 @@ impl fmt::Display for Topology {
     }
 }
 
-/// How a client finds a sentinel deployment.
+/// Returns the configuration of a sentinel deployment.
 pub fn by_sentinels(sentinels: &Sentinels) -> Config {
     let addresses = sentinels.addrs().into_iter().map(|addr| addr.to_string());
     Config::sentinel(sentinels.master_name(), addresses).expect("addresses")
 }
 
-/// How a client finds a cluster: by its first two nodes.
+/// Returns the configuration of a cluster: its first two nodes.
 pub fn by_seeds(cluster: &Cluster) -> Config {
     Config::cluster(cluster.addrs().into_iter().take(2).map(|addr| addr.to_string())).expect("addresses")
 }
 
-/// How a client finds a primary with replicas.
+/// Returns the configuration of a primary with replicas.
 pub fn by_list(replicated: &Replicated) -> Config {
     let replicas = replicated.replicas().iter().map(|replica| replica.addr().to_string());
     Config::master_slave(replicated.primary().addr().to_string(), replicas).expect("addresses")
 }
 
-/// A client with settings of the test's own, connected.
+/// Returns a connected client.
 pub async fn connected(config: Config) -> Client {
     let client = Client::connect(config.protocol(protocol())).await.expect("a valid configuration");
     client.wait_ready(SOON).await.expect("the servers answer");

@@ -1,4 +1,4 @@
-//! What holds for adders, wherever they live, and when their primary dies.
+//! Adders on every topology, also when their primary dies.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use redgrid_testkit::{Cluster, Observer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Scenario, by_seeds, by_sentinels, connected};
+use crate::fixture::{Fixture, Scenario, by_seeds, by_sentinels, connected};
 
 const OFTEN: Duration = Duration::from_millis(10);
 
 clauses![
     "adders";
-    what_all_count_is_summed_and_reset,
-    what_is_saved_is_in_each_sum_once,
-    who_listens_at_replicas_otherwise_is_counted,
+    counts_of_all_clients_are_summed_and_reset,
+    a_saved_total_is_in_each_sum_once,
+    clients_that_subscribe_at_replicas_are_counted,
 ];
 
-async fn what_all_count_is_summed_and_reset(on: Ground) {
+async fn counts_of_all_clients_are_summed_and_reset(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (LongAdder::new(&one, &on.name), LongAdder::new(&two, &on.name));
     there.ready().await.unwrap();
@@ -46,7 +46,7 @@ async fn total(observer: &Observer, name: &str) -> Option<i64> {
     observer.query::<Option<i64>>(&["HGET", &format!("redgrid_adder:{{{name}}}"), "sum"]).await.unwrap()
 }
 
-async fn what_is_saved_is_in_each_sum_once(on: Ground) {
+async fn a_saved_total_is_in_each_sum_once(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here = LongAdder::new(&one, &on.name).saving(OFTEN).unwrap();
     let there = LongAdder::new(&two, &on.name);
@@ -67,7 +67,7 @@ async fn what_is_saved_is_in_each_sum_once(on: Ground) {
 }
 
 /// The answer to a publication counts those who listen at the same node.
-async fn who_listens_at_replicas_otherwise_is_counted(on: Ground) {
+async fn clients_that_subscribe_at_replicas_are_counted(on: Fixture) {
     let at_replicas = |config: Config| config.subscription_mode(SubscriptionMode::Replica);
     let (one, two) = (on.client_with(at_replicas).await, on.client_with(at_replicas).await);
     let (here, there) = (LongAdder::new(&one, &on.name), LongAdder::new(&two, &on.name));
@@ -115,7 +115,8 @@ async fn cluster_failover() {
     .await;
 }
 
-/// What was counted is in memory, and what was saved and is lost is saved again: a failover loses nothing of those who live.
+/// What was counted is in memory, and what was saved and is lost is saved again: a failover loses
+/// nothing of those who live.
 async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) {
     let [one, two, three]: [Client; 3] =
         [connected(config.clone()).await, connected(config.clone()).await, connected(config).await];

@@ -1,27 +1,27 @@
-//! What holds wherever they live for the things around a lock: fences, holds that go to another process, elections, segments.
+//! Objects around a lock on every topology: fences, detached holds, elections, segments.
 
 use redgrid_core::Token;
 use redgrid_locks::{AttachError, Election, Fence, FenceError, Lock, SegmentedLock};
 use redgrid_tests::SOON;
 
-use crate::ground::{Clause, Ground};
+use crate::fixture::{Clause, Fixture};
 
 macro_rules! clauses {
     ($($name:ident),* $(,)?) => {
         pub(crate) fn scenarios() -> Vec<Clause> {
-            vec![$(Clause { name: concat!("around::", stringify!($name)), run: |ground| Box::pin($name(ground)) }),*]
+            vec![$(Clause { name: concat!("around::", stringify!($name)), run: |fixture| Box::pin($name(fixture)) }),*]
         }
     };
 }
 
 clauses![
-    a_fence_lets_the_newest_holder_write,
+    a_fence_accepts_writes_of_the_newest_holder,
     a_hold_goes_to_another_process_once,
-    one_leader_at_a_time_is_told_to_observers,
+    observers_see_one_leader_at_a_time,
     segments_are_held_one_by_one,
 ];
 
-async fn a_fence_lets_the_newest_holder_write(on: Ground) {
+async fn a_fence_accepts_writes_of_the_newest_holder(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let tag = format!("{{{}}}", on.name);
     let early = Lock::new(&one, &on.name).acquire().await.unwrap();
@@ -42,7 +42,7 @@ async fn a_fence_lets_the_newest_holder_write(on: Ground) {
     held.release().await.unwrap();
 }
 
-async fn a_hold_goes_to_another_process_once(on: Ground) {
+async fn a_hold_goes_to_another_process_once(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     let detached = guard.detach().await.unwrap();
@@ -60,7 +60,7 @@ async fn a_hold_goes_to_another_process_once(on: Ground) {
     fixed.release().await.unwrap();
 }
 
-async fn one_leader_at_a_time_is_told_to_observers(on: Ground) {
+async fn observers_see_one_leader_at_a_time(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let elections = clients.each_ref().map(|client| Election::new(client, &on.name));
     let mut changes = elections[0].observe();
@@ -80,7 +80,7 @@ async fn one_leader_at_a_time_is_told_to_observers(on: Ground) {
     assert_eq!(change().await, None);
 }
 
-async fn segments_are_held_one_by_one(on: Ground) {
+async fn segments_are_held_one_by_one(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (SegmentedLock::new(&one, &on.name, 3), SegmentedLock::new(&two, &on.name, 3));
     let (mut first, mut second) = (here.segments_for(1), there.segments_for(1));

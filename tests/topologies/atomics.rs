@@ -1,4 +1,4 @@
-//! What holds for numbers, wherever they live.
+//! Atomic numbers on every topology.
 
 use std::future::IntoFuture;
 
@@ -6,12 +6,12 @@ use futures_util::future::join_all;
 use redgrid_atomic_long::{AtomicDouble, AtomicError, AtomicLong, Comparison, Lifetime};
 use redgrid_tests::SOON;
 
-use crate::ground::{Clause, Ground};
+use crate::fixture::{Clause, Fixture};
 
 macro_rules! clauses {
     ($($name:ident),* $(,)?) => {
         pub(crate) fn scenarios() -> Vec<Clause> {
-            vec![$(Clause { name: concat!("atomics::", stringify!($name)), run: |ground| Box::pin($name(ground)) }),*]
+            vec![$(Clause { name: concat!("atomics::", stringify!($name)), run: |fixture| Box::pin($name(fixture)) }),*]
         }
     };
 }
@@ -23,7 +23,7 @@ clauses![
     updates_and_opposite_additions_of_two_processes_lose_nothing,
 ];
 
-async fn tasks_of_two_processes_add_each_once(on: Ground) {
+async fn tasks_of_two_processes_add_each_once(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     for once in [false, true] {
         let name = format!("{}:{once}", on.name);
@@ -44,7 +44,7 @@ async fn tasks_of_two_processes_add_each_once(on: Ground) {
     }
 }
 
-async fn a_number_is_compared_bounded_and_deleted(on: Ground) {
+async fn a_number_is_compared_bounded_and_deleted(on: Fixture) {
     let client = on.client().await;
     for once in [false, true] {
         let number = AtomicLong::new(&client, format!("{}:{once}", on.name));
@@ -64,7 +64,7 @@ async fn a_number_is_compared_bounded_and_deleted(on: Ground) {
     }
 }
 
-async fn a_double_is_added_to_compared_bounded_and_deleted(on: Ground) {
+async fn a_double_is_added_to_compared_bounded_and_deleted(on: Fixture) {
     let client = on.client().await;
     for once in [false, true] {
         let number = AtomicDouble::new(&client, format!("{}:{once}", on.name));
@@ -86,7 +86,7 @@ async fn a_double_is_added_to_compared_bounded_and_deleted(on: Ground) {
     }
 }
 
-async fn updates_and_opposite_additions_of_two_processes_lose_nothing(on: Ground) {
+async fn updates_and_opposite_additions_of_two_processes_lose_nothing(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     for once in [false, true] {
         let name = format!("{}:{once}", on.name);

@@ -1,4 +1,4 @@
-//! What holds wherever they live for what processes wait for together.
+//! Barriers, phasers and events on every topology.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::{NOTHING, SOON};
 
 use crate::contract::{AT_ONCE, clauses};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 clauses![
     "barriers";
     a_barrier_opens_for_all_round_after_round,
-    who_waits_at_a_barrier_is_woken_by_the_message,
-    what_is_known_of_a_barrier_does_not_keep_the_client,
+    a_barrier_waiter_is_woken_by_the_message,
+    barrier_state_does_not_keep_the_client_alive,
     a_double_barrier_is_entered_and_left_together,
-    a_phaser_goes_on_with_the_last_arrival,
+    a_phaser_advances_with_the_last_arrival,
     a_notification_wakes_one_and_all,
-    an_event_lets_everybody_on,
+    an_event_wakes_all_waiters,
     a_condition_waits_without_the_lock,
 ];
 
 const SHORT: Duration = Duration::from_millis(200);
 
 /// Nobody looks by himself: neither soon enough nor because of a lease.
-async fn attentive(on: &Ground) -> Client {
+async fn attentive(on: &Fixture) -> Client {
     on.client_with(|config| config.poll_interval(2 * SOON).watchdog_lease(10 * SOON)).await
 }
 
-async fn until(on: &Ground, set: &str, many: u64) {
+async fn until(on: &Fixture, set: &str, many: u64) {
     let key = format!("redgrid_{set}:{{{}}}", on.name);
     wait_until(SOON, async || on.observer.query::<u64>(&["ZCARD", &key]).await.unwrap() == many).await;
 }
 
-async fn until_listening(on: &Ground, object: &str) {
+async fn until_listening(on: &Fixture, object: &str) {
     let channel = format!("redgrid_{object}__channel:{{{}}}", on.name);
     let listening = async || {
         let plain = on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
@@ -45,7 +45,7 @@ async fn until_listening(on: &Ground, object: &str) {
     wait_until(SOON, listening).await;
 }
 
-async fn a_barrier_opens_for_all_round_after_round(on: Ground) {
+async fn a_barrier_opens_for_all_round_after_round(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let tasks: Vec<_> = (0..4)
         .map(|task| {
@@ -65,7 +65,7 @@ async fn a_barrier_opens_for_all_round_after_round(on: Ground) {
     until(&on, "barrier_waiting", 0).await;
 }
 
-async fn who_waits_at_a_barrier_is_woken_by_the_message(on: Ground) {
+async fn a_barrier_waiter_is_woken_by_the_message(on: Fixture) {
     let (one, two) = (attentive(&on).await, on.client().await);
     let first = tokio::spawn(Barrier::new(&one, &on.name, 2).wait().timeout(SOON).into_future());
     until_listening(&on, "barrier").await;
@@ -75,7 +75,7 @@ async fn who_waits_at_a_barrier_is_woken_by_the_message(on: Ground) {
 }
 
 /// Who has got through tells of it for a lease, but only while the client is there.
-async fn what_is_known_of_a_barrier_does_not_keep_the_client(on: Ground) {
+async fn barrier_state_does_not_keep_the_client_alive(on: Fixture) {
     let client = attentive(&on).await;
     for round in 1..=5 {
         assert_eq!(Barrier::new(&client, &on.name, 1).wait().timeout(SOON).await.unwrap().generation(), round);
@@ -85,7 +85,7 @@ async fn what_is_known_of_a_barrier_does_not_keep_the_client(on: Ground) {
     wait_until(SOON, async || gone.upgrade().is_none()).await;
 }
 
-async fn a_double_barrier_is_entered_and_left_together(on: Ground) {
+async fn a_double_barrier_is_entered_and_left_together(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     for session in 1..=2 {
         let first = tokio::spawn(DoubleBarrier::new(&one, &on.name, 2).enter().timeout(SOON).into_future());
@@ -101,7 +101,7 @@ async fn a_double_barrier_is_entered_and_left_together(on: Ground) {
     wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
 }
 
-async fn a_phaser_goes_on_with_the_last_arrival(on: Ground) {
+async fn a_phaser_advances_with_the_last_arrival(on: Fixture) {
     let (one, two) = (attentive(&on).await, on.client().await);
     let phaser = Phaser::new(&one, &on.name);
     let [first, second]: [Party; 2] = phaser.bulk_register(2).await.unwrap().try_into().unwrap();
@@ -123,7 +123,7 @@ async fn a_phaser_goes_on_with_the_last_arrival(on: Ground) {
     assert!(Phaser::new(&two, &on.name).terminate().await.unwrap());
 }
 
-async fn a_notification_wakes_one_and_all(on: Ground) {
+async fn a_notification_wakes_one_and_all(on: Fixture) {
     let (one, two) = (on.client().await, attentive(&on).await);
     let notify = Notify::new(&one, &on.name);
     let waits = || tokio::spawn(Notify::new(&two, &on.name).notified().timeout(SOON).into_future());
@@ -145,7 +145,7 @@ async fn a_notification_wakes_one_and_all(on: Ground) {
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
 }
 
-async fn an_event_lets_everybody_on(on: Ground) {
+async fn an_event_wakes_all_waiters(on: Fixture) {
     let (one, two) = (on.client().await, attentive(&on).await);
     let event = Event::new(&one, &on.name);
     let waiting = tokio::spawn(Event::new(&two, &on.name).wait().timeout(SOON).into_future());
@@ -157,7 +157,7 @@ async fn an_event_lets_everybody_on(on: Ground) {
     assert!(Event::new(&two, &on.name).reset().await.unwrap());
 }
 
-async fn a_condition_waits_without_the_lock(on: Ground) {
+async fn a_condition_waits_without_the_lock(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let lock = format!("{{{}}}:lock", on.name);
     let waiting = tokio::spawn({

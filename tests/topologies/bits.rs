@@ -1,4 +1,4 @@
-//! What holds for bit sets, filters, counts and places, wherever they live.
+//! Bit sets, filters, counts and positions on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use redgrid_core::object::Lifetime;
 use redgrid_geo::{Distance, Geo, Position};
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Topology};
+use crate::fixture::{Fixture, Topology};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -17,17 +17,18 @@ clauses![
     "bits";
     bits_are_set_counted_and_streamed,
     sets_of_one_slot_make_others_together,
-    a_filter_finds_what_either_has_added,
-    what_is_different_is_counted_together,
+    a_filter_finds_elements_of_all_clients,
+    distinct_elements_of_all_clients_are_counted,
     members_are_placed_found_and_stored,
 ];
 
-/// A name of one slot with others of the scenario, behind the prefix that the user of the page may use.
-fn beside(on: &Ground, name: &str) -> String {
+/// A name of one slot with others of the scenario, behind the prefix that the user of the page may
+/// use.
+fn beside(on: &Fixture, name: &str) -> String {
     format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
 }
 
-async fn bits_are_set_counted_and_streamed(on: Ground) {
+async fn bits_are_set_counted_and_streamed(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (BitSet::new(&one, &on.name), BitSet::new(&two, &on.name));
     assert!(!here.set(3, true).await.unwrap() && there.set(3, true).await.unwrap() && there.get(3).await.unwrap());
@@ -48,7 +49,7 @@ async fn bits_are_set_counted_and_streamed(on: Ground) {
     assert!(there.is_empty().await.unwrap() && there.clear().await.unwrap());
 }
 
-async fn sets_of_one_slot_make_others_together(on: Ground) {
+async fn sets_of_one_slot_make_others_together(on: Fixture) {
     let client = on.client().await;
     let of = |name: &str| BitSet::new(&client, beside(&on, name));
     of("b").set_many([3, 4, 5], true).await.unwrap();
@@ -91,7 +92,7 @@ async fn sets_of_one_slot_make_others_together(on: Ground) {
     }
 }
 
-async fn a_filter_finds_what_either_has_added(on: Ground) {
+async fn a_filter_finds_elements_of_all_clients(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (BloomFilter<String>, BloomFilter<String>) =
         (BloomFilter::new(&one, &on.name), BloomFilter::new(&two, &on.name));
@@ -106,7 +107,7 @@ async fn a_filter_finds_what_either_has_added(on: Ground) {
     assert!(there.config().await.unwrap().is_none());
 }
 
-async fn what_is_different_is_counted_together(on: Ground) {
+async fn distinct_elements_of_all_clients_are_counted(on: Fixture) {
     let client = on.client().await;
     let of = |name: &str| beside(&on, name);
     let (one, two): (HyperLogLog<u64>, HyperLogLog<u64>) =
@@ -121,7 +122,7 @@ async fn what_is_different_is_counted_together(on: Ground) {
     }
 }
 
-async fn members_are_placed_found_and_stored(on: Ground) {
+async fn members_are_placed_found_and_stored(on: Fixture) {
     let client = on.client().await;
     let of = |name: &str| beside(&on, name);
     let cities: Geo<String> = Geo::new(&client, of("cities"));

@@ -1,4 +1,4 @@
-//! What holds for values under a name, and for what every object has, wherever they live.
+//! Buckets, and object operations, on every topology.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use redgrid_core::object::{ExpireCondition, Lifetime};
 use redgrid_core::{Failure, Token};
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -19,10 +19,10 @@ clauses![
     a_stale_token_writes_nothing,
     an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime,
     many_are_read_and_set_wherever_they_are,
-    a_bucket_is_what_its_model_is,
+    a_bucket_matches_its_model,
 ];
 
-async fn a_value_is_set_compared_updated_and_deleted(on: Ground) {
+async fn a_value_is_set_compared_updated_and_deleted(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (Bucket<u64>, Bucket<u64>) = (Bucket::new(&one, &on.name), Bucket::new(&two, &on.name));
     assert!(here.try_set(&1).expires_in(HOUR).await.unwrap() && !there.try_set(&2).await.unwrap());
@@ -46,7 +46,7 @@ async fn a_value_is_set_compared_updated_and_deleted(on: Ground) {
     assert!(!here.delete().await.unwrap() && !object.unlink().await.unwrap());
 }
 
-async fn a_stale_token_writes_nothing(on: Ground) {
+async fn a_stale_token_writes_nothing(on: Fixture) {
     let client = on.client().await;
     let bucket: Bucket<u64> = Bucket::new(&client, &on.name);
     let now = u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
@@ -57,7 +57,7 @@ async fn a_stale_token_writes_nothing(on: Ground) {
     assert!(bucket.delete_fenced(Token::new(now)).await.unwrap());
 }
 
-async fn an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Ground) {
+async fn an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Fixture) {
     let client = on.client().await;
     let bucket = |name: &str| -> Bucket<String> { Bucket::new(&client, name) };
     // Of a dozen names some are in other slots, and at other nodes.
@@ -83,7 +83,7 @@ async fn an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Ground
     assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
 }
 
-async fn many_are_read_and_set_wherever_they_are(on: Ground) {
+async fn many_are_read_and_set_wherever_they_are(on: Fixture) {
     let client = on.client().await;
     let buckets: Buckets<u64> = Buckets::new(&client);
     let values: BTreeMap<String, u64> = (0..100).map(|n| (format!("{}:{n}", on.name), n)).collect();
@@ -104,6 +104,6 @@ async fn many_are_read_and_set_wherever_they_are(on: Ground) {
     assert_eq!(buckets.delete_each(names.chain(values.into_keys())).await.unwrap(), 103);
 }
 
-async fn a_bucket_is_what_its_model_is(on: Ground) {
+async fn a_bucket_matches_its_model(on: Fixture) {
     redgrid_tests::model::bucket(&on.client().await, &on.name, 8).await;
 }

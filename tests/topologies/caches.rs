@@ -1,4 +1,4 @@
-//! What holds for caches, wherever they live.
+//! Caches on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 clauses![
     "caches";
-    entries_live_for_their_time_whoever_puts_them,
-    more_than_the_limit_go_and_all_are_told,
+    entries_live_for_their_time_after_any_put,
+    entries_above_the_limit_are_evicted_and_reported,
     values_of_a_set_are_in_for_their_time,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn entries_live_for_their_time_whoever_puts_them(on: Ground) {
+async fn entries_live_for_their_time_after_any_put(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: MapCache<String, u32> = MapCache::new(&one, &on.name);
     let there: MapCache<String, u32> = MapCache::new(&two, &on.name);
@@ -40,7 +40,7 @@ async fn entries_live_for_their_time_whoever_puts_them(on: Ground) {
     assert_eq!((here.remove("b").await.unwrap(), there.is_empty().await.unwrap()), (Some(5), true));
 }
 
-async fn more_than_the_limit_go_and_all_are_told(on: Ground) {
+async fn entries_above_the_limit_are_evicted_and_reported(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: MapCache<String, u32> = MapCache::new(&one, &on.name);
     let there: MapCache<String, u32> = MapCache::new(&two, &on.name);
@@ -61,7 +61,8 @@ async fn more_than_the_limit_go_and_all_are_told(on: Ground) {
             let next = tokio::time::timeout(SOON, events.next()).await.expect("it is told");
             match next.expect("the client lives") {
                 Notice::Event(event) => told.push(event),
-                // Whatever happens to connections meanwhile: what was told then never comes, so it is done again.
+                // Whatever happens to connections meanwhile: what was told then never comes, so it
+                // is done again.
                 Notice::Gap => {
                     told.clear();
                     there.clear().await.unwrap();
@@ -78,7 +79,7 @@ async fn more_than_the_limit_go_and_all_are_told(on: Ground) {
     assert!(here.object().delete().await.is_ok());
 }
 
-async fn values_of_a_set_are_in_for_their_time(on: Ground) {
+async fn values_of_a_set_are_in_for_their_time(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (SetCache<u32>, SetCache<u32>) = (SetCache::new(&one, &on.name), SetCache::new(&two, &on.name));
     assert!(here.insert(&1).expires_in(HOUR).await.unwrap() && !there.insert_if_absent(&1).await.unwrap());

@@ -1,4 +1,4 @@
-//! What holds for a lock wherever it lives.
+//! The contract of a lock on every topology.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use redgrid_locks::{AcquireError, FairLock, Holder, Lock, LostReason};
 use redgrid_testkit::wait_until;
 use redgrid_tests::{NOTHING, SOON};
 
-use crate::ground::{Ground, Topology};
+use crate::fixture::{Fixture, Topology};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -21,10 +21,10 @@ pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// Lists functions of a file as clauses, under the name of what they are about.
 macro_rules! clauses {
     ($about:literal; $($name:ident),* $(,)?) => {
-        pub(crate) fn scenarios() -> Vec<$crate::ground::Clause> {
-            vec![$($crate::ground::Clause {
+        pub(crate) fn scenarios() -> Vec<$crate::fixture::Clause> {
+            vec![$($crate::fixture::Clause {
                 name: concat!($about, "::", stringify!($name)),
-                run: |ground| Box::pin($name(ground)),
+                run: |fixture| Box::pin($name(fixture)),
             }),*]
         }
     };
@@ -37,26 +37,26 @@ clauses![
     a_waiter_elsewhere_is_woken_by_the_release,
     tasks_of_two_processes_lose_no_update,
     a_lease_ends_and_frees_the_lock,
-    what_is_held_is_renewed,
+    a_held_lock_is_renewed,
     many_names_are_renewed_together,
     a_lease_is_lengthened_and_shortened,
     a_holder_enters_again,
-    force_tells_the_one_who_is_robbed,
+    force_notifies_the_preempted_holder,
     a_job_that_must_run_once_stays_taken,
-    what_is_dropped_is_given_back,
+    a_dropped_guard_is_released,
     a_shutdown_gives_everything_back,
     tokens_rise_from_owner_to_owner,
-    who_waits_for_a_free_lock_is_told,
+    a_waiter_for_a_free_lock_is_woken,
     a_key_deleted_by_hand_is_a_loss,
     scripts_that_were_flushed_are_sent_again,
     commands_go_to_the_node_of_their_key,
     a_wait_that_is_over_leaves_nothing,
     reads_go_where_the_read_mode_says,
     a_fair_lock_is_given_in_the_order_of_asking,
-    a_fair_place_is_left_behind_by_nobody,
+    no_fair_queue_position_is_left_behind,
 ];
 
-async fn one_at_a_time_and_free_again(on: Ground) {
+async fn one_at_a_time_and_free_again(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     assert!(Lock::new(&two, &on.name).try_acquire().await.unwrap().is_none());
@@ -68,7 +68,7 @@ async fn one_at_a_time_and_free_again(on: Ground) {
 }
 
 /// Nobody looks by himself here: only the message wakes.
-async fn a_waiter_elsewhere_is_woken_by_the_release(on: Ground) {
+async fn a_waiter_elsewhere_is_woken_by_the_release(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     for _ in 0..3 {
         let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
@@ -83,7 +83,7 @@ async fn a_waiter_elsewhere_is_woken_by_the_release(on: Ground) {
     }
 }
 
-async fn until_listening(on: &Ground, clients: u64) {
+async fn until_listening(on: &Fixture, clients: u64) {
     let channel = format!("redisson_lock__channel:{{{}}}", on.name);
     let listening = async || {
         let plain = on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
@@ -93,7 +93,7 @@ async fn until_listening(on: &Ground, clients: u64) {
     wait_until(SOON, listening).await;
 }
 
-async fn tasks_of_two_processes_lose_no_update(on: Ground) {
+async fn tasks_of_two_processes_lose_no_update(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let counter = format!("{{{}}}:counter", on.name);
     let tasks: Vec<_> = (0..12)
@@ -121,7 +121,7 @@ async fn read(client: &Client, key: &str) -> i64 {
     client.command("GET").key(key).unwrap().query::<Option<i64>>().await.unwrap().unwrap_or(0)
 }
 
-async fn a_lease_ends_and_frees_the_lock(on: Ground) {
+async fn a_lease_ends_and_frees_the_lock(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().lease(400 * MS).await.unwrap();
     let next = Lock::new(&two, &on.name).acquire().timeout(SOON).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_lease_ends_and_frees_the_lock(on: Ground) {
     assert!(next.token() > guard.token());
 }
 
-async fn what_is_held_is_renewed(on: Ground) {
+async fn a_held_lock_is_renewed(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
     let began = Instant::now();
@@ -141,7 +141,7 @@ async fn what_is_held_is_renewed(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn many_names_are_renewed_together(on: Ground) {
+async fn many_names_are_renewed_together(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let mut guards = Vec::new();
     for n in 0..150 {
@@ -154,7 +154,7 @@ async fn many_names_are_renewed_together(on: Ground) {
     client.shutdown(SOON).await.unwrap();
 }
 
-async fn a_lease_is_lengthened_and_shortened(on: Ground) {
+async fn a_lease_is_lengthened_and_shortened(on: Fixture) {
     let client = on.client().await;
     let guard = Lock::new(&client, &on.name).acquire().lease(Duration::from_secs(10)).await.unwrap();
     guard.extend(Duration::from_secs(60)).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_lease_is_lengthened_and_shortened(on: Ground) {
     guard.release().await.unwrap();
 }
 
-async fn a_holder_enters_again(on: Ground) {
+async fn a_holder_enters_again(on: Fixture) {
     let client = on.client().await;
     let (lock, me) = (Lock::new(&client, &on.name), Holder::new());
     let outer = lock.acquire().holder(&me).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_holder_enters_again(on: Ground) {
     outer.release().await.unwrap();
 }
 
-async fn force_tells_the_one_who_is_robbed(on: Ground) {
+async fn force_notifies_the_preempted_holder(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     let seen = Lock::new(&one, &on.name).inspect().await.unwrap().unwrap().holders.remove(0);
@@ -193,7 +193,7 @@ async fn force_tells_the_one_who_is_robbed(on: Ground) {
     assert!(!Lock::new(&one, &on.name).force_release().await.unwrap());
 }
 
-async fn a_job_that_must_run_once_stays_taken(on: Ground) {
+async fn a_job_that_must_run_once_stays_taken(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let began = Instant::now();
     let turn = Lock::new(&one, &on.name).try_acquire().hold_at_least(1500 * MS).await.unwrap().unwrap();
@@ -203,7 +203,7 @@ async fn a_job_that_must_run_once_stays_taken(on: Ground) {
     assert!(began.elapsed() >= 1500 * MS, "{:?}", began.elapsed());
 }
 
-async fn what_is_dropped_is_given_back(on: Ground) {
+async fn a_dropped_guard_is_released(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let lock = Lock::new(&one, &on.name);
     for _ in 0..10 {
@@ -214,7 +214,7 @@ async fn what_is_dropped_is_given_back(on: Ground) {
     wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
 }
 
-async fn a_shutdown_gives_everything_back(on: Ground) {
+async fn a_shutdown_gives_everything_back(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let mut guards = Vec::new();
     for n in 0..20 {
@@ -232,7 +232,7 @@ async fn a_shutdown_gives_everything_back(on: Ground) {
     ));
 }
 
-async fn tokens_rise_from_owner_to_owner(on: Ground) {
+async fn tokens_rise_from_owner_to_owner(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let mut last = None;
     for turn in 0..40 {
@@ -243,7 +243,7 @@ async fn tokens_rise_from_owner_to_owner(on: Ground) {
     }
 }
 
-async fn who_waits_for_a_free_lock_is_told(on: Ground) {
+async fn a_waiter_for_a_free_lock_is_woken(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     let lock = Lock::new(&two, &on.name);
@@ -254,7 +254,7 @@ async fn who_waits_for_a_free_lock_is_told(on: Ground) {
     assert!(free.await.unwrap().unwrap());
 }
 
-async fn a_key_deleted_by_hand_is_a_loss(on: Ground) {
+async fn a_key_deleted_by_hand_is_a_loss(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
     on.observer.cmd(&["DEL", &on.name]).await.unwrap();
@@ -262,7 +262,7 @@ async fn a_key_deleted_by_hand_is_a_loss(on: Ground) {
     assert_eq!(told, LostReason::Gone);
 }
 
-async fn scripts_that_were_flushed_are_sent_again(on: Ground) {
+async fn scripts_that_were_flushed_are_sent_again(on: Fixture) {
     let client = on.client().await;
     for _ in 0..3 {
         on.observer.cmd(&["SCRIPT", "FLUSH"]).await.unwrap();
@@ -272,7 +272,7 @@ async fn scripts_that_were_flushed_are_sent_again(on: Ground) {
     }
 }
 
-async fn commands_go_to_the_node_of_their_key(on: Ground) {
+async fn commands_go_to_the_node_of_their_key(on: Fixture) {
     let client = on.client().await;
     for n in 0..20 {
         let key = format!("{}:{n}", on.name);
@@ -281,7 +281,7 @@ async fn commands_go_to_the_node_of_their_key(on: Ground) {
     }
 }
 
-async fn a_wait_that_is_over_leaves_nothing(on: Ground) {
+async fn a_wait_that_is_over_leaves_nothing(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     let waited = Lock::new(&two, &on.name).acquire().timeout(300 * MS).await;
@@ -293,7 +293,7 @@ async fn a_wait_that_is_over_leaves_nothing(on: Ground) {
 
 static ROLE: Script<1> = Script::new("role", "return string.match(redis.call('INFO', 'replication'), 'role:(%a+)')");
 
-async fn reads_go_where_the_read_mode_says(on: Ground) {
+async fn reads_go_where_the_read_mode_says(on: Fixture) {
     let alone = on.topology() == Topology::Single;
     for (mode, expected) in
         [(ReadMode::Primary, &["master"][..]), (ReadMode::Replica, &["slave"]), (ReadMode::Any, &["master", "slave"])]
@@ -319,9 +319,9 @@ async fn until_lined_up(lock: &FairLock, places: usize) {
     wait_until(SOON, async || lock.waiting().await.unwrap().len() == places).await;
 }
 
-/// A process that stands still for a second loses its places, as it may on a machine that is busy with other things: one of three
-/// attempts has to show the order.
-async fn a_fair_lock_is_given_in_the_order_of_asking(on: Ground) {
+/// A process that stands still for a second loses its places, as it may on a machine that is busy
+/// with other things: one of three attempts has to show the order.
+async fn a_fair_lock_is_given_in_the_order_of_asking(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let mut orders = Vec::new();
     for attempt in 0..3 {
@@ -357,7 +357,7 @@ async fn order_of_eight(clients: &[Client; 2], name: &str) -> Vec<usize> {
     std::mem::take(&mut *order.lock().unwrap())
 }
 
-async fn a_fair_place_is_left_behind_by_nobody(on: Ground) {
+async fn no_fair_queue_position_is_left_behind(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.watchdog_lease(LEASE)).await);
     let lock = FairLock::new(&one, &on.name);
     let gate = lock.acquire().await.unwrap();

@@ -8,17 +8,17 @@ use redgrid_script::{Batch, Call, CallError};
 use redgrid_testkit::{Replicated, wait_until};
 use redgrid_tests::{NOTHING, SOON};
 
-use crate::ground::{by_list, connected, scenarios};
+use crate::fixture::{by_list, connected, scenarios};
 
 scenarios![
     a_grant_that_no_replica_has_is_given_back,
     a_renewal_that_no_replica_has_moves_no_deadline,
-    who_asks_for_less_does_not_wait_for_replicas,
-    a_weaker_hold_is_not_handed_to_who_asks_for_more,
-    a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more,
-    a_theft_and_an_extension_that_no_replica_has_are_told,
-    all_who_wait_for_the_same_are_told_together,
-    a_batch_that_no_replica_has_is_told_for_each_call,
+    a_weaker_request_does_not_wait_for_replicas,
+    a_weaker_hold_is_not_handed_over_to_a_stronger_request,
+    a_shortened_weaker_hold_is_not_handed_over_to_a_stronger_request,
+    an_undurable_takeover_and_extension_are_reported,
+    waiters_for_the_same_durability_are_answered_together,
+    an_undurable_batch_is_reported_for_each_call,
 ];
 
 const MS: Duration = Duration::from_millis(1);
@@ -63,7 +63,7 @@ async fn a_renewal_that_no_replica_has_moves_no_deadline() {
     assert!(plain.is_held());
 }
 
-async fn who_asks_for_less_does_not_wait_for_replicas() {
+async fn a_weaker_request_does_not_wait_for_replicas() {
     let replicated = Replicated::start(1).await.unwrap();
     let client = connected(by_list(&replicated)).await;
     let patient = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(4) };
@@ -81,7 +81,7 @@ async fn who_asks_for_less_does_not_wait_for_replicas() {
     assert!(matches!(waiting.await.unwrap(), Err(AcquireError::NotDurable { .. })));
 }
 
-async fn a_weaker_hold_is_not_handed_to_who_asks_for_more() {
+async fn a_weaker_hold_is_not_handed_over_to_a_stronger_request() {
     let replicated = Replicated::start(1).await.unwrap();
     let client = connected(by_list(&replicated).stretch(500 * MS)).await;
     let lock = Lock::new(&client, "a");
@@ -101,7 +101,7 @@ async fn a_weaker_hold_is_not_handed_to_who_asks_for_more() {
     }
 }
 
-async fn a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more() {
+async fn a_shortened_weaker_hold_is_not_handed_over_to_a_stronger_request() {
     let replicated = Replicated::start(1).await.unwrap();
     let client = connected(by_list(&replicated).stretch(500 * MS)).await;
     let lock = Lock::new(&client, "a");
@@ -114,7 +114,7 @@ async fn a_weaker_hold_that_is_shortened_is_not_handed_to_who_asks_for_more() {
     is_short(strong.await.unwrap());
 }
 
-async fn a_theft_and_an_extension_that_no_replica_has_are_told() {
+async fn an_undurable_takeover_and_extension_are_reported() {
     let replicated = Replicated::start(1).await.unwrap();
     let client = connected(by_list(&replicated).durability(BY_ONE)).await;
     let lock = Lock::new(&client, "a");
@@ -131,7 +131,7 @@ async fn a_theft_and_an_extension_that_no_replica_has_are_told() {
 }
 
 /// One after the other, twenty would wait for twenty times as long.
-async fn all_who_wait_for_the_same_are_told_together() {
+async fn waiters_for_the_same_durability_are_answered_together() {
     let replicated = Replicated::start(1).await.unwrap();
     // What the replica knows does not pass on.
     let client = connected(by_list(&replicated).durability(BY_ONE).stretch(Duration::ZERO)).await;
@@ -150,7 +150,7 @@ async fn all_who_wait_for_the_same_are_told_together() {
     weak.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn a_batch_that_no_replica_has_is_told_for_each_call() {
+async fn an_undurable_batch_is_reported_for_each_call() {
     let replicated = Replicated::start(1).await.unwrap();
     let client = connected(by_list(&replicated)).await;
     let send = async |atomic: bool, durability| {

@@ -1,4 +1,4 @@
-//! What a client tells of nodes that die, take over and give away, and what it says of those there are.
+//! Events and health of a client when nodes die, are promoted or lose slots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +10,15 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_list, by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_list, by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     sentinel_a_failover_is_one_changed_primary,
     cluster_a_failover_is_one_changed_primary,
     cluster_a_migration_is_a_changed_topology,
-    cluster_health_tells_of_a_dead_primary,
+    cluster_health_reports_a_dead_primary,
     sentinel_health_says_that_no_sentinel_answers,
-    master_slave_health_tells_of_a_dead_replica_and_stays_ready,
+    master_slave_health_reports_a_dead_replica_and_stays_ready,
 ];
 
 fn id(server: &RedisServer) -> NodeId {
@@ -132,7 +132,7 @@ async fn cluster_a_migration_is_a_changed_topology() {
     assert!(serves(to) && !serves(from));
 }
 
-async fn cluster_health_tells_of_a_dead_primary() {
+async fn cluster_health_reports_a_dead_primary() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
     assert!(client.health().await.is_ready());
@@ -161,7 +161,7 @@ async fn sentinel_health_says_that_no_sentinel_answers() {
     wait_until(SOON, says).await;
 }
 
-async fn master_slave_health_tells_of_a_dead_replica_and_stays_ready() {
+async fn master_slave_health_reports_a_dead_replica_and_stays_ready() {
     let replicated = Replicated::start(2).await.unwrap();
     let client = connected(by_list(&replicated).read_mode(ReadMode::Any)).await;
     let topology = client.topology();

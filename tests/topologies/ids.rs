@@ -1,4 +1,4 @@
-//! What holds for ids, wherever they live.
+//! Ids on every topology.
 
 use std::collections::BTreeSet;
 
@@ -6,17 +6,17 @@ use futures_util::future::join_all;
 use redgrid_id_generator::{IdError, IdGenerator, TimeOrderedId};
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 clauses![
     "ids";
     blocks_of_two_processes_have_nothing_in_common,
     a_generator_is_set_up_once_ends_and_is_deleted,
-    ids_in_the_order_of_time_are_those_of_one_process_each,
+    ordered_ids_are_unique_per_process,
     midnight_is_the_same_for_all,
 ];
 
-async fn blocks_of_two_processes_have_nothing_in_common(on: Ground) {
+async fn blocks_of_two_processes_have_nothing_in_common(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     for name in [on.name.clone(), format!("{}:{{tag}}", on.name)] {
         let set = join_all(clients.iter().map(|client| {
@@ -36,7 +36,7 @@ async fn blocks_of_two_processes_have_nothing_in_common(on: Ground) {
     }
 }
 
-async fn a_generator_is_set_up_once_ends_and_is_deleted(on: Ground) {
+async fn a_generator_is_set_up_once_ends_and_is_deleted(on: Fixture) {
     let client = on.client().await;
     let ids = IdGenerator::new(&client, &on.name);
     assert!(ids.try_init(i64::MAX - 1, 1).await.unwrap());
@@ -47,7 +47,7 @@ async fn a_generator_is_set_up_once_ends_and_is_deleted(on: Ground) {
     assert_eq!(ids.next().await.unwrap(), 1);
 }
 
-async fn ids_in_the_order_of_time_are_those_of_one_process_each(on: Ground) {
+async fn ordered_ids_are_unique_per_process(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let tasks = (0..8).map(|task| {
         let ids = TimeOrderedId::new(&clients[task % 2], &on.name);
@@ -65,7 +65,7 @@ async fn ids_in_the_order_of_time_are_those_of_one_process_each(on: Ground) {
 }
 
 /// In a cluster the days are on different nodes.
-async fn midnight_is_the_same_for_all(on: Ground) {
+async fn midnight_is_the_same_for_all(on: Fixture) {
     const DAY: i64 = 24 * 60 * 60;
     let clients = [on.client().await, on.client().await];
     let now = i64::try_from(on.observer.server_time_micros().await.unwrap() / 1_000_000).unwrap();

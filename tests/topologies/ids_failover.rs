@@ -1,4 +1,4 @@
-//! Ids whose counter moves to another server, with less than the former one knew.
+//! Ids whose counter moves to a server that lags.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,19 +9,20 @@ use redgrid_id_generator::TimeOrderedId;
 use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed,
     sentinel_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover,
     cluster_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed,
-    cluster_no_id_in_the_order_of_time_comes_twice_when_a_replica_that_is_behind_takes_over_at_once,
+    cluster_no_ordered_id_repeats_when_a_lagging_replica_takes_over,
 ];
 
 /// Of all days, wherever the test runs in them.
 const NAME: &str = "{order}:ids";
 
-/// The next primary knows less, and is there when the seconds of the numbers that are lost are over.
+/// The next primary knows less, and is there when the seconds of the numbers that are lost are
+/// over.
 async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed() {
     let sentinels = Sentinels::start().await.unwrap();
     let former = sentinels.current_primary().await.unwrap();
@@ -37,7 +38,8 @@ async fn sentinel_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover()
     let sentinels = Sentinels::start().await.unwrap();
     let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
     no_id_comes_twice(by_sentinels(&sentinels), None, async || {
-        // A replica that has just copied everything hears of what is written from its first acknowledgement on, up to a second later.
+        // A replica that has just copied everything hears of what is written from its first
+        // acknowledgement on, up to a second later.
         wait_until(SOON, async || {
             primary.cmd(&["SET", "warm", "up"]).await.unwrap();
             primary.query::<i64>(&["WAIT", "2", "1000"]).await.unwrap() == 2
@@ -61,7 +63,7 @@ async fn cluster_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_kill
 }
 
 /// Numbers are lost, and in the very second in which they were taken the next primary is there.
-async fn cluster_no_id_in_the_order_of_time_comes_twice_when_a_replica_that_is_behind_takes_over_at_once() {
+async fn cluster_no_ordered_id_repeats_when_a_lagging_replica_takes_over() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of(NAME).await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
@@ -84,7 +86,8 @@ async fn cut_off_replicas(primary: &RedisServer) {
     wait_until(SOON, async || info().await.contains("connected_slaves:0")).await;
 }
 
-/// Two clients take ids while the primary is replaced; by one that has heard of nothing for a while, where the former is named.
+/// Two clients take ids while the primary is replaced; by one that has heard of nothing for a
+/// while, where the former is named.
 async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_over: impl AsyncFnOnce()) {
     let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut taking = Vec::new();
@@ -101,7 +104,8 @@ async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_o
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                     if had.len() % 100 == 0 {
-                        // As many as there are would fill the memory while nobody is primary, and tell nothing more.
+                        // As many as there are would fill the memory while nobody is primary, and
+                        // tell nothing more.
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 }

@@ -1,4 +1,4 @@
-//! What holds for all that is on the servers, wherever it is.
+//! Listing and deleting objects on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 clauses![
     "keys";
-    objects_are_told_counted_and_deleted_wherever_they_are,
-    what_belongs_to_an_object_goes_with_it,
+    objects_are_listed_counted_and_deleted_on_all_nodes,
+    companion_keys_are_deleted_with_their_object,
     one_by_chance_is_one_that_is_there,
 ];
 
@@ -40,7 +40,7 @@ pub(crate) async fn fill(client: &Client, names: &BTreeSet<String>) {
     buckets.set_each(names.iter().map(|name| (name, &1))).await.unwrap();
 }
 
-async fn objects_are_told_counted_and_deleted_wherever_they_are(on: Ground) {
+async fn objects_are_listed_counted_and_deleted_on_all_nodes(on: Fixture) {
     let client = on.client().await;
     let keys = Keys::new(&client);
     let all: BTreeSet<String> = (0..100).map(|n| format!("{}:{n}", on.name)).collect();
@@ -63,7 +63,7 @@ async fn objects_are_told_counted_and_deleted_wherever_they_are(on: Ground) {
     assert!(left(&keys, pattern).await.is_empty());
 }
 
-async fn what_belongs_to_an_object_goes_with_it(on: Ground) {
+async fn companion_keys_are_deleted_with_their_object(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let keys = Keys::new(&one);
     let (permits, fair) = (format!("{}:permits", on.name), format!("{}:fair", on.name));
@@ -88,7 +88,7 @@ async fn what_belongs_to_an_object_goes_with_it(on: Ground) {
     drop(permit);
 }
 
-async fn one_by_chance_is_one_that_is_there(on: Ground) {
+async fn one_by_chance_is_one_that_is_there(on: Fixture) {
     let client = on.client_with(|config| config.namespace(&on.name).unwrap()).await;
     let keys = Keys::new(&client);
     assert_eq!(keys.random().await.unwrap(), None);

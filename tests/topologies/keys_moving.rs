@@ -11,18 +11,18 @@ use redgrid_keys::{FlushScope, Key, Keys, KeysError};
 use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 use crate::keys::{fill, names};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 scenarios![
-    what_moves_behind_a_stream_is_told,
-    what_is_on_both_sides_of_a_migration_is_told,
-    slots_that_move_all_the_time_are_told_or_the_stream_says_so,
+    keys_that_move_behind_a_stream_are_listed,
+    keys_on_both_sides_of_a_migration_are_listed,
+    constantly_moving_slots_are_listed_or_the_stream_reports_it,
     a_migration_that_was_given_up_ends_no_stream,
     many_are_deleted_while_they_are_on_both_sides,
-    cluster_a_stream_goes_on_at_the_new_primary,
+    cluster_a_stream_continues_at_the_new_primary,
     sentinel_a_stream_begins_anew_at_the_new_primary,
     everything_is_deleted_on_every_primary,
 ];
@@ -36,7 +36,8 @@ async fn filled(client: &Client, tag: &str) -> (BTreeSet<String>, BTreeSet<Strin
     (tagged, others)
 }
 
-/// A tag whose slot the primary at this place serves, in the order in which a stream goes through them.
+/// A tag whose slot the primary at this place serves, in the order in which a stream goes through
+/// them.
 async fn tag_at(cluster: &Cluster, client: &Client, place: usize) -> (String, u16) {
     let primary = client.primaries().await.unwrap()[place].id().clone();
     for n in 0.. {
@@ -49,7 +50,7 @@ async fn tag_at(cluster: &Cluster, client: &Client, place: usize) -> (String, u1
 }
 
 /// From the node that is looked through last to the one that has been.
-async fn what_moves_behind_a_stream_is_told() {
+async fn keys_that_move_behind_a_stream_are_listed() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
     let (tag, slot) = tag_at(&cluster, &client, 2).await;
@@ -73,7 +74,7 @@ async fn what_moves_behind_a_stream_is_told() {
     assert_eq!((tagged.difference(&found).count(), others.difference(&found).count()), (0, 0));
 }
 
-async fn what_is_on_both_sides_of_a_migration_is_told() {
+async fn keys_on_both_sides_of_a_migration_are_listed() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
     // Forth and back in the order of the nodes.
@@ -100,7 +101,7 @@ async fn what_is_on_both_sides_of_a_migration_is_told() {
     }
 }
 
-async fn slots_that_move_all_the_time_are_told_or_the_stream_says_so() {
+async fn constantly_moving_slots_are_listed_or_the_stream_reports_it() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
     let (tag, slot) = tag_at(&cluster, &client, 1).await;
@@ -170,7 +171,7 @@ async fn many_are_deleted_while_they_are_on_both_sides() {
     assert_eq!(keys.count().await.unwrap(), 0);
 }
 
-async fn cluster_a_stream_goes_on_at_the_new_primary() {
+async fn cluster_a_stream_continues_at_the_new_primary() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
     let (tagged, others) = filled(&client, "tag").await;

@@ -1,4 +1,4 @@
-//! What holds for the kinds of locks beside the plain one, wherever they live.
+//! The other kinds of locks on every topology.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use redgrid_locks::{AcquireError, FencedLock, Holder, Lock, MultiLock, SpinLock}
 use redgrid_testkit::wait_until;
 use redgrid_tests::{NOTHING, SOON};
 
-use crate::ground::{Clause, Ground};
+use crate::fixture::{Clause, Fixture};
 
 macro_rules! clauses {
     ($($name:ident),* $(,)?) => {
         pub(crate) fn scenarios() -> Vec<Clause> {
-            vec![$(Clause { name: concat!("kinds::", stringify!($name)), run: |ground| Box::pin($name(ground)) }),*]
+            vec![$(Clause { name: concat!("kinds::", stringify!($name)), run: |fixture| Box::pin($name(fixture)) }),*]
         }
     };
 }
@@ -22,15 +22,15 @@ clauses![
     a_fenced_lock_is_stolen_with_a_higher_token,
     a_spinning_waiter_enters_without_a_message,
     spinning_tasks_of_two_processes_exclude_each_other,
-    nobody_enters_twice_where_that_was_asked_for,
+    reentry_can_be_disabled,
     many_names_are_taken_over_slots_or_none,
-    who_waits_for_one_of_many_is_woken,
+    a_waiter_for_one_of_several_locks_is_woken,
     opposite_orders_over_slots_neither_stall_nor_leave_a_part,
     many_names_that_are_dropped_or_shut_down_go_back,
     a_thousand_names_are_taken_within_a_second,
 ];
 
-async fn fenced_tokens_are_counted_and_rise(on: Ground) {
+async fn fenced_tokens_are_counted_and_rise(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let mut last = None;
     for turn in 0..10 {
@@ -43,7 +43,7 @@ async fn fenced_tokens_are_counted_and_rise(on: Ground) {
     }
 }
 
-async fn a_fenced_waiter_is_woken_by_the_release(on: Ground) {
+async fn a_fenced_waiter_is_woken_by_the_release(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let guard = FencedLock::new(&one, &on.name).acquire().await.unwrap();
     let token = guard.token();
@@ -55,7 +55,7 @@ async fn a_fenced_waiter_is_woken_by_the_release(on: Ground) {
     next.release().await.unwrap();
 }
 
-async fn a_fenced_lock_is_stolen_with_a_higher_token(on: Ground) {
+async fn a_fenced_lock_is_stolen_with_a_higher_token(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = FencedLock::new(&one, &on.name).acquire().await.unwrap();
     let thief = FencedLock::new(&two, &on.name).steal().await.unwrap();
@@ -64,7 +64,7 @@ async fn a_fenced_lock_is_stolen_with_a_higher_token(on: Ground) {
     thief.release().await.unwrap();
 }
 
-async fn a_spinning_waiter_enters_without_a_message(on: Ground) {
+async fn a_spinning_waiter_enters_without_a_message(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let guard = SpinLock::new(&one, &on.name).acquire().await.unwrap();
     let lock = SpinLock::new(&two, &on.name);
@@ -77,7 +77,7 @@ async fn a_spinning_waiter_enters_without_a_message(on: Ground) {
     wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
 }
 
-async fn spinning_tasks_of_two_processes_exclude_each_other(on: Ground) {
+async fn spinning_tasks_of_two_processes_exclude_each_other(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let inside = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let tasks: Vec<_> = (0..6)
@@ -99,7 +99,7 @@ async fn spinning_tasks_of_two_processes_exclude_each_other(on: Ground) {
     }
 }
 
-async fn nobody_enters_twice_where_that_was_asked_for(on: Ground) {
+async fn reentry_can_be_disabled(on: Fixture) {
     let client = on.client().await;
     let (lock, me) = (Lock::new(&client, &on.name).non_reentrant(), Holder::new());
     let guard = lock.acquire().holder(&me).await.unwrap();
@@ -108,11 +108,11 @@ async fn nobody_enters_twice_where_that_was_asked_for(on: Ground) {
 }
 
 /// Names of as many slots, where there are slots.
-fn names(on: &Ground, count: usize) -> Vec<String> {
+fn names(on: &Fixture, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{}:{n}", on.name)).collect()
 }
 
-async fn none_is_held(on: &Ground, names: &[String]) {
+async fn none_is_held(on: &Fixture, names: &[String]) {
     // Asked through a client: the observer knows one node.
     let client = on.client().await;
     for name in names {
@@ -121,7 +121,7 @@ async fn none_is_held(on: &Ground, names: &[String]) {
     }
 }
 
-async fn many_names_are_taken_over_slots_or_none(on: Ground) {
+async fn many_names_are_taken_over_slots_or_none(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let names = names(&on, 40);
     let in_the_way = Lock::new(&two, &names[33]).acquire().await.unwrap();
@@ -139,7 +139,7 @@ async fn many_names_are_taken_over_slots_or_none(on: Ground) {
     assert_eq!((one.stats(), two.stats()), (NOTHING, NOTHING));
 }
 
-async fn who_waits_for_one_of_many_is_woken(on: Ground) {
+async fn a_waiter_for_one_of_several_locks_is_woken(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let names = names(&on, 5);
     let in_the_way = Lock::new(&one, &names[4]).acquire().await.unwrap();
@@ -150,7 +150,7 @@ async fn who_waits_for_one_of_many_is_woken(on: Ground) {
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn opposite_orders_over_slots_neither_stall_nor_leave_a_part(on: Ground) {
+async fn opposite_orders_over_slots_neither_stall_nor_leave_a_part(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let names = names(&on, 3);
     let tasks: Vec<_> = (0..4)
@@ -174,7 +174,7 @@ async fn opposite_orders_over_slots_neither_stall_nor_leave_a_part(on: Ground) {
     wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
-async fn many_names_that_are_dropped_or_shut_down_go_back(on: Ground) {
+async fn many_names_that_are_dropped_or_shut_down_go_back(on: Fixture) {
     let client = on.client().await;
     let (names, others) =
         (names(&on, 20), names(&on, 8).iter().map(|name| format!("{name}:other")).collect::<Vec<_>>());
@@ -191,8 +191,9 @@ async fn many_names_that_are_dropped_or_shut_down_go_back(on: Ground) {
     none_is_held(&on, &others).await;
 }
 
-/// In a cluster a thousand slots, one after the other. What is not optimised has ten times as long; the best of three counts.
-async fn a_thousand_names_are_taken_within_a_second(on: Ground) {
+/// In a cluster a thousand slots, one after the other. What is not optimised has ten times as long;
+/// the best of three counts.
+async fn a_thousand_names_are_taken_within_a_second(on: Fixture) {
     let client = on.client().await;
     let lock = MultiLock::new(&client, names(&on, 1000));
     let mut best = Duration::MAX;

@@ -8,11 +8,11 @@ use redgrid_core::{Client, Config, NodePart};
 use redgrid_testkit::{RedisServer, Replicated, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_list, connected, scenarios};
+use crate::fixture::{by_list, connected, scenarios};
 use crate::pipe::Pipe;
 
 scenarios![
-    master_slave_a_replica_that_does_not_get_what_is_written_is_left_out_until_it_has,
+    master_slave_a_replica_that_lags_is_not_used_until_it_has_caught_up,
     master_slave_a_replica_that_hangs_is_left_out_before_its_connection_is_given_up,
 ];
 
@@ -43,7 +43,7 @@ async fn is_behind(client: &Client) -> bool {
     health.nodes.iter().find(|node| node.part == NodePart::Replica).is_some_and(|node| node.is_behind)
 }
 
-async fn master_slave_a_replica_that_does_not_get_what_is_written_is_left_out_until_it_has() {
+async fn master_slave_a_replica_that_lags_is_not_used_until_it_has_caught_up() {
     let (primary, pipe, replica) = piped().await;
     let settings = |config: Config| config.scan_interval(Duration::from_millis(50));
     let client = connected(settings(of(&primary, &replica).read_mode(ReadMode::Replica))).await;

@@ -1,4 +1,4 @@
-//! What holds for a latch wherever it lives.
+//! Latches on every topology.
 
 use std::time::{Duration, Instant};
 
@@ -9,20 +9,20 @@ use redgrid_tests::latch::{crowd, placed, waiter};
 use redgrid_tests::{NOTHING, SOON};
 
 use crate::contract::{AT_ONCE, clauses};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 clauses![
     "latch";
     it_counts_down_opens_and_is_set_again,
     many_of_two_processes_are_woken_by_the_last_count_down,
-    whoever_waits_goes_on_when_it_is_deleted_or_expires,
-    the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go,
-    count_downs_of_three_processes_are_told_apart,
+    waiters_complete_when_the_latch_is_deleted_or_expires,
+    a_new_round_completes_waits_for_the_last_one_only,
+    count_downs_of_three_processes_have_their_own_results,
     a_name_with_a_hash_tag_is_a_latch_too,
     waits_that_end_early_leave_nothing,
 ];
 
-async fn it_counts_down_opens_and_is_set_again(on: Ground) {
+async fn it_counts_down_opens_and_is_set_again(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     for _ in 0..3 {
@@ -39,7 +39,7 @@ async fn it_counts_down_opens_and_is_set_again(on: Ground) {
 }
 
 /// How many channels of the latch are heard at its server, whatever their kind.
-async fn until_heard(on: &Ground, clients: u64) {
+async fn until_heard(on: &Fixture, clients: u64) {
     let channel = format!("redgrid_latch__channel:{{{}}}", on.name);
     let heard = async || {
         let plain = on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
@@ -50,7 +50,7 @@ async fn until_heard(on: &Ground, clients: u64) {
 }
 
 /// Nobody looks by himself here: only the message wakes.
-async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Ground) {
+async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Fixture) {
     let one = on.client().await;
     let others = [
         on.client_with(|config| config.poll_interval(SOON)).await,
@@ -77,7 +77,7 @@ async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Ground) {
     wait_until(SOON, async || others.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
-async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Ground) {
+async fn waiters_complete_when_the_latch_is_deleted_or_expires(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();
@@ -99,7 +99,7 @@ async fn whoever_waits_goes_on_when_it_is_deleted_or_expires(on: Ground) {
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
 
-async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on: Ground) {
+async fn a_new_round_completes_waits_for_the_last_one_only(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();
@@ -117,7 +117,7 @@ async fn the_next_round_lets_nobody_of_the_last_wait_and_nobody_of_its_own_go(on
     tokio::time::timeout(SOON, former).await.unwrap().unwrap().unwrap();
 }
 
-async fn count_downs_of_three_processes_are_told_apart(on: Ground) {
+async fn count_downs_of_three_processes_have_their_own_results(on: Fixture) {
     let mut latches = Vec::new();
     for _ in 0..3 {
         latches.push(CountDownLatch::new(&on.client().await, &on.name));
@@ -130,7 +130,7 @@ async fn count_downs_of_three_processes_are_told_apart(on: Ground) {
 }
 
 /// In a cluster, Redisson can not use such a name at all.
-async fn a_name_with_a_hash_tag_is_a_latch_too(on: Ground) {
+async fn a_name_with_a_hash_tag_is_a_latch_too(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let name = format!("{}:x{{{}}}z", on.name, on.name);
     let (here, there) = (CountDownLatch::new(&one, &name), CountDownLatch::new(&two, &name));
@@ -138,7 +138,8 @@ async fn a_name_with_a_hash_tag_is_a_latch_too(on: Ground) {
     assert_eq!(here.count_down().await.unwrap(), 1);
     let task = waiter(&two, &there).await;
     wait_until(SOON, async || {
-        // The look behind the confirmation is under way or done by the time that others hear it, too.
+        // The look behind the confirmation is under way or done by the time that others hear it,
+        // too.
         let ours = format!("redgrid_latch__channel:{name}");
         let plain = on.observer.pubsub_channels("*").await.unwrap();
         plain.contains(&ours) || on.observer.pubsub_shard_channels("*").await.unwrap_or_default().contains(&ours)
@@ -150,7 +151,7 @@ async fn a_name_with_a_hash_tag_is_a_latch_too(on: Ground) {
     assert!(last.elapsed() < AT_ONCE, "{:?}", last.elapsed());
 }
 
-async fn waits_that_end_early_leave_nothing(on: Ground) {
+async fn waits_that_end_early_leave_nothing(on: Fixture) {
     let client = on.client().await;
     let latch = CountDownLatch::new(&client, &on.name);
     latch.try_set_count(1).await.unwrap();

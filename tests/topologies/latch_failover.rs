@@ -10,14 +10,14 @@ use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::latch::crowd;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
-    sentinel_those_who_wait_for_a_latch_go_on_by_the_message_of_the_new_primary,
+    sentinel_latch_waiters_are_woken_by_the_message_of_the_new_primary,
     sentinel_count_downs_go_on_through_a_failover_and_none_counts_twice,
     cluster_count_downs_go_on_through_a_planned_failover_and_each_counts_once,
-    cluster_those_who_wait_for_a_latch_go_on_by_the_message_of_the_new_primary,
-    cluster_a_round_that_ends_and_begins_anew_while_nobody_hears_strands_nobody,
+    cluster_latch_waiters_are_woken_by_the_message_of_the_new_primary,
+    cluster_a_round_that_ends_unheard_strands_no_waiter,
 ];
 
 /// Waits until all replicas have what their primary has.
@@ -65,7 +65,7 @@ async fn those_who_wait_go_on<'a>(
     assert!(last.elapsed() < Duration::from_secs(5), "{:?}", last.elapsed());
 }
 
-async fn sentinel_those_who_wait_for_a_latch_go_on_by_the_message_of_the_new_primary() {
+async fn sentinel_latch_waiters_are_woken_by_the_message_of_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
     let former = sentinels.current_primary().await.unwrap();
     let address = former.addr();
@@ -73,7 +73,7 @@ async fn sentinel_those_who_wait_for_a_latch_go_on_by_the_message_of_the_new_pri
     those_who_wait_go_on(by_sentinels(&sentinels), former, 2, fail_over).await;
 }
 
-async fn cluster_those_who_wait_for_a_latch_go_on_by_the_message_of_the_new_primary() {
+async fn cluster_latch_waiters_are_woken_by_the_message_of_the_new_primary() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of("a").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
@@ -96,12 +96,14 @@ async fn cluster_count_downs_go_on_through_a_planned_failover_and_each_counts_on
     assert_eq!(left, ALL - counted);
 }
 
-/// One of sentinels loses what the former primary takes until it is told: that does not count, and nothing counts twice.
+/// One of sentinels loses what the former primary takes until it is told: that does not count, and
+/// nothing counts twice.
 async fn sentinel_count_downs_go_on_through_a_failover_and_none_counts_twice() {
     let sentinels = Sentinels::start().await.unwrap();
     let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
     let fail_over = async || {
-        // A replica that has just copied everything hears of what is written from its first acknowledgement on, up to a second later.
+        // A replica that has just copied everything hears of what is written from its first
+        // acknowledgement on, up to a second later.
         wait_until(SOON, async || {
             primary.cmd(&["SET", "warm", "up"]).await.unwrap();
             primary.query::<i64>(&["WAIT", "2", "1000"]).await.unwrap() == 2
@@ -147,8 +149,9 @@ async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) -> (u64,
     (done.load(Ordering::Relaxed), here.count().await.unwrap())
 }
 
-/// The messages of a round's end can not be heard where nobody is subscribed at the moment; its number tells.
-async fn cluster_a_round_that_ends_and_begins_anew_while_nobody_hears_strands_nobody() {
+/// The messages of a round's end can not be heard where nobody is subscribed at the moment; its
+/// number tells.
+async fn cluster_a_round_that_ends_unheard_strands_no_waiter() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of("a").await.unwrap();
     let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster).poll_interval(SOON)).await);

@@ -1,4 +1,5 @@
-//! Waiters that listen at a replica: woken by it, also when it dies, lags or takes over, and in turns.
+//! Waiters that subscribe at a replica: woken by it, also when it dies, lags or is promoted, and in
+//! turns.
 
 use std::time::Duration;
 
@@ -9,18 +10,18 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, wai
 use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
 
-use crate::ground::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7, scenarios};
+use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7, scenarios};
 use crate::lag::{of, piped};
 
 scenarios![
-    master_slave_a_replica_wakes_who_waits,
-    sentinel_a_replica_wakes_who_waits,
-    cluster_a_replica_wakes_who_waits,
+    master_slave_a_replica_wakes_waiters,
+    sentinel_a_replica_wakes_waiters,
+    cluster_a_replica_wakes_waiters,
     single_where_there_is_no_replica_the_primary_wakes,
-    master_slave_who_waits_is_woken_although_its_replica_dies,
+    master_slave_a_waiter_is_woken_although_its_replica_dies,
     master_slave_a_replica_that_lags_is_not_listened_to_until_it_has_caught_up,
-    sentinel_who_waits_is_woken_after_a_failover,
-    cluster_who_waits_is_woken_after_a_failover,
+    sentinel_a_waiter_is_woken_after_a_failover,
+    cluster_a_waiter_is_woken_after_a_failover,
     cluster_a_subscription_that_the_server_ended_is_made_anew,
 ];
 
@@ -97,20 +98,20 @@ async fn a_replica_wakes(config: Config, primary: &RedisServer, replicas: &[&Red
     is_woken(waiter).await;
 }
 
-async fn master_slave_a_replica_wakes_who_waits() {
+async fn master_slave_a_replica_wakes_waiters() {
     let replicated = Replicated::start(2).await.unwrap();
     let replicas: Vec<_> = replicated.replicas().iter().collect();
     a_replica_wakes(by_list(&replicated), replicated.primary(), &replicas).await;
 }
 
-async fn sentinel_a_replica_wakes_who_waits() {
+async fn sentinel_a_replica_wakes_waiters() {
     let sentinels = Sentinels::start().await.unwrap();
     let primary = sentinels.current_primary().await.unwrap();
     let replicas: Vec<_> = sentinels.servers().iter().filter(|server| server.addr() != primary.addr()).collect();
     a_replica_wakes(by_sentinels(&sentinels), primary, &replicas).await;
 }
 
-async fn cluster_a_replica_wakes_who_waits() {
+async fn cluster_a_replica_wakes_waiters() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let primary = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
     a_replica_wakes(by_seeds(&cluster), primary, &cluster.replicas_of(primary).await.unwrap()).await;
@@ -128,7 +129,7 @@ async fn single_where_there_is_no_replica_the_primary_wakes() {
     is_woken(waiter).await;
 }
 
-async fn master_slave_who_waits_is_woken_although_its_replica_dies() {
+async fn master_slave_a_waiter_is_woken_although_its_replica_dies() {
     let replicated = Replicated::start(1).await.unwrap();
     let (primary, replica) = (replicated.primary(), &replicated.replicas()[0]);
     let holder = connected(by_list(&replicated)).await;
@@ -172,7 +173,7 @@ async fn master_slave_a_replica_that_lags_is_not_listened_to_until_it_has_caught
     is_woken(waiter).await;
 }
 
-async fn sentinel_who_waits_is_woken_after_a_failover() {
+async fn sentinel_a_waiter_is_woken_after_a_failover() {
     let sentinels = Sentinels::start().await.unwrap();
     let holder = connected(by_sentinels(&sentinels)).await;
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
@@ -194,7 +195,7 @@ async fn sentinel_who_waits_is_woken_after_a_failover() {
     is_woken(waiter).await;
 }
 
-async fn cluster_who_waits_is_woken_after_a_failover() {
+async fn cluster_a_waiter_is_woken_after_a_failover() {
     let cluster = Cluster::builder().replicas_per_primary(2).start().await.unwrap();
     let primary = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
     let holder = connected(by_seeds(&cluster)).await;

@@ -1,4 +1,4 @@
-//! What holds for lists, wherever they live.
+//! Lists on every topology.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Topology};
+use crate::fixture::{Fixture, Topology};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -19,11 +19,11 @@ clauses![
     "lists";
     an_element_is_inserted_changed_and_removed,
     elements_are_streamed_shared_and_sorted,
-    what_only_reads_may_ask_replicas,
+    reads_may_use_replicas,
     a_list_gets_a_name_in_another_slot_and_keeps_its_lifetime,
 ];
 
-async fn an_element_is_inserted_changed_and_removed(on: Ground) {
+async fn an_element_is_inserted_changed_and_removed(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (List<u64>, List<u64>) = (List::new(&one, &on.name), List::new(&two, &on.name));
     assert_eq!((here.push(&1).await.unwrap(), there.push_many(&[2, 3, 4]).await.unwrap()), (1, 4));
@@ -56,7 +56,7 @@ async fn an_element_is_inserted_changed_and_removed(on: Ground) {
     assert!(here.clear().await.unwrap() && there.is_empty().await.unwrap());
 }
 
-async fn elements_are_streamed_shared_and_sorted(on: Ground) {
+async fn elements_are_streamed_shared_and_sorted(on: Fixture) {
     let client = on.client().await;
     let list: List<i64, Long> = List::new(&client, &on.name);
     let all: Vec<i64> = (0..1200).map(|n| (n * 7) % 1200).collect();
@@ -95,7 +95,7 @@ async fn elements_are_streamed_shared_and_sorted(on: Ground) {
     assert!(list.clear().await.unwrap() && sorted.clear().await.unwrap());
 }
 
-async fn what_only_reads_may_ask_replicas(on: Ground) {
+async fn reads_may_use_replicas(on: Fixture) {
     let (writer, reader) = (on.client().await, on.client_with(|config| config.read_mode(ReadMode::Any)).await);
     let (list, read): (List<String, Text>, List<String, Text>) =
         (List::new(&writer, &on.name), List::new(&reader, &on.name));
@@ -113,7 +113,7 @@ async fn what_only_reads_may_ask_replicas(on: Ground) {
     assert!(list.clear().await.unwrap());
 }
 
-async fn a_list_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Ground) {
+async fn a_list_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Fixture) {
     let client = on.client().await;
     let all: Vec<u64> = (0..700).collect();
     let names: Vec<String> = (0..8).map(|n| format!("{}:{n}", on.name)).collect();

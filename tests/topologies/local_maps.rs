@@ -1,4 +1,4 @@
-//! What holds for maps that processes keep, wherever they live.
+//! Locally cached maps on every topology.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, by_seeds, by_sentinels, connected};
+use crate::fixture::{Fixture, by_seeds, by_sentinels, connected};
 
 type Numbers = LocalCachedMap<String, u64>;
 
@@ -19,8 +19,8 @@ const TOLD: Duration = Duration::from_secs(3600);
 
 clauses![
     "local maps";
-    what_one_process_keeps_is_changed_by_another,
-    what_a_process_keeps_ends_with_the_map,
+    a_cached_entry_is_changed_by_another_process,
+    cached_entries_end_with_the_map,
 ];
 
 fn of(client: &Client, name: &str, bound: Duration) -> Numbers {
@@ -35,7 +35,7 @@ async fn kept(numbers: &Numbers, key: &str, value: u64) {
     wait_until(2 * SOON, from_cache).await;
 }
 
-async fn what_one_process_keeps_is_changed_by_another(on: Ground) {
+async fn a_cached_entry_is_changed_by_another_process(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (of(&one, &on.name, TOLD), of(&two, &on.name, TOLD));
     for n in 1..=20 {
@@ -73,7 +73,7 @@ async fn what_one_process_keeps_is_changed_by_another(on: Ground) {
     assert!(there.clear().await.unwrap());
 }
 
-async fn what_a_process_keeps_ends_with_the_map(on: Ground) {
+async fn cached_entries_end_with_the_map(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let bound = Duration::from_millis(800);
     let (here, there) = (of(&one, &on.name, bound), of(&two, &on.name, bound));
@@ -90,11 +90,12 @@ async fn what_a_process_keeps_ends_with_the_map(on: Ground) {
 
 pub(crate) mod local_maps_failover {
     use super::*;
-    use crate::ground::scenarios;
+    use crate::fixture::scenarios;
 
     scenarios![sentinel_caches_go_on_through_a_failover, cluster_caches_go_on_after_a_primary_died];
 
-    /// What is written through one client is kept by the other, before and after; in between nothing older than the bound is read.
+    /// What is written through one client is kept by the other, before and after; in between
+    /// nothing older than the bound is read.
     async fn go_on(here: Client, there: Client, fail: impl Future<Output = ()>) {
         let bound = Duration::from_secs(1);
         let (here, there) = (of(&here, "numbers", bound), of(&there, "numbers", bound));

@@ -1,4 +1,5 @@
-//! What every topology must keep, from one definition; and what each must do when its nodes die or its slots move.
+//! The contract of every topology, from one definition; and its behaviour when nodes die or slots
+//! move.
 
 mod adders;
 mod around;
@@ -11,7 +12,7 @@ mod contract;
 mod durable;
 mod events;
 mod failover;
-mod ground;
+mod fixture;
 mod ids;
 mod ids_failover;
 mod keys;
@@ -54,7 +55,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use redgrid_testkit::ServerBinary;
 use tokio::runtime::{Handle, Runtime};
 
-use ground::{Clause, Ground, Shared, Topology, User};
+use fixture::{Clause, Fixture, Shared, Topology, User};
 
 /// Far above what a scenario takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -157,11 +158,11 @@ fn trial_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, user: Us
     let (shared, handle, run_it, clause) = (Arc::clone(shared), runtime.handle().clone(), scenario.run, scenario.name);
     Trial::test(format!("{clause}::{}{on}", shared.topology()), move || {
         run(&handle, async {
-            let ground = Ground::of(&shared, clause, user).await;
-            let observer = ground.observer.clone();
-            run_it(ground).await;
+            let fixture = Fixture::of(&shared, clause, user).await;
+            let observer = fixture.observer.clone();
+            run_it(fixture).await;
             if user == User::Published {
-                let denied = Ground::denied(&observer).await;
+                let denied = Fixture::denied(&observer).await;
                 assert!(denied.is_empty(), "{denied:#?}");
             }
         })

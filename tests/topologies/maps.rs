@@ -1,4 +1,4 @@
-//! What holds for maps, wherever they live.
+//! Maps on every topology.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use redgrid_map::{Loader, Map, ObjectError, StoreError, WriteBehind, Writer, asy
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -22,12 +22,12 @@ clauses![
     entries_are_streamed_and_added_up,
     a_stale_token_writes_no_entry,
     a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime,
-    a_map_is_what_its_model_is,
+    a_map_matches_its_model,
     a_value_is_computed_under_the_lock_of_its_key,
-    a_map_and_the_store_behind_it_have_the_same,
+    a_map_and_its_backing_store_have_the_same_entries,
 ];
 
-async fn an_entry_is_inserted_compared_updated_and_removed(on: Ground) {
+async fn an_entry_is_inserted_compared_updated_and_removed(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (Map<String, u64>, Map<String, u64>) = (Map::new(&one, &on.name), Map::new(&two, &on.name));
     assert_eq!((here.insert("a", &1).await.unwrap(), there.insert("a", &2).await.unwrap()), (None, Some(1)));
@@ -51,7 +51,7 @@ async fn an_entry_is_inserted_compared_updated_and_removed(on: Ground) {
     assert!(here.is_empty().await.unwrap() && !there.clear().await.unwrap());
 }
 
-async fn entries_are_streamed_and_added_up(on: Ground) {
+async fn entries_are_streamed_and_added_up(on: Fixture) {
     let client = on.client().await;
     let map: Map<u32, i64, Text, Long> = Map::<u32, i64, Long, Long>::new(&client, &on.name).with_codecs(Text, Long);
     let all: BTreeMap<u32, i64> = (0..1500).map(|n| (n, i64::from(n))).collect();
@@ -65,7 +65,7 @@ async fn entries_are_streamed_and_added_up(on: Ground) {
     assert!(map.clear().await.unwrap());
 }
 
-async fn a_stale_token_writes_no_entry(on: Ground) {
+async fn a_stale_token_writes_no_entry(on: Fixture) {
     let client = on.client().await;
     let map: Map<String, u64> = Map::new(&client, &on.name);
     let now = u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
@@ -75,7 +75,7 @@ async fn a_stale_token_writes_no_entry(on: Ground) {
     assert!(map.remove_fenced("a", Token::new(now)).await.unwrap());
 }
 
-async fn a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Ground) {
+async fn a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Fixture) {
     let client = on.client().await;
     let all: BTreeMap<String, u64> = (0..700).map(|n| (format!("key {n}"), n)).collect();
     let names: Vec<String> = (0..8).map(|n| format!("{}:{n}", on.name)).collect();
@@ -92,11 +92,11 @@ async fn a_map_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Ground) {
     assert!(last.clear().await.unwrap());
 }
 
-async fn a_map_is_what_its_model_is(on: Ground) {
+async fn a_map_matches_its_model(on: Fixture) {
     redgrid_tests::model::map(&on.client().await, &on.name, 8).await;
 }
 
-async fn a_value_is_computed_under_the_lock_of_its_key(on: Ground) {
+async fn a_value_is_computed_under_the_lock_of_its_key(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let tasks = (0..20).map(|n| {
         let map: Map<String, u64> = Map::new(&clients[n % 2], &on.name);
@@ -136,7 +136,7 @@ impl Writer<String, u64> for Store {
     }
 }
 
-async fn a_map_and_the_store_behind_it_have_the_same(on: Ground) {
+async fn a_map_and_its_backing_store_have_the_same_entries(on: Fixture) {
     let client = on.client().await;
     let store = Store::default();
     store.0.lock().unwrap().insert("old".into(), 7);

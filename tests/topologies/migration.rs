@@ -1,4 +1,4 @@
-//! Slots that move while they are used.
+//! Slots that move while they are in use.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,19 +17,19 @@ use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::latch::waiter;
 use tokio::task::JoinHandle;
 
-use crate::ground::{APP, Ground, SECRET, Topology, by_seeds, connected, published, scenarios};
+use crate::fixture::{APP, Fixture, SECRET, Topology, by_seeds, connected, published, scenarios};
 
 scenarios![
     a_name_is_taken_held_and_freed_on_either_side_of_a_migration,
     a_name_is_taken_held_and_freed_on_either_side_under_the_published_permissions,
-    who_may_not_ask_at_the_target_is_told_so_at_once,
+    missing_permissions_at_the_target_are_reported_at_once,
     a_waiter_is_woken_whichever_side_its_name_is_on,
-    slots_that_move_one_after_the_other_are_no_error_for_anybody,
+    slots_that_move_one_after_the_other_cause_no_error,
     channels_of_one_slot_are_all_in_force_again_after_a_gap,
     a_slot_that_moves_ends_no_subscription_of_the_others,
     several_names_on_both_sides_of_a_migration_are_given_back_one_by_one,
     permits_are_conserved_on_either_side_of_a_migration,
-    who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides,
+    a_latch_waiter_completes_while_its_keys_are_on_both_sides,
     many_values_are_read_and_set_while_they_are_on_both_sides,
     batches_go_on_while_their_slot_moves_and_nothing_is_carried_out_twice,
     rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice,
@@ -54,13 +54,13 @@ async fn a_name_is_taken_held_and_freed_on_either_side_under_the_published_permi
         Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
     on_either_side(&cluster, by_seeds(&cluster).credentials(Some(APP), SECRET)).await;
     for node in cluster.nodes() {
-        let denied = Ground::denied(&node.observer().await.unwrap()).await;
+        let denied = Fixture::denied(&node.observer().await.unwrap()).await;
         assert!(denied.is_empty(), "{denied:#?}");
     }
 }
 
 /// It was sent to and fro between the two nodes until its time was over.
-async fn who_may_not_ask_at_the_target_is_told_so_at_once() {
+async fn missing_permissions_at_the_target_are_reported_at_once() {
     let options = RedisServer::builder().user("hasty", format!("on >{SECRET} ~* &* +@all -asking"));
     let cluster =
         Cluster::builder().primaries(3).replicas_per_primary(0).server_options(options).start().await.unwrap();
@@ -120,7 +120,8 @@ async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() 
     }
 }
 
-/// Whatever a script has done when it finds that its last lease, or the line, is not there any more: it does all or nothing.
+/// Whatever a script has done when it finds that its last lease, or the line, is not there any
+/// more: it does all or nothing.
 async fn permits_are_conserved_on_either_side_of_a_migration() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
@@ -241,7 +242,7 @@ async fn a_waiter_is_woken_whichever_side_its_name_is_on() {
     step("after").await;
 }
 
-async fn slots_that_move_one_after_the_other_are_no_error_for_anybody() {
+async fn slots_that_move_one_after_the_other_cause_no_error() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
     let names: Vec<String> = (0..12).map(|n| format!("moving:{n}")).collect();
@@ -336,7 +337,8 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
     let before = subscribers(&cluster).await;
     let (slot, to) = moving(&cluster, "{tag}").await;
     cluster.migrate_slot(slot, to).await.unwrap();
-    // Who leaves now gives up a channel that its node does not serve any more, as the client may not know yet.
+    // Who leaves now gives up a channel that its node does not serve any more, as the client may
+    // not know yet.
     let (first, left) = waits.pop().unwrap();
     left.abort();
     let (_, name) = (left.await, names.last().unwrap());
@@ -355,7 +357,7 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
 }
 
 /// As those of Redisson do, which ask for one key at a time.
-async fn who_waits_for_a_latch_goes_on_while_its_keys_are_on_both_sides() {
+async fn a_latch_waiter_completes_while_its_keys_are_on_both_sides() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     // Who asks for all keys again until they are on one side is not done in time.
     let patient = || by_seeds(&cluster).response_timeout(SOON).retries(5).poll_interval(Duration::from_secs(1));
@@ -422,7 +424,8 @@ async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
     assert!(get(&values).await.is_empty());
 }
 
-/// MULTI and what is behind it are refused by the one side before anything is carried out, and go whole to the other.
+/// MULTI and what is behind it are refused by the one side before anything is carried out, and go
+/// whole to the other.
 async fn batches_go_on_while_their_slot_moves_and_nothing_is_carried_out_twice() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster).response_timeout(SOON).retries(5)).await;

@@ -1,4 +1,4 @@
-//! Collections that are used while their slot moves, with their keys on both sides.
+//! Collections in use while their slot moves, with their keys on both sides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use redgrid_set::Set;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, connected, scenarios};
+use crate::fixture::{by_seeds, connected, scenarios};
 
 scenarios![
     a_bloom_filter_forgets_nothing_while_its_slot_moves,
@@ -49,7 +49,8 @@ impl Work {
     }
 }
 
-/// Moves the slot of a name while that is worked on: first these keys, then for a while nothing, then all.
+/// Moves the slot of a name while that is worked on: first these keys, then for a while nothing,
+/// then all.
 async fn moves<T>(cluster: &Cluster, name: &str, keys: &[&str], work: &Work, working: impl Future<Output = T>) -> T {
     let slot = cluster.slot_of(name).await.unwrap();
     let from = cluster.primary_of(slot).await.unwrap();
@@ -200,7 +201,8 @@ async fn a_local_cached_map_gives_out_nothing_old_while_its_slot_moves() {
                 written += 1;
                 there.set("a", &written).await.unwrap();
                 assert_eq!(there.get("a").await.unwrap(), Some(written), "who has written it");
-                // What the other reads is never older than what it has read before, and soon the newest.
+                // What the other reads is never older than what it has read before, and soon the
+                // newest.
                 let newest = async || {
                     let got = here.get("a").await.unwrap().unwrap();
                     assert!(got >= read && got <= written, "{got} behind {read}");

@@ -1,4 +1,4 @@
-//! What holds for multimaps, wherever they live.
+//! Multimaps on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Topology};
+use crate::fixture::{Fixture, Topology};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 clauses![
     "multimaps";
-    a_key_has_values_whoever_inserts_them,
+    a_key_has_the_values_of_all_clients,
     all_keys_are_gone_through_and_removed,
     keys_end_and_are_gone,
     a_map_goes_with_all_its_keys,
 ];
 
-async fn a_key_has_values_whoever_inserts_them(on: Ground) {
+async fn a_key_has_the_values_of_all_clients(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (sets, lists) = (format!("{}:sets", on.name), format!("{}:lists", on.name));
     let here: SetMultimap<String, u32> = SetMultimap::new(&one, &sets);
@@ -48,7 +48,7 @@ async fn a_key_has_values_whoever_inserts_them(on: Ground) {
     assert_eq!(here.remove_keys(["a"]).await.unwrap(), 1);
 }
 
-async fn all_keys_are_gone_through_and_removed(on: Ground) {
+async fn all_keys_are_gone_through_and_removed(on: Fixture) {
     let client = on.client().await;
     let map: SetMultimap<u32, u32> = SetMultimap::new(&client, &on.name);
     let mut all = BTreeSet::new();
@@ -64,12 +64,12 @@ async fn all_keys_are_gone_through_and_removed(on: Ground) {
     assert_eq!((map.clear().await.unwrap(), map.is_empty().await.unwrap()), (250, true));
 }
 
-async fn keys_end_and_are_gone(on: Ground) {
+async fn keys_end_and_are_gone(on: Fixture) {
     keys_end::<Expiring<Sets>>(&on).await;
     keys_end::<Expiring<Lists>>(&on).await;
 }
 
-pub(crate) async fn keys_end<Y: Lifetimes>(on: &Ground) {
+pub(crate) async fn keys_end<Y: Lifetimes>(on: &Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&one, &on.name);
     let there: Multimap<u32, u32, Json, Json, Y> = Multimap::new(&two, &on.name);
@@ -88,7 +88,7 @@ pub(crate) async fn keys_end<Y: Lifetimes>(on: &Ground) {
     assert_eq!((here.clear().await.unwrap(), there.is_empty().await.unwrap()), (28, true));
 }
 
-async fn a_map_goes_with_all_its_keys(on: Ground) {
+async fn a_map_goes_with_all_its_keys(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (name, other) = (format!("{{{}}}:one", on.name), format!("{{{}}}:other", on.name));
     let here: ListMultimapCache<u32, u32> = ListMultimapCache::new(&one, &name);

@@ -1,4 +1,4 @@
-//! What holds for entries and keys that the servers themselves end, wherever they live: of Redis from 7.4, of Valkey from 9 on.
+//! Entries and keys that the servers expire, on every topology: Redis 7.4 or Valkey 9 and newer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,19 +10,20 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 use crate::multimaps::keys_end;
 
 clauses![
     "native";
-    entries_live_for_their_time_whoever_puts_them,
+    entries_live_for_their_time_after_any_put,
     keys_of_multimaps_end_and_are_gone,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Says so where the servers know no lifetimes of fields, or the user was given only the rules that every server knows.
-async fn is_skipped(on: &Ground) -> bool {
+/// Says so where the servers know no lifetimes of fields, or the user was given only the rules that
+/// every server knows.
+async fn is_skipped(on: &Fixture) -> bool {
     let map: NativeMapCache<String, u32> = NativeMapCache::new(&on.client().await, &on.name);
     let skipped = !on.is_newest
         && (on.name.starts_with("app:") || matches!(map.lifetime("").await, Err(ObjectError::Unsupported { .. })));
@@ -32,7 +33,7 @@ async fn is_skipped(on: &Ground) -> bool {
     skipped
 }
 
-async fn entries_live_for_their_time_whoever_puts_them(on: Ground) {
+async fn entries_live_for_their_time_after_any_put(on: Fixture) {
     if is_skipped(&on).await {
         return;
     }
@@ -68,7 +69,7 @@ async fn entries_live_for_their_time_whoever_puts_them(on: Ground) {
     assert_eq!((here.remove("b").await.unwrap(), there.is_empty().await.unwrap()), (Some(6), true));
 }
 
-async fn keys_of_multimaps_end_and_are_gone(on: Ground) {
+async fn keys_of_multimaps_end_and_are_gone(on: Fixture) {
     if is_skipped(&on).await {
         return;
     }

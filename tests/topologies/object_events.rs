@@ -1,4 +1,4 @@
-//! Events of objects come wherever their keys are, also when those go elsewhere; and where they may have been missed, it is told.
+//! Events of objects on every topology, also when their keys move; possible losses are reported.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, by_seeds, by_sentinels, connected};
+use crate::fixture::{Fixture, by_seeds, by_sentinels, connected};
 
 clauses![
     "object_events";
-    what_happens_to_an_object_and_to_those_of_a_pattern_is_told,
+    events_of_an_object_and_of_a_pattern_are_delivered,
 ];
 
 async fn next(events: &mut Events) -> Notice {
@@ -51,9 +51,10 @@ async fn next_of(events: &mut Events, count: usize) -> Option<Vec<(String, Strin
     Some(found)
 }
 
-/// Under the published permissions nobody may ask how servers are set. Those of a pattern are found among all of a server that many use at a
-/// time: whoever stands still here for long enough is told that some were not kept, and begins anew with another name.
-async fn what_happens_to_an_object_and_to_those_of_a_pattern_is_told(on: Ground) {
+/// Under the published permissions nobody may ask how servers are set. Those of a pattern are found
+/// among all of a server that many use at a time: whoever stands still here for long enough is told
+/// that some were not kept, and begins anew with another name.
+async fn events_of_an_object_and_of_a_pattern_are_delivered(on: Fixture) {
     /// More often than any machine stands still.
     const TIMES: usize = 20;
     let client = on.client().await;
@@ -127,13 +128,13 @@ async fn listening(config: Config, name: &str) -> (Client, Events, Events) {
 /// Those with servers of their own.
 pub(crate) mod object_events_alone {
     use super::*;
-    use crate::ground::scenarios;
+    use crate::fixture::scenarios;
 
     scenarios![
         sentinel_a_failover_is_a_gap_and_events_go_on,
         cluster_a_failover_is_a_gap_and_events_go_on,
         cluster_a_slot_that_moves_is_a_gap_and_events_go_on,
-        cluster_those_of_a_pattern_are_told_by_every_primary,
+        cluster_events_of_a_pattern_come_from_every_primary,
     ];
 
     async fn sentinel_a_failover_is_a_gap_and_events_go_on() {
@@ -193,7 +194,7 @@ pub(crate) mod object_events_alone {
         }
     }
 
-    async fn cluster_those_of_a_pattern_are_told_by_every_primary() {
+    async fn cluster_events_of_a_pattern_come_from_every_primary() {
         let cluster = Cluster::start(3, 0).await.unwrap();
         let client = connected(by_seeds(&cluster)).await;
         let mut all = Listen::to(&client, "many:*", Kinds::named(["set"])).enable().await.unwrap();

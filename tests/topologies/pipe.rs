@@ -1,4 +1,4 @@
-//! The way from a primary to a replica, which can be closed while both ends keep their connection.
+//! The replication link, which can be blocked while both ends keep their connection.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Passes bytes on. What a server sends while it is held is kept, and arrives afterwards. Dropped, it ends.
+/// Passes bytes on. What a server sends while it is held is kept, and arrives afterwards. Dropped,
+/// it ends.
 pub(crate) struct Pipe {
     pub(crate) addr: SocketAddr,
     held: watch::Sender<bool>,

@@ -8,14 +8,15 @@ use redgrid_queue::Queue;
 use redgrid_testkit::{Cluster, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     cluster_elements_are_taken_once_each_through_a_planned_failover,
-    sentinel_those_who_wait_for_an_element_get_one_of_the_new_primary,
+    sentinel_waiters_for_an_element_get_one_of_the_new_primary,
 ];
 
-/// A planned failover of a cluster loses no write: what is pushed is taken once, also by calls that are dropped.
+/// A planned failover of a cluster loses no write: what is pushed is taken once, also by calls that
+/// are dropped.
 async fn cluster_elements_are_taken_once_each_through_a_planned_failover() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let former = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
@@ -45,7 +46,8 @@ async fn cluster_elements_are_taken_once_each_through_a_planned_failover() {
     wait_until(SOON, async || taken.load(Ordering::Relaxed) >= 50).await;
     let successor = cluster.fail_over(former).await.unwrap();
     assert_ne!(successor.addr(), former.addr());
-    // Those that only the new primary has known are taken as well, however few of the others were left.
+    // Those that only the new primary has known are taken as well, however few of the others were
+    // left.
     let all = all + 500;
     there.push_many(&(all - 500..all).collect::<Vec<_>>()).await.unwrap();
     let before = taken.load(Ordering::Relaxed);
@@ -63,7 +65,7 @@ async fn cluster_elements_are_taken_once_each_through_a_planned_failover() {
 }
 
 /// Who waits when the primary dies, waits at the new one.
-async fn sentinel_those_who_wait_for_an_element_get_one_of_the_new_primary() {
+async fn sentinel_waiters_for_an_element_get_one_of_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
     let former = sentinels.current_primary().await.unwrap();
     let address = former.addr();

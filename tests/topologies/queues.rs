@@ -1,4 +1,4 @@
-//! What holds for queues, delayed queues, priority queues and rings, wherever they live.
+//! Queues, delayed queues, priority queues and rings on every topology.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::cancel::at_most;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Topology};
+use crate::fixture::{Fixture, Topology};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -17,17 +17,18 @@ clauses![
     "queues";
     elements_go_in_and_out_at_both_ends,
     elements_are_waited_for_and_none_is_lost,
-    what_is_delayed_is_taken_when_it_is_due,
-    what_is_first_by_priority_is_taken_and_none_is_lost,
+    delayed_elements_are_taken_when_they_are_due,
+    elements_are_taken_by_priority_and_none_is_lost,
     a_ring_keeps_the_last,
 ];
 
-/// A name of one slot with others of the scenario, behind the prefix that the user of the page may use.
-fn beside(on: &Ground, name: &str) -> String {
+/// A name of one slot with others of the scenario, behind the prefix that the user of the page may
+/// use.
+fn beside(on: &Fixture, name: &str) -> String {
     format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
 }
 
-async fn elements_go_in_and_out_at_both_ends(on: Ground) {
+async fn elements_go_in_and_out_at_both_ends(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (a, b) = (beside(&on, "a"), beside(&on, "b"));
     let (queue, deque): (Queue<u32>, Deque<u32>) = (Queue::new(&one, &a), Deque::new(&two, &a));
@@ -56,7 +57,7 @@ async fn elements_go_in_and_out_at_both_ends(on: Ground) {
     assert!(queue.clear().await.unwrap() && deque.is_empty().await.unwrap());
 }
 
-async fn elements_are_waited_for_and_none_is_lost(on: Ground) {
+async fn elements_are_waited_for_and_none_is_lost(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (Queue<u64>, Queue<u64>) = (Queue::new(&one, &on.name), Queue::new(&two, &on.name));
     let waiting = tokio::spawn({
@@ -81,7 +82,7 @@ async fn elements_are_waited_for_and_none_is_lost(on: Ground) {
     assert_eq!(here.take_within(Duration::ZERO).await.unwrap(), None);
 }
 
-async fn what_is_delayed_is_taken_when_it_is_due(on: Ground) {
+async fn delayed_elements_are_taken_when_they_are_due(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (DelayedQueue<u32>, DelayedQueue<u32>) =
         (DelayedQueue::new(&one, &on.name), DelayedQueue::new(&two, &on.name));
@@ -100,7 +101,7 @@ async fn what_is_delayed_is_taken_when_it_is_due(on: Ground) {
     assert!(here.object().expire_in(HOUR).await.unwrap() && here.clear().await.unwrap());
 }
 
-async fn what_is_first_by_priority_is_taken_and_none_is_lost(on: Ground) {
+async fn elements_are_taken_by_priority_and_none_is_lost(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (a, b) = (beside(&on, "a"), beside(&on, "b"));
     let (here, there): (PriorityQueue<u64>, PriorityQueue<u64>) =
@@ -141,7 +142,7 @@ async fn what_is_first_by_priority_is_taken_and_none_is_lost(on: Ground) {
     assert!(here.clear().await.unwrap() && there.is_empty().await.unwrap());
 }
 
-async fn a_ring_keeps_the_last(on: Ground) {
+async fn a_ring_keeps_the_last(on: Fixture) {
     let client = on.client().await;
     let ring: RingBuffer<u32> = RingBuffer::new(&client, &on.name);
     assert!(matches!(ring.push(&1).await, Err(ObjectError::Absent { .. })));

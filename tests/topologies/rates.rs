@@ -1,4 +1,4 @@
-//! What holds for rates, wherever they live.
+//! Rate limits on every topology.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::contract::{AT_ONCE, clauses};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 /// Longer than any clause takes.
 const LONG: Duration = Duration::from_secs(600);
@@ -16,13 +16,13 @@ const LONG: Duration = Duration::from_secs(600);
 clauses![
     "rates";
     two_processes_keep_one_rate,
-    who_waits_elsewhere_hears_of_what_goes_back,
+    waiters_elsewhere_learn_of_returned_permits,
     a_client_has_a_rate_of_its_own,
     a_rate_with_a_hash_tag_is_one_too,
     cells_are_shared_by_two_processes,
 ];
 
-async fn two_processes_keep_one_rate(on: Ground) {
+async fn two_processes_keep_one_rate(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RateLimiter::new(&one, &on.name), RateLimiter::new(&two, &on.name));
     assert!(matches!(here.acquire().await, Err(LimitError::RateNotSet { .. })));
@@ -39,7 +39,7 @@ async fn two_processes_keep_one_rate(on: Ground) {
     assert!(matches!(there.rate().await, Err(LimitError::RateNotSet { .. })));
 }
 
-async fn who_waits_elsewhere_hears_of_what_goes_back(on: Ground) {
+async fn waiters_elsewhere_learn_of_returned_permits(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(LONG)).await);
     let (here, there) = (RateLimiter::new(&one, &on.name), RateLimiter::new(&two, &on.name));
     here.try_set_rate(Rate::overall(3, LONG)).await.unwrap();
@@ -64,7 +64,7 @@ async fn who_waits_elsewhere_hears_of_what_goes_back(on: Ground) {
     }
 }
 
-async fn a_client_has_a_rate_of_its_own(on: Ground) {
+async fn a_client_has_a_rate_of_its_own(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RateLimiter::new(&one, &on.name), RateLimiter::new(&two, &on.name));
     here.try_set_rate(Rate::per_client(2, LONG)).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_client_has_a_rate_of_its_own(on: Ground) {
     assert_eq!((here.available_permits().await.unwrap(), there.available_permits().await.unwrap()), (5, 5));
 }
 
-async fn a_rate_with_a_hash_tag_is_one_too(on: Ground) {
+async fn a_rate_with_a_hash_tag_is_one_too(on: Fixture) {
     let client = on.client().await;
     let limiter = RateLimiter::new(&client, format!("{}:x{{{}}}z", on.name, on.name));
     limiter.try_set_rate(Rate::overall(2, LONG)).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_rate_with_a_hash_tag_is_one_too(on: Ground) {
     assert!(limiter.try_acquire().await.unwrap().is_none() && limiter.delete().await.unwrap());
 }
 
-async fn cells_are_shared_by_two_processes(on: Ground) {
+async fn cells_are_shared_by_two_processes(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let quota = Quota::new(1, LONG).burst(10);
     let (here, there) = (GcraLimiter::new(&one, &on.name, quota), GcraLimiter::new(&two, &on.name, quota));

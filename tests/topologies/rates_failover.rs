@@ -1,4 +1,4 @@
-//! Rates whose primary is replaced under load.
+//! Rate limits whose primary is replaced under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use redgrid_rate_limiter::{GcraLimiter, LimitError, Quota, Rate, RateLimiter};
 use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_seeds, by_sentinels, connected, scenarios};
+use crate::fixture::{by_seeds, by_sentinels, connected, scenarios};
 
 scenarios![
     sentinel_rates_go_on_through_a_failover,
-    sentinel_what_was_taken_still_counts_after_a_failover,
+    sentinel_used_permits_still_count_after_a_failover,
     cluster_rates_go_on_through_a_planned_failover,
     cluster_rates_go_on_after_a_primary_died,
 ];
@@ -105,7 +105,7 @@ async fn sentinel_rates_go_on_through_a_failover() {
     load.end().await;
 }
 
-async fn sentinel_what_was_taken_still_counts_after_a_failover() {
+async fn sentinel_used_permits_still_count_after_a_failover() {
     let sentinels = Sentinels::start().await.unwrap();
     let [one, two] = two(by_sentinels(&sentinels)).await;
     let long = Duration::from_secs(600);

@@ -1,4 +1,4 @@
-//! What holds for a read-write lock wherever it lives.
+//! Read-write locks on every topology.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::{NOTHING, SOON};
 
 use crate::contract::{AT_ONCE, LEASE, clauses};
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -21,17 +21,18 @@ clauses![
     a_waiting_writer_has_readers_step_back,
     reads_and_writes_are_renewed,
     a_write_becomes_a_read_and_a_read_a_write,
-    who_may_upgrade_waits_for_the_others,
+    an_upgradable_reader_waits_for_the_other_readers,
     leases_of_readers_end_one_by_one,
-    what_is_dropped_or_shut_down_is_given_back,
-    force_tells_all_who_are_in,
+    dropped_guards_are_released_also_at_shutdown,
+    force_notifies_all_holders,
     a_read_that_must_last_outlives_its_guard,
     tasks_of_two_processes_lose_no_update,
     a_fair_one_is_entered_in_turn,
 ];
 
-/// Held by a writer, then asked for by a reader, a writer and a reader of two clients, one after the other.
-async fn a_fair_one_is_entered_in_turn(on: Ground) {
+/// Held by a writer, then asked for by a reader, a writer and a reader of two clients, one after
+/// the other.
+async fn a_fair_one_is_entered_in_turn(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let locks = clients.each_ref().map(|client| RwLock::new(client, &on.name).fair());
     let (front, queue) = (companion("redgrid_rw_line", on.name.as_bytes()), "redisson_lock_queue");
@@ -72,7 +73,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-async fn many_read_and_one_writes(on: Ground) {
+async fn many_read_and_one_writes(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RwLock::new(&one, &on.name), RwLock::new(&two, &on.name));
     let (first, second) = (here.read().await.unwrap(), there.read().await.unwrap());
@@ -91,7 +92,7 @@ async fn many_read_and_one_writes(on: Ground) {
     assert_eq!((one.stats(), two.stats()), (NOTHING, NOTHING));
 }
 
-async fn until_listening(on: &Ground, clients: u64) {
+async fn until_listening(on: &Fixture, clients: u64) {
     let channel = format!("redisson_rwlock:{{{}}}", on.name);
     let listening = async || {
         let plain = on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
@@ -102,7 +103,7 @@ async fn until_listening(on: &Ground, clients: u64) {
 }
 
 /// Nobody looks by himself here: only the message wakes.
-async fn a_reader_elsewhere_is_woken_by_the_writer(on: Ground) {
+async fn a_reader_elsewhere_is_woken_by_the_writer(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     for downgrades in [false, true] {
         let write = RwLock::new(&one, &on.name).write().await.unwrap();
@@ -123,7 +124,7 @@ async fn a_reader_elsewhere_is_woken_by_the_writer(on: Ground) {
     }
 }
 
-async fn a_writer_elsewhere_is_woken_by_the_last_reader(on: Ground) {
+async fn a_writer_elsewhere_is_woken_by_the_last_reader(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let lock = RwLock::new(&one, &on.name);
     let (first, last) = (lock.read().await.unwrap(), lock.read().lease(SOON).await.unwrap());
@@ -137,7 +138,7 @@ async fn a_writer_elsewhere_is_woken_by_the_last_reader(on: Ground) {
     assert!(released.elapsed() < AT_ONCE, "{:?}", released.elapsed());
 }
 
-async fn a_waiting_writer_has_readers_step_back(on: Ground) {
+async fn a_waiting_writer_has_readers_step_back(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RwLock::new(&one, &on.name), RwLock::new(&two, &on.name));
     let read = here.read().await.unwrap();
@@ -155,7 +156,7 @@ async fn a_waiting_writer_has_readers_step_back(on: Ground) {
     wait_until(SOON, async || !on.observer.exists(&mark).await.unwrap()).await;
 }
 
-async fn reads_and_writes_are_renewed(on: Ground) {
+async fn reads_and_writes_are_renewed(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let mut reads = Vec::new();
     let mut writes = Vec::new();
@@ -174,7 +175,7 @@ async fn reads_and_writes_are_renewed(on: Ground) {
     }
 }
 
-async fn a_write_becomes_a_read_and_a_read_a_write(on: Ground) {
+async fn a_write_becomes_a_read_and_a_read_a_write(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RwLock::new(&one, &on.name), RwLock::new(&two, &on.name));
     let read = here.write().await.unwrap().downgrade().await.unwrap();
@@ -187,7 +188,7 @@ async fn a_write_becomes_a_read_and_a_read_a_write(on: Ground) {
     assert!(!on.observer.exists(&on.name).await.unwrap());
 }
 
-async fn who_may_upgrade_waits_for_the_others(on: Ground) {
+async fn an_upgradable_reader_waits_for_the_other_readers(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RwLock::new(&one, &on.name), RwLock::new(&two, &on.name));
     let seen = here.upgradable_read().await.unwrap();
@@ -199,7 +200,7 @@ async fn who_may_upgrade_waits_for_the_others(on: Ground) {
     upgrade.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn leases_of_readers_end_one_by_one(on: Ground) {
+async fn leases_of_readers_end_one_by_one(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let short = RwLock::new(&one, &on.name).read().lease(400 * MS).await.unwrap();
     let long = RwLock::new(&two, &on.name).read().lease(SOON).await.unwrap();
@@ -212,7 +213,7 @@ async fn leases_of_readers_end_one_by_one(on: Ground) {
     wait_until(SOON, async || !on.observer.exists(&on.name).await.unwrap()).await;
 }
 
-async fn what_is_dropped_or_shut_down_is_given_back(on: Ground) {
+async fn dropped_guards_are_released_also_at_shutdown(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let lock = RwLock::new(&one, &on.name);
     for _ in 0..10 {
@@ -228,7 +229,7 @@ async fn what_is_dropped_or_shut_down_is_given_back(on: Ground) {
     RwLock::new(&two, &on.name).try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
 
-async fn force_tells_all_who_are_in(on: Ground) {
+async fn force_notifies_all_holders(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (RwLock::new(&one, &on.name), RwLock::new(&two, &on.name));
     let (mine, theirs) = (here.read().await.unwrap(), there.read().await.unwrap());
@@ -241,7 +242,7 @@ async fn force_tells_all_who_are_in(on: Ground) {
     assert!(!on.observer.exists(&on.name).await.unwrap());
 }
 
-async fn a_read_that_must_last_outlives_its_guard(on: Ground) {
+async fn a_read_that_must_last_outlives_its_guard(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let began = Instant::now();
     RwLock::new(&one, &on.name).read().hold_at_least(1500 * MS).await.unwrap().release().await.unwrap();
@@ -254,7 +255,7 @@ async fn a_read_that_must_last_outlives_its_guard(on: Ground) {
     assert!(began.elapsed() >= 1500 * MS, "{:?}", began.elapsed());
 }
 
-async fn tasks_of_two_processes_lose_no_update(on: Ground) {
+async fn tasks_of_two_processes_lose_no_update(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let value = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let tasks: Vec<_> = (0..12)

@@ -1,4 +1,4 @@
-//! What holds for reliable queues, wherever they live.
+//! Reliable queues on every topology.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use redgrid_reliable_queue::{QueueError, QueueSettings, ReliableQueue};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 clauses![
     "reliable queues";
     messages_are_pushed_waited_for_and_settled,
-    what_is_not_settled_comes_back_and_dies,
+    an_unsettled_message_is_redelivered_and_becomes_a_dead_letter,
 ];
 
-async fn messages_are_pushed_waited_for_and_settled(on: Ground) {
+async fn messages_are_pushed_waited_for_and_settled(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (ReliableQueue<String>, ReliableQueue<String>) =
         (ReliableQueue::new(&one, &on.name), ReliableQueue::new(&two, &on.name));
@@ -51,7 +51,7 @@ async fn messages_are_pushed_waited_for_and_settled(on: Ground) {
     assert!(here.object().delete().await.unwrap() && !there.object().exists().await.unwrap());
 }
 
-async fn what_is_not_settled_comes_back_and_dies(on: Ground) {
+async fn an_unsettled_message_is_redelivered_and_becomes_a_dead_letter(on: Fixture) {
     let client = on.client().await;
     let queue: ReliableQueue<u64> = ReliableQueue::new(&client, &on.name);
     let settings = QueueSettings {

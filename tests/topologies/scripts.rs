@@ -1,4 +1,4 @@
-//! What holds for scripts, functions and batches, wherever the keys live.
+//! Scripts, functions and batches on every topology.
 
 use std::collections::BTreeSet;
 
@@ -11,21 +11,21 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Topology, is_skipped_before_7};
+use crate::fixture::{Fixture, Topology, is_skipped_before_7};
 
 clauses![
     "scripts";
     a_script_runs_where_its_keys_are,
     keys_in_two_slots_are_refused_before_they_are_sent,
     a_script_that_reads_is_run_by_replicas,
-    all_primaries_are_asked,
+    all_primaries_are_queried,
     a_function_is_loaded_where_it_is_missing,
     a_batch_goes_to_all_nodes_and_an_atomic_one_to_one,
 ];
 
 const COUNT: &str = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
 
-async fn a_script_runs_where_its_keys_are(on: Ground) {
+async fn a_script_runs_where_its_keys_are(on: Fixture) {
     let client = on.client().await;
     // A hash of its own: no server knows it.
     let script = Script::new(format!("{COUNT} -- {}", client.id()));
@@ -41,7 +41,7 @@ async fn a_script_runs_where_its_keys_are(on: Ground) {
     assert_eq!(scripts.exists([&script, &unknown]).await.unwrap(), [true, false]);
 }
 
-async fn keys_in_two_slots_are_refused_before_they_are_sent(on: Ground) {
+async fn keys_in_two_slots_are_refused_before_they_are_sent(on: Fixture) {
     let client = on.client().await;
     let names: Vec<String> = (0..12).map(|n| format!("{}:{n}", on.name)).collect();
     let script = Script::new("for _, key in ipairs(KEYS) do redis.call('INCRBY', key, 1) end return #KEYS");
@@ -68,7 +68,7 @@ async fn keys_in_two_slots_are_refused_before_they_are_sent(on: Ground) {
     }
 }
 
-async fn a_script_that_reads_is_run_by_replicas(on: Ground) {
+async fn a_script_that_reads_is_run_by_replicas(on: Fixture) {
     let (client, reader) = (on.client().await, on.client_with(|config| config.read_mode(ReadMode::Replica)).await);
     Call::command("SET").key(&on.name).value(&Json, "here").query::<()>(&client).await.unwrap();
     let read = Script::new("return redis.call('GET', KEYS[1])").reads();
@@ -79,7 +79,7 @@ async fn a_script_that_reads_is_run_by_replicas(on: Ground) {
     wait_until(SOON, arrived).await;
 }
 
-async fn all_primaries_are_asked(on: Ground) {
+async fn all_primaries_are_queried(on: Fixture) {
     let client = on.client().await;
     let answers = Script::new("return 1").reads().call().query_all_nodes::<i64>(&client).await.unwrap();
     let primaries = client.primaries().await.unwrap();
@@ -89,7 +89,7 @@ async fn all_primaries_are_asked(on: Ground) {
     assert_eq!(primaries.len() > 1, on.topology() == Topology::Cluster);
 }
 
-async fn a_function_is_loaded_where_it_is_missing(on: Ground) {
+async fn a_function_is_loaded_where_it_is_missing(on: Fixture) {
     if is_skipped_before_7("scripts::a_function_is_loaded_where_it_is_missing", "there are no functions before 7.0") {
         return;
     }
@@ -123,7 +123,7 @@ async fn a_function_is_loaded_where_it_is_missing(on: Ground) {
     assert!(functions.delete(library.name()).await.unwrap());
 }
 
-async fn a_batch_goes_to_all_nodes_and_an_atomic_one_to_one(on: Ground) {
+async fn a_batch_goes_to_all_nodes_and_an_atomic_one_to_one(on: Fixture) {
     let client = on.client().await;
     let script = Script::new(COUNT);
     let mut batch = Batch::new(&client);

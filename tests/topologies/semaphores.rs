@@ -1,4 +1,4 @@
-//! What holds for semaphores, wherever they live.
+//! Semaphores on every topology.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,25 +9,25 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::either::EitherSemaphore;
 use redgrid_tests::{NOTHING, SOON};
 
-use crate::ground::{Clause, Ground};
+use crate::fixture::{Clause, Fixture};
 
 macro_rules! clauses {
     ($($name:ident),* $(,)?) => {
         pub(crate) fn scenarios() -> Vec<Clause> {
-            vec![$(Clause { name: concat!("semaphores::", stringify!($name)), run: |ground| Box::pin($name(ground)) }),*]
+            vec![$(Clause { name: concat!("semaphores::", stringify!($name)), run: |fixture| Box::pin($name(fixture)) }),*]
         }
     };
 }
 
 clauses![
     tasks_of_two_processes_never_have_more_than_there_are,
-    who_waits_for_permits_is_woken_by_the_message,
+    a_waiter_for_permits_is_woken_by_the_message,
     the_line_of_a_fair_one_spans_processes,
     permits_are_known_by_their_ids,
     permits_that_are_dropped_or_shut_down_go_back,
 ];
 
-async fn tasks_of_two_processes_never_have_more_than_there_are(on: Ground) {
+async fn tasks_of_two_processes_never_have_more_than_there_are(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     for leases in [true, false] {
         let inside = Arc::new(AtomicI64::new(0));
@@ -59,7 +59,7 @@ async fn tasks_of_two_processes_never_have_more_than_there_are(on: Ground) {
     wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
-async fn who_waits_for_permits_is_woken_by_the_message(on: Ground) {
+async fn a_waiter_for_permits_is_woken_by_the_message(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let held = Semaphore::new(&one, &on.name, 2).acquire_many(2).await.unwrap();
     let waiter = Semaphore::new(&two, &on.name, 2).acquire_many(2).timeout(SOON / 2);
@@ -69,7 +69,7 @@ async fn who_waits_for_permits_is_woken_by_the_message(on: Ground) {
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn the_line_of_a_fair_one_spans_processes(on: Ground) {
+async fn the_line_of_a_fair_one_spans_processes(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let semaphores = clients.each_ref().map(|client| Semaphore::new(client, &on.name, 2).fair());
     let held = semaphores[0].acquire().await.unwrap();
@@ -88,7 +88,7 @@ async fn the_line_of_a_fair_one_spans_processes(on: Ground) {
     semaphores[0].acquire_many(2).timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
-async fn permits_are_known_by_their_ids(on: Ground) {
+async fn permits_are_known_by_their_ids(on: Fixture) {
     let (one, two) = (on.client_with(|config| config.watchdog_lease(SOON / 20)).await, on.client().await);
     let (mine, theirs) = (PermitExpirableSemaphore::new(&one, &on.name), PermitExpirableSemaphore::new(&two, &on.name));
     assert!(matches!(mine.acquire().await, Err(AcquireError::NotInitialised { .. })));
@@ -103,7 +103,7 @@ async fn permits_are_known_by_their_ids(on: Ground) {
     wait_until(SOON, async || theirs.available_permits().await.unwrap() == 2).await;
 }
 
-async fn permits_that_are_dropped_or_shut_down_go_back(on: Ground) {
+async fn permits_that_are_dropped_or_shut_down_go_back(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let theirs = Semaphore::plain(&two, &on.name);
     for leases in [true, false] {

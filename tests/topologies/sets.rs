@@ -1,4 +1,4 @@
-//! What holds for sets, wherever they live.
+//! Sets on every topology.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use redgrid_core::object::Lifetime;
 use redgrid_set::{Aggregate, LexSortedSet, ObjectError, Only, ScoredSortedSet, Set, SortedSet};
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Topology};
+use crate::fixture::{Fixture, Topology};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 clauses![
     "sets";
-    values_are_in_once_whoever_inserts_them,
+    each_value_is_in_the_set_once,
     sets_of_one_slot_are_combined,
     scores_ranks_and_ranges_are_of_all,
     values_are_in_their_own_order,
     a_set_gets_a_name_in_another_slot_and_keeps_its_lifetime,
 ];
 
-async fn values_are_in_once_whoever_inserts_them(on: Ground) {
+async fn each_value_is_in_the_set_once(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (Set<u32>, Set<u32>) = (Set::new(&one, &on.name), Set::new(&two, &on.name));
     assert!(here.insert(&1).await.unwrap() && !there.insert(&1).await.unwrap());
@@ -44,7 +44,7 @@ async fn values_are_in_once_whoever_inserts_them(on: Ground) {
     );
 }
 
-async fn sets_of_one_slot_are_combined(on: Ground) {
+async fn sets_of_one_slot_are_combined(on: Fixture) {
     let client = on.client().await;
     let names = ["a", "b", "c"].map(|part| format!("{{{}}}:{part}", on.name));
     let [a, b, c] = names.clone().map(|name| Set::<u32>::new(&client, name));
@@ -61,7 +61,8 @@ async fn sets_of_one_slot_are_combined(on: Ground) {
         (1, 4)
     );
     assert!(a.move_to(&names[1], &1).await.unwrap() && b.contains(&1).await.unwrap());
-    // Names without a common hash tag: refused in a cluster before anybody is asked, and at one place elsewhere.
+    // Names without a common hash tag: refused in a cluster before anybody is asked, and at one
+    // place elsewhere.
     let far: Vec<String> = (0..8).map(|n| format!("{}:far:{n}", on.name)).collect();
     let told = a.union(&far).values().await;
     match on.topology() {
@@ -75,7 +76,7 @@ async fn sets_of_one_slot_are_combined(on: Ground) {
     }
 }
 
-async fn scores_ranks_and_ranges_are_of_all(on: Ground) {
+async fn scores_ranks_and_ranges_are_of_all(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let names = ["a", "b", "c"].map(|part| format!("{{{}}}:{part}", on.name));
     let here: ScoredSortedSet<String> = ScoredSortedSet::new(&one, &names[0]);
@@ -117,7 +118,7 @@ async fn scores_ranks_and_ranges_are_of_all(on: Ground) {
     assert!(other.clear().await.unwrap());
 }
 
-async fn values_are_in_their_own_order(on: Ground) {
+async fn values_are_in_their_own_order(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (SortedSet<i64>, SortedSet<i64>) =
         (SortedSet::new(&one, &on.name), SortedSet::new(&two, &on.name));
@@ -134,7 +135,7 @@ async fn values_are_in_their_own_order(on: Ground) {
     assert!(words.clear().await.unwrap());
 }
 
-async fn a_set_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Ground) {
+async fn a_set_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Fixture) {
     let client = on.client().await;
     let names: Vec<String> = (0..4).map(|n| format!("{}:{n}", on.name)).collect();
     let set = |name: &str| -> ScoredSortedSet<u32> { ScoredSortedSet::new(&client, name) };

@@ -1,4 +1,4 @@
-//! What holds for sharded objects, wherever they live; and that in a cluster they are everywhere, also while that changes.
+//! Sharded objects on every topology; in a cluster they are on all nodes, also while that changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use redgrid_testkit::{Cluster, wait_until};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::{Ground, by_seeds, connected};
+use crate::fixture::{Fixture, by_seeds, connected};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -22,7 +22,7 @@ clauses![
     values_bits_and_elements_are_of_all_parts,
 ];
 
-async fn entries_are_found_by_all_whichever_part_they_are_in(on: Ground) {
+async fn entries_are_found_by_all_whichever_part_they_are_in(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: ShardedMap<u32, u32> = ShardedMap::new(&one, &on.name).with_shards(8);
     let there: ShardedMap<u32, u32> = ShardedMap::new(&two, &on.name);
@@ -49,7 +49,7 @@ async fn entries_are_found_by_all_whichever_part_they_are_in(on: Ground) {
     assert!(here.object().delete().await.unwrap() && !there.object().exists().await.unwrap());
 }
 
-async fn values_bits_and_elements_are_of_all_parts(on: Ground) {
+async fn values_bits_and_elements_are_of_all_parts(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let name = |kind: &str| format!("{}:{kind}", on.name);
     let (here, there): (ShardedSet<u32>, ShardedSet<u32>) =
@@ -83,12 +83,12 @@ async fn values_bits_and_elements_are_of_all_parts(on: Ground) {
 /// Scenarios with clusters of their own.
 pub(crate) mod sharded_alone {
     use super::*;
-    use crate::ground::scenarios;
+    use crate::fixture::scenarios;
 
     scenarios![
         each_node_has_its_share,
         parts_go_on_while_their_slots_move_and_nodes_are_replaced,
-        what_is_at_a_dead_node_is_named_and_the_rest_goes_on,
+        failures_at_a_dead_node_are_named_and_the_rest_works,
     ];
 
     async fn each_node_has_its_share() {
@@ -168,7 +168,7 @@ pub(crate) mod sharded_alone {
         assert_eq!(there.len().await.unwrap(), all.len() as u64);
     }
 
-    async fn what_is_at_a_dead_node_is_named_and_the_rest_goes_on() {
+    async fn failures_at_a_dead_node_are_named_and_the_rest_works() {
         let cluster =
             Cluster::builder().primaries(3).replicas_per_primary(0).full_coverage(false).start().await.unwrap();
         let client = connected(by_seeds(&cluster).response_timeout(Duration::from_secs(1)).retries(1)).await;

@@ -6,11 +6,12 @@ use redgrid_stream::{Consumer, Start, Stream};
 use redgrid_testkit::{Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-use crate::ground::{by_sentinels, connected, scenarios};
+use crate::fixture::{by_sentinels, connected, scenarios};
 
 scenarios![sentinel_consumers_of_a_group_go_on_at_the_promoted_primary];
 
-/// The next entry's number, which is acknowledged; what can not be asked for meanwhile is asked for again.
+/// The next entry's number, which is acknowledged; what can not be asked for meanwhile is asked for
+/// again.
 async fn worked(consumer: &mut Consumer<String, u64>) -> u64 {
     let delivery = loop {
         if let Ok(delivery) = tokio::time::timeout(2 * SOON, consumer.try_next()).await.expect("something comes") {

@@ -1,15 +1,15 @@
-//! What holds for streams, wherever they live.
+//! Streams on every topology.
 
 use futures_util::TryStreamExt;
 use redgrid_stream::{EntryId, Start, Stream, Trim};
 use redgrid_tests::SOON;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 clauses![
     "streams";
-    entries_are_added_read_and_removed_whoever_does_it,
+    entries_of_all_clients_are_added_read_and_removed,
     a_group_gives_out_and_takes_over,
     a_consumer_is_woken_and_acknowledges,
 ];
@@ -18,7 +18,7 @@ fn id(ms: u64) -> EntryId {
     EntryId::new(ms, 0)
 }
 
-async fn entries_are_added_read_and_removed_whoever_does_it(on: Ground) {
+async fn entries_of_all_clients_are_added_read_and_removed(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: Stream<String, u64> = Stream::new(&one, &on.name);
     let there: Stream<String, u64> = Stream::new(&two, &on.name);
@@ -36,7 +36,7 @@ async fn entries_are_added_read_and_removed_whoever_does_it(on: Ground) {
     assert!(here.object().delete().await.unwrap());
 }
 
-async fn a_group_gives_out_and_takes_over(on: Ground) {
+async fn a_group_gives_out_and_takes_over(on: Fixture) {
     let client = on.client().await;
     let stream: Stream<String, u64> = Stream::new(&client, &on.name);
     let group = stream.group("g");
@@ -58,7 +58,7 @@ async fn a_group_gives_out_and_takes_over(on: Ground) {
     assert!(group.remove().await.unwrap());
 }
 
-async fn a_consumer_is_woken_and_acknowledges(on: Ground) {
+async fn a_consumer_is_woken_and_acknowledges(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: Stream<String, u64> = Stream::new(&one, &on.name);
     let there: Stream<String, u64> = Stream::new(&two, &on.name);

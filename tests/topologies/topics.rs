@@ -1,4 +1,4 @@
-//! Topics are heard wherever they are published, also when nodes die and slots move; and where messages may have been missed, it is told.
+//! Topics on every topology, also when nodes die and slots move; possible losses are reported.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use redgrid_topic::{
 };
 
 use crate::contract::clauses;
-use crate::ground::{Ground, by_seeds, by_sentinels, connected, is_skipped_before_7};
+use crate::fixture::{Fixture, by_seeds, by_sentinels, connected, is_skipped_before_7};
 
 clauses![
     "topics";
-    what_one_publishes_the_others_hear,
-    sharded_topics_are_heard_at_their_slot,
-    what_is_published_reliably_comes_until_it_is_acknowledged,
+    a_published_message_reaches_the_other_clients,
+    sharded_topics_are_received_at_their_slot,
+    a_reliable_message_is_redelivered_until_it_is_acknowledged,
 ];
 
 type Heard = Subscription<String, Text>;
@@ -32,11 +32,11 @@ async fn next(heard: &mut Heard) -> Result<String, Gap> {
 }
 
 /// The permissions of the page are for names that begin so.
-fn name(on: &Ground) -> String {
+fn name(on: &Fixture) -> String {
     format!("topics:{}", on.name)
 }
 
-async fn what_one_publishes_the_others_hear(on: Ground) {
+async fn a_published_message_reaches_the_other_clients(on: Fixture) {
     let (one, two, name) = (on.client().await, on.client().await, name(&on));
     let (here, there): (Topic<String, Text>, Topic<String, Text>) = (Topic::new(&one, &name), Topic::new(&two, &name));
     let mut heard = here.subscribe().await.unwrap();
@@ -57,7 +57,7 @@ async fn what_one_publishes_the_others_hear(on: Ground) {
     }
 }
 
-async fn sharded_topics_are_heard_at_their_slot(on: Ground) {
+async fn sharded_topics_are_received_at_their_slot(on: Fixture) {
     if is_skipped_before_7("sharded_topics", "there are none") {
         return;
     }
@@ -69,7 +69,7 @@ async fn sharded_topics_are_heard_at_their_slot(on: Ground) {
     assert_eq!(next(&mut heard).await.unwrap(), "1");
 }
 
-async fn what_is_published_reliably_comes_until_it_is_acknowledged(on: Ground) {
+async fn a_reliable_message_is_redelivered_until_it_is_acknowledged(on: Fixture) {
     let (one, two, name) = (on.client().await, on.client().await, on.name.clone());
     let topic: ReliableTopic<String, Text> = ReliableTopic::new(&one, &name);
     let mut first = topic.subscribe().as_subscriber("first").poll_interval(SOON).await.unwrap();
@@ -114,7 +114,7 @@ async fn acked(deliveries: &mut Reliable) -> String {
 /// Those with servers of their own.
 pub(crate) mod topics_alone {
     use super::*;
-    use crate::ground::scenarios;
+    use crate::fixture::scenarios;
 
     scenarios![
         sentinel_a_failover_is_a_gap_and_messages_go_on,

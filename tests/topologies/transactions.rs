@@ -1,4 +1,4 @@
-//! What holds for transactions, wherever their objects live.
+//! Transactions on every topology.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use redgrid_tests::SOON;
 use redgrid_transaction::{Isolation, Transaction, TransactionError};
 
 use crate::contract::clauses;
-use crate::ground::{Ground, Topology, by_seeds, by_sentinels, connected};
+use crate::fixture::{Fixture, Topology, by_seeds, by_sentinels, connected};
 
 clauses![
     "transactions";
@@ -23,7 +23,7 @@ clauses![
     objects_of_one_transaction_share_a_slot,
 ];
 
-async fn all_of_it_is_written_or_nothing(on: Ground) {
+async fn all_of_it_is_written_or_nothing(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let name = |what: &str| format!("{{{}}}:{what}", on.name);
     let (bucket, map, set) = (name("bucket"), name("map"), name("set"));
@@ -71,7 +71,7 @@ async fn all_of_it_is_written_or_nothing(on: Ground) {
     assert_eq!(Bucket::<u32>::new(&two, &bucket).get().await.unwrap(), None);
 }
 
-async fn tasks_of_two_processes_lose_no_update_of_a_transaction(on: Ground) {
+async fn tasks_of_two_processes_lose_no_update_of_a_transaction(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let name = on.name.clone();
     let tasks: Vec<_> = (0..4)
@@ -98,7 +98,7 @@ async fn tasks_of_two_processes_lose_no_update_of_a_transaction(on: Ground) {
     assert_eq!(Map::<String, u32>::new(&clients[0], &on.name).get("n").await.unwrap(), Some(40));
 }
 
-async fn objects_of_one_transaction_share_a_slot(on: Ground) {
+async fn objects_of_one_transaction_share_a_slot(on: Fixture) {
     let client = on.client().await;
     let tx = Transaction::new(&client);
     tx.bucket::<u32>(format!("{}:one", on.name)).set(&1).unwrap();
@@ -130,7 +130,7 @@ pub(crate) mod transactions_alone {
         cluster_a_commit_waits_for_its_slot_and_is_whole, cluster_commits_are_whole_through_a_failover,
         sentinel_commits_are_whole_when_their_primary_dies,
     };
-    use crate::ground::scenarios;
+    use crate::fixture::scenarios;
 
     scenarios![
         sentinel_commits_are_whole_when_their_primary_dies,
@@ -218,7 +218,8 @@ async fn cluster_commits_are_whole_through_a_failover() {
     whole_through(by_seeds(&cluster), async || _ = cluster.fail_over(former).await.unwrap()).await;
 }
 
-/// What is there at the one side and what is to be made are not together anywhere while the slot moves.
+/// What is there at the one side and what is to be made are not together anywhere while the slot
+/// moves.
 async fn cluster_a_commit_waits_for_its_slot_and_is_whole() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster).retries(20)).await;
@@ -246,7 +247,8 @@ async fn cluster_a_commit_waits_for_its_slot_and_is_whole() {
     assert_eq!(Bucket::<u64>::new(&client, "{t}:a").get().await.unwrap(), Some(2));
     assert!(Map::<u64, u64>::new(&client, "{t}:few").is_empty().await.unwrap());
     assert!(Set::<u64>::new(&client, "{t}:some").is_empty().await.unwrap());
-    // Which of the two says that what it is asked for is not together depends on the server's version.
+    // Which of the two says that what it is asked for is not together depends on the server's
+    // version.
     let refused = async || -> u64 {
         let mut refused = 0;
         for side in [from, to] {

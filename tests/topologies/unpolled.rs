@@ -1,6 +1,6 @@
-//! Futures that wait, and that their caller keeps without polling them: `select!` branches that lost, futures in a struct,
-//! tasks that hang elsewhere. Such a future gives up what it was granted, so it delays other waiters, of this process and
-//! of others, by two seconds at most.
+//! Waiting futures that are kept but not polled: losing `select!` branches, futures in a struct,
+//! hanging tasks. Such a future gives up its grant, so it delays other waiters, of any process, by
+//! at most two seconds.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -31,7 +31,7 @@ use redgrid_tests::SOON;
 use tokio::task::JoinHandle;
 
 use crate::contract::clauses;
-use crate::ground::Ground;
+use crate::fixture::Fixture;
 
 clauses![
     "unpolled";
@@ -116,7 +116,8 @@ macro_rules! act {
     }};
 }
 
-/// Counts time as this process and its server have it: naps with a request behind each, which take longer on a busy machine.
+/// Counts time as this process and its server have it: naps with a request behind each, which take
+/// longer on a busy machine.
 struct Pace {
     naps: Arc<AtomicU64>,
     task: JoinHandle<()>,
@@ -187,16 +188,19 @@ struct Case {
     kept: Wait,
     /// Another waiter, which must get what the first one does not take.
     other: Wait,
-    /// Whether the object is taken by a third client when the first waiter comes, as `other` takes it.
+    /// Whether the object is taken by a third client when the first waiter comes, as `other` takes
+    /// it.
     taken: bool,
     /// What happens once the first one waits.
     then: Option<Act>,
 }
 
-/// Keeps a waiter at each point where it waits; another one of the same process, and one of another, is not delayed.
-async fn check(on: &Ground, case: Case) {
+/// Keeps a waiter at each point where it waits; another one of the same process, and one of
+/// another, is not delayed.
+async fn check(on: &Fixture, case: Case) {
     let pace = Pace::of(&on.observer);
-    // Names keep the trials apart. Clients of their own would be hundreds of connections to a cluster.
+    // Names keep the trials apart. Clients of their own would be hundreds of connections to a
+    // cluster.
     let clients = [on.client().await, on.client().await, on.client().await];
     let mut trials = Vec::new();
     for polls in 1..=POLLS {
@@ -208,7 +212,7 @@ async fn check(on: &Ground, case: Case) {
 }
 
 async fn trial(
-    on: &Ground,
+    on: &Fixture,
     [client, another, third]: &[Client; 3],
     pace: &Pace,
     case: &Case,
@@ -247,40 +251,40 @@ async fn trial(
 }
 
 /// An object that is held: free at first, and taken.
-async fn held(on: &Ground, kept: Wait, other: Wait) {
+async fn held(on: &Fixture, kept: Wait, other: Wait) {
     for taken in [false, true] {
         check(on, Case { set_up: None, kept, other, taken, then: None }).await;
     }
 }
 
 /// An object that is held and has to be created first.
-async fn held_after(on: &Ground, set_up: Act, kept: Wait, other: Wait) {
+async fn held_after(on: &Fixture, set_up: Act, kept: Wait, other: Wait) {
     for taken in [false, true] {
         check(on, Case { set_up: Some(set_up), kept, other, taken, then: None }).await;
     }
 }
 
 /// Something that goes to one of several waiters.
-async fn given(on: &Ground, set_up: Option<Act>, wait: Wait, then: Act) {
+async fn given(on: &Fixture, set_up: Option<Act>, wait: Wait, then: Act) {
     check(on, Case { set_up, kept: wait, other: wait, taken: false, then: Some(then) }).await;
 }
 
-async fn locks(on: Ground) {
+async fn locks(on: Fixture) {
     let wait = waiter!(|client, name| Lock::new(&client, &name).acquire().await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn fair_locks(on: Ground) {
+async fn fair_locks(on: Fixture) {
     let wait = waiter!(|client, name| FairLock::new(&client, &name).acquire().await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn spin_locks(on: Ground) {
+async fn spin_locks(on: Fixture) {
     let wait = waiter!(|client, name| SpinLock::new(&client, &name).acquire().await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn fenced_locks(on: Ground) {
+async fn fenced_locks(on: Fixture) {
     let wait = waiter!(|client, name| FencedLock::new(&client, &name).acquire().await.unwrap());
     held(&on, wait, wait).await;
 }
@@ -290,24 +294,24 @@ const READ: fn(Client, String) -> Waiting =
 const WRITE: fn(Client, String) -> Waiting =
     |client, name| Box::pin(async move { Box::new(RwLock::new(&client, &name).write().await.unwrap()) as Granted });
 
-async fn reads(on: Ground) {
+async fn reads(on: Fixture) {
     held(&on, READ, WRITE).await;
 }
 
-async fn writes(on: Ground) {
+async fn writes(on: Fixture) {
     for taken in [false, true] {
         check(&on, Case { set_up: None, kept: WRITE, other: READ, taken, then: None }).await;
     }
     held(&on, WRITE, WRITE).await;
 }
 
-async fn reads_in_order_of_arrival(on: Ground) {
+async fn reads_in_order_of_arrival(on: Fixture) {
     let read = waiter!(|client, name| RwLock::new(&client, &name).fair().read().await.unwrap());
     let write = waiter!(|client, name| RwLock::new(&client, &name).fair().write().await.unwrap());
     held(&on, read, write).await;
 }
 
-async fn writes_in_order_of_arrival(on: Ground) {
+async fn writes_in_order_of_arrival(on: Fixture) {
     let read = waiter!(|client, name| RwLock::new(&client, &name).fair().read().await.unwrap());
     let write = waiter!(|client, name| RwLock::new(&client, &name).fair().write().await.unwrap());
     for taken in [false, true] {
@@ -316,7 +320,7 @@ async fn writes_in_order_of_arrival(on: Ground) {
     held(&on, write, write).await;
 }
 
-async fn upgradable_reads(on: Ground) {
+async fn upgradable_reads(on: Fixture) {
     let wait = waiter!(|client, name| RwLock::new(&client, &name).upgradable_read().await.unwrap());
     for taken in [false, true] {
         check(&on, Case { set_up: None, kept: wait, other: WRITE, taken, then: None }).await;
@@ -325,7 +329,7 @@ async fn upgradable_reads(on: Ground) {
 }
 
 /// The caller has the read and keeps it. It does not have the write that it asks for.
-async fn upgrades(on: Ground) {
+async fn upgrades(on: Fixture) {
     let upgrade = waiter!(|client, name| {
         let guard = RwLock::new(&client, &name).upgradable_read().await.unwrap();
         guard.upgrade().await.unwrap()
@@ -333,7 +337,7 @@ async fn upgrades(on: Ground) {
     held(&on, upgrade, READ).await;
 }
 
-async fn multi_locks(on: Ground) {
+async fn multi_locks(on: Fixture) {
     // Of one slot, of two, and of one that others want alone.
     let both = waiter!(|client, name| {
         let names = [format!("{name}:a"), format!("{name}:b"), format!("{{{name}:b}}:c")];
@@ -346,52 +350,52 @@ async fn multi_locks(on: Ground) {
     held(&on, both, both).await;
 }
 
-async fn segments(on: Ground) {
+async fn segments(on: Fixture) {
     let next =
         waiter!(|client, name| SegmentedLock::new(&client, &name, 2).segments_for(1).next().await.unwrap().unwrap());
     let all = waiter!(|client, name| SegmentedLock::new(&client, &name, 2).acquire_all().await.unwrap());
     held(&on, next, all).await;
 }
 
-async fn all_segments(on: Ground) {
+async fn all_segments(on: Fixture) {
     let all = waiter!(|client, name| SegmentedLock::new(&client, &name, 3).acquire_all().await.unwrap());
     held(&on, all, all).await;
 }
 
-async fn campaigns(on: Ground) {
+async fn campaigns(on: Fixture) {
     let wait = waiter!(|client, name| Election::new(&client, &name).campaign().proclaim("me").await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn semaphores_with_leases(on: Ground) {
+async fn semaphores_with_leases(on: Fixture) {
     let wait = waiter!(|client, name| Semaphore::new(&client, &name, 1).acquire().await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn semaphores_without_leases(on: Ground) {
+async fn semaphores_without_leases(on: Fixture) {
     let set_up = act!(|client, name| Semaphore::plain(&client, &name).try_set_permits(1).await.unwrap());
     let wait = waiter!(|client, name| Semaphore::plain(&client, &name).acquire().await.unwrap());
     held_after(&on, set_up, wait, wait).await;
 }
 
-async fn fair_semaphores(on: Ground) {
+async fn fair_semaphores(on: Fixture) {
     let wait = waiter!(|client, name| Semaphore::new(&client, &name, 1).fair().acquire().await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn many_permits_before_few(on: Ground) {
+async fn many_permits_before_few(on: Fixture) {
     let many = waiter!(|client, name| Semaphore::new(&client, &name, 3).acquire_many(3).await.unwrap());
     let few = waiter!(|client, name| Semaphore::new(&client, &name, 3).acquire().await.unwrap());
     held(&on, many, few).await;
 }
 
-async fn permit_expirable_semaphores(on: Ground) {
+async fn permit_expirable_semaphores(on: Fixture) {
     let set_up = act!(|client, name| PermitExpirableSemaphore::new(&client, &name).try_set_permits(1).await.unwrap());
     let wait = waiter!(|client, name| PermitExpirableSemaphore::new(&client, &name).acquire().await.unwrap());
     held_after(&on, set_up, wait, wait).await;
 }
 
-async fn latches(on: Ground) {
+async fn latches(on: Fixture) {
     let set_up = act!(|client, name| CountDownLatch::new(&client, &name).try_set_count(1).await.unwrap());
     let wait = waiter!(|client, name| CountDownLatch::new(&client, &name).wait().await.unwrap());
     let open = act!(|client, name| CountDownLatch::new(&client, &name).count_down().await.unwrap());
@@ -399,7 +403,7 @@ async fn latches(on: Ground) {
 }
 
 /// A partner comes to the barrier again and again, so that each other party finds one.
-async fn barriers(on: Ground) {
+async fn barriers(on: Fixture) {
     let wait = waiter!(|client, name| Barrier::new(&client, &name, 2).wait().await.unwrap());
     let partner = act!(|client, name| {
         tokio::spawn(async move { while Barrier::new(&client, &name, 2).wait().timeout(SOON).await.is_ok() {} })
@@ -407,7 +411,7 @@ async fn barriers(on: Ground) {
     given(&on, None, wait, partner).await;
 }
 
-async fn double_barriers(on: Ground) {
+async fn double_barriers(on: Fixture) {
     let wait = waiter!(|client, name| DoubleBarrier::new(&client, &name, 2).enter().await.unwrap());
     let partner = act!(|client, name| {
         tokio::spawn(async move {
@@ -419,7 +423,7 @@ async fn double_barriers(on: Ground) {
     given(&on, None, wait, partner).await;
 }
 
-async fn phasers(on: Ground) {
+async fn phasers(on: Fixture) {
     let wait = waiter!(|client, name| Phaser::new(&client, &name).wait_advance(0).await.unwrap());
     let advance = act!(|client, name| {
         let party = Phaser::new(&client, &name).register().await.unwrap();
@@ -429,14 +433,14 @@ async fn phasers(on: Ground) {
     given(&on, None, wait, advance).await;
 }
 
-async fn events(on: Ground) {
+async fn events(on: Fixture) {
     let wait = waiter!(|client, name| Event::new(&client, &name).wait().await.unwrap());
     let set = act!(|client, name| Event::new(&client, &name).set().await.unwrap());
     given(&on, None, wait, set).await;
 }
 
 /// The notification is for one waiter that takes it.
-async fn notifications(on: Ground) {
+async fn notifications(on: Fixture) {
     let wait = waiter!(|client, name| Notify::new(&client, &name).notified().await.unwrap());
     let notify = act!(|client, name| {
         tokio::spawn(async move {
@@ -451,7 +455,7 @@ async fn notifications(on: Ground) {
 }
 
 /// A notified waiter takes the lock again, and must not keep it from others.
-async fn conditions(on: Ground) {
+async fn conditions(on: Fixture) {
     let wait = waiter!(|client, name| {
         let guard = Lock::new(&client, &name).acquire().await.unwrap();
         Condition::new(&client, format!("{name}:condition")).wait(guard).await.unwrap()
@@ -461,19 +465,19 @@ async fn conditions(on: Ground) {
     check(&on, Case { set_up: None, kept: wait, other: lock, taken: false, then: Some(notify) }).await;
 }
 
-async fn queues(on: Ground) {
+async fn queues(on: Fixture) {
     let wait = waiter!(|client, name| Queue::<u64>::new(&client, &name).take().await.unwrap());
     let push = act!(|client, name| Queue::<u64>::new(&client, &name).push(&1).await.unwrap());
     given(&on, None, wait, push).await;
 }
 
-async fn deques(on: Ground) {
+async fn deques(on: Fixture) {
     let wait = waiter!(|client, name| Deque::<u64>::new(&client, &name).take(End::Back).await.unwrap());
     let push = act!(|client, name| Deque::<u64>::new(&client, &name).push_back(&1).await.unwrap());
     given(&on, None, wait, push).await;
 }
 
-async fn several_queues(on: Ground) {
+async fn several_queues(on: Fixture) {
     let wait = waiter!(|client, name| {
         let other = Queue::<u64>::new(&client, format!("{name}:other"));
         Queue::<u64>::new(&client, &name).take_from_any(&[other]).await.unwrap()
@@ -482,7 +486,7 @@ async fn several_queues(on: Ground) {
     given(&on, None, wait, push).await;
 }
 
-async fn delayed_queues(on: Ground) {
+async fn delayed_queues(on: Fixture) {
     let wait = waiter!(|client, name| DelayedQueue::<u64>::new(&client, &name).take().await.unwrap());
     let push = act!(|client, name| {
         DelayedQueue::<u64>::new(&client, &name).push(&1, Duration::from_millis(1)).await.unwrap()
@@ -490,38 +494,39 @@ async fn delayed_queues(on: Ground) {
     given(&on, None, wait, push).await;
 }
 
-async fn priority_queues(on: Ground) {
+async fn priority_queues(on: Fixture) {
     let wait = waiter!(|client, name| PriorityQueue::<u64>::new(&client, &name).take().await.unwrap());
     let push = act!(|client, name| PriorityQueue::<u64>::new(&client, &name).push(&1, 1).await.unwrap());
     given(&on, None, wait, push).await;
 }
 
-async fn rings(on: Ground) {
+async fn rings(on: Fixture) {
     let set_up = act!(|client, name| RingBuffer::<u64>::new(&client, &name).try_set_capacity(2).await.unwrap());
     let wait = waiter!(|client, name| Queue::<u64>::new(&client, &name).take().await.unwrap());
     let push = act!(|client, name| RingBuffer::<u64>::new(&client, &name).push(&1).await.unwrap());
     given(&on, Some(set_up), wait, push).await;
 }
 
-async fn reliable_queues(on: Ground) {
+async fn reliable_queues(on: Fixture) {
     let wait = waiter!(|client, name| ReliableQueue::<u64>::new(&client, &name).receive().await.unwrap());
     let push = act!(|client, name| ReliableQueue::<u64>::new(&client, &name).push(&1).await.unwrap());
     given(&on, None, wait, push).await;
 }
 
-async fn many_messages(on: Ground) {
+async fn many_messages(on: Fixture) {
     let wait = waiter!(|client, name| ReliableQueue::<u64>::new(&client, &name).receive_many(5).await.unwrap());
     let push = act!(|client, name| ReliableQueue::<u64>::new(&client, &name).push(&1).await.unwrap());
     given(&on, None, wait, push).await;
 }
 
 /// An entry that one consumer was given and does not take goes to another one.
-async fn stream_consumers(on: Ground) {
+async fn stream_consumers(on: Fixture) {
     static CONSUMERS: AtomicU64 = AtomicU64::new(0);
     let wait = waiter!(|client, name| {
         let group = Stream::<String, u64>::new(&client, &name).group("g");
         let consumer = format!("c{}", CONSUMERS.fetch_add(1, Ordering::Relaxed));
-        // An entry that the server gave to a consumer is pending for its name, until another claims it as idle.
+        // An entry that the server gave to a consumer is pending for its name, until another claims
+        // it as idle.
         let deliveries = group.consumer(consumer).create_if_missing(Start::Beginning);
         let mut deliveries = deliveries.claim_idle(Duration::from_millis(500));
         deliveries.try_next().await.unwrap().unwrap()
@@ -530,7 +535,7 @@ async fn stream_consumers(on: Ground) {
     given(&on, None, wait, add).await;
 }
 
-async fn rate_limiters(on: Ground) {
+async fn rate_limiters(on: Fixture) {
     let set_up = act!(|client, name| {
         RateLimiter::new(&client, &name).try_set_rate(Rate::overall(1, Duration::from_secs(600))).await.unwrap()
     });
@@ -541,7 +546,7 @@ async fn rate_limiters(on: Ground) {
     given(&on, Some(set_up), wait, give).await;
 }
 
-async fn cells(on: Ground) {
+async fn cells(on: Fixture) {
     fn limiter(client: &Client, name: &str) -> GcraLimiter {
         GcraLimiter::new(client, name, Quota::new(2, Duration::from_secs(1)))
     }
@@ -549,22 +554,22 @@ async fn cells(on: Ground) {
     held(&on, wait, wait).await;
 }
 
-async fn numbers(on: Ground) {
+async fn numbers(on: Fixture) {
     let wait = waiter!(|client, name| AtomicLong::new(&client, &name).increment().await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn adders(on: Ground) {
+async fn adders(on: Fixture) {
     let wait = waiter!(|client, name| LongAdder::new(&client, &name).sum().await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn ids(on: Ground) {
+async fn ids(on: Fixture) {
     let wait = waiter!(|client, name| IdGenerator::new(&client, &name).next().await.unwrap());
     held(&on, wait, wait).await;
 }
 
-async fn updates(on: Ground) {
+async fn updates(on: Fixture) {
     let number = waiter!(|client, name| AtomicLong::new(&client, &name).update(|n| n + 1).await.unwrap());
     held(&on, number, number).await;
     let bucket = waiter!(|client, name| {
@@ -575,7 +580,7 @@ async fn updates(on: Ground) {
     held(&on, list, list).await;
 }
 
-async fn locally_cached_entries(on: Ground) {
+async fn locally_cached_entries(on: Fixture) {
     let get = waiter!(|client, name| LocalCachedMap::<u64, u64>::new(&client, &name).get(&1).await.unwrap());
     held(&on, get, get).await;
 }

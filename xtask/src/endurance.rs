@@ -1,4 +1,4 @@
-//! What lasting trouble costs: the measures of `tests/endurance`, each against its bounds.
+//! The cost of lasting faults: the measures of `tests/endurance`, with their bounds.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -12,17 +12,18 @@ use crate::{
     workspace,
 };
 
-/// The longest a measure may take: three times what the longest takes.
-const A_MEASURE: Duration = Duration::from_secs(300);
+/// The longest time for a measure: three times that of the longest one.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(300);
 
 const MEASURES: [&str; 6] = ["reshard", "dead-primary", "stopped-replica", "names", "early-start", "idle"];
 
-/// Columns of the table: a heading, and where its value is among the promises of a line of JSON.
+/// Columns of the table: a heading, and the path of its value in a promise of a JSON line.
 const COLUMNS: [(&str, &str); 4] =
     [("promise", "/what"), ("measured", "/was"), ("bound", "/bound"), ("holds", "/holds")];
 
-/// Runs all measures, or the one of that name, a line of JSON each, and a table at the end; fails where a promise was broken.
-pub(crate) fn play(only: Option<&str>, late: u32, names: u32) -> Result<ExitCode, Failure> {
+/// Runs all measures, or the named one; prints a line of JSON each, and a table at the end. Fails
+/// if a promise was broken.
+pub(crate) fn run_all(only: Option<&str>, late: u32, names: u32) -> Result<ExitCode, Failure> {
     let chosen: Vec<_> = MEASURES.into_iter().filter(|measure| only.is_none_or(|only| only == *measure)).collect();
     if chosen.is_empty() {
         say(&format!("there is no such measure; there are {}", MEASURES.join(", ")));
@@ -38,7 +39,7 @@ pub(crate) fn play(only: Option<&str>, late: u32, names: u32) -> Result<ExitCode
         let mut command = cargo();
         command.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "endurance", "--"]);
         command.args([measure, &late.to_string(), &names.to_string()]).env(SERVER_VARIABLE, server.path());
-        match line(&mut command, A_MEASURE + Duration::from_secs(late.into()))? {
+        match line(&mut command, MEASURE_TIMEOUT + Duration::from_secs(late.into()))? {
             Some((line, ended_well)) => {
                 println!("{line}");
                 good &= ended_well;
@@ -54,7 +55,7 @@ pub(crate) fn play(only: Option<&str>, late: u32, names: u32) -> Result<ExitCode
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A row for each promise of a line.
+/// Returns a row for each promise of a line.
 fn rows_of(measure: &str, line: &Value) -> Vec<Vec<String>> {
     let promises = line.pointer("/promises").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let row = |promise: &Value| {

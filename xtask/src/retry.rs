@@ -1,9 +1,12 @@
-//! The whole run of the tests, and a second try for very few of them.
+//! Runs all tests, and retries a few of them.
 //!
-//! Hundreds of tests share two cores with some thousand servers that start, fail and end. One whose moment passed while the
-//! machine stood still says nothing about the code; so a few that failed are run once more, each alone, and are told as such.
-//! A race in the code may pass then, too: each such line is to be looked into. What draws its faults by chance, and so finds what
-//! is rare, has no second try; nor have more than a few, or a program that did not come to its end.
+//! Hundreds of tests share two cores with thousands of servers that start, fail and end. A test
+//! that missed its time while the machine stood still says nothing about the code. So a few failed
+//! tests are run again, each alone, and reported as such. A race in the code may pass then too, so
+//! each such line must be investigated.
+//!
+//! Not retried: tests that draw faults at random, because they find rare errors; more than a few
+//! failed tests; programs that did not complete.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -17,19 +20,20 @@ use crate::{
     suite::Counts,
 };
 
-/// So many that failed are tried again at the most.
-const FEW: usize = 3;
+/// The maximum number of failed tests to retry.
+const MAX_RETRIES: usize = 3;
 
-/// Who has these in its name, or in that of its program, fails at once: what it says once is so.
-const FINAL: [&str; 3] = ["lossy", "histories", "model"];
+/// Tests with one of these in their name, or in that of their program, are not retried.
+const NOT_RETRIED: [&str; 3] = ["simulated_network", "histories", "model"];
 
-/// Runs all tests; `settings` gives a command what each run of tests needs.
+/// Runs all tests. `settings` prepares each command.
 pub(crate) fn run(settings: impl Fn(&mut Command)) -> Result<ExitCode, Failure> {
     let first = all(&settings)?;
     if first.succeeded {
         return Ok(ExitCode::SUCCESS);
     }
-    let (failed, targets) = (Counts::read(&first.out, "").failures, targets(&first.err));
+    let failed = Counts::read(&first.out, "").failures;
+    let targets = targets(&first.err);
     if !may_try_again(&first.out, &failed, &targets) {
         return Ok(ExitCode::FAILURE);
     }
@@ -46,24 +50,24 @@ pub(crate) fn run(settings: impl Fn(&mut Command)) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a few tests failed, and nothing else went wrong: each program that failed came to its end, and said so.
+/// Whether only a few tests failed, and each failed program completed.
 fn may_try_again(out: &str, failed: &[String], targets: &[Vec<String>]) -> bool {
     let ended = out.lines().filter(|line| line.starts_with("test result: FAILED")).count();
-    let is_final = |text: &String| FINAL.iter().any(|part| text.contains(part));
+    let is_not_retried = |text: &String| NOT_RETRIED.iter().any(|part| text.contains(part));
     !failed.is_empty()
-        && failed.len() <= FEW
+        && failed.len() <= MAX_RETRIES
         && ended == targets.len()
-        && !failed.iter().chain(targets.iter().flatten()).any(is_final)
+        && !failed.iter().chain(targets.iter().flatten()).any(is_not_retried)
 }
 
 fn all(settings: &impl Fn(&mut Command)) -> Result<Run, Failure> {
     let mut tests = cargo();
     tests.args(["test", "--workspace", "--no-fail-fast"]);
     settings(&mut tests);
-    told(&mut tests)
+    run_and_show(&mut tests)
 }
 
-/// Whether the test passes now, and is in one of the targets at all.
+/// Whether the test passes now, and exists in one of the targets.
 fn passes(name: &str, targets: &[Vec<String>], settings: &impl Fn(&mut Command)) -> Result<bool, Failure> {
     let mut passed = 0;
     for target in targets {
@@ -72,7 +76,7 @@ fn passes(name: &str, targets: &[Vec<String>], settings: &impl Fn(&mut Command))
         let target = target.iter().map(String::as_str).skip_while(|word| *word == "-p").skip(1);
         again.args(["test", "--workspace"]).args(target).args(["--", "--exact", name]);
         settings(&mut again);
-        let run = told(&mut again)?;
+        let run = run_and_show(&mut again)?;
         if !run.succeeded {
             return Ok(false);
         }
@@ -81,7 +85,7 @@ fn passes(name: &str, targets: &[Vec<String>], settings: &impl Fn(&mut Command))
     Ok(passed > 0)
 }
 
-/// The targets that cargo lists at the end of a run as failed, each as the arguments that name it.
+/// Returns the failed targets that cargo lists at the end of a run, each as its arguments.
 fn targets(err: &str) -> Vec<Vec<String>> {
     let listed = err.lines().skip_while(|line| !(line.starts_with("error: ") && line.ends_with(" failed:")));
     let named = listed.skip(1).map_while(|line| line.trim().strip_prefix('`')?.strip_suffix('`'));
@@ -94,27 +98,26 @@ struct Run {
     err: String,
 }
 
-/// Runs a command, shows what it writes, and keeps it.
-fn told(command: &mut Command) -> Result<Run, Failure> {
+/// Runs a command, shows its output, and returns it.
+fn run_and_show(command: &mut Command) -> Result<Run, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|source| not_run(command, source))?;
-    let (out, err) = (kept(child.stdout.take(), io::stdout()), kept(child.stderr.take(), io::stderr()));
+    let out = tee(child.stdout.take(), io::stdout());
+    let err = tee(child.stderr.take(), io::stderr());
     let status = child.wait().map_err(|source| not_run(command, source))?;
-    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    let out = out.join().unwrap_or_default();
+    let err = err.join().unwrap_or_default();
     Ok(Run { succeeded: status.success(), out, err })
 }
 
-/// Shows a pipe's lines as they come, on a thread of its own, and keeps them.
-fn kept(
-    pipe: Option<impl Read + Send + 'static>,
-    mut shown: impl Write + Send + 'static,
-) -> thread::JoinHandle<String> {
+/// Shows a pipe's lines as they arrive, on a separate thread, and returns them.
+fn tee(pipe: Option<impl Read + Send + 'static>, mut shown: impl Write + Send + 'static) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut kept = Vec::new();
         let mut lines = pipe.map(BufReader::new);
         while let Some(lines) = &mut lines {
             let from = kept.len();
-            // What came before an error is what there is.
+            // After an error, the text so far is returned.
             if lines.read_until(b'\n', &mut kept).unwrap_or(0) == 0 {
                 break;
             }
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_targets_are_read_from_what_cargo_says_at_the_end() {
+    fn failed_targets_are_parsed_from_cargos_last_lines() {
         let err = "     Running tests/behaviour/main.rs (target/debug/deps/behaviour-1)\n\
                    error: test failed, to rerun pass `-p redgrid-core --lib`\nerror: 2 targets failed:\n    \
                    `-p redgrid-core --lib`\n    `-p redgrid-tests --test behaviour`\n";

@@ -1,4 +1,4 @@
-//! Running other programs, and saying so.
+//! Runs other programs, and reports it.
 
 use std::{
     io,
@@ -8,12 +8,12 @@ use std::{
 
 use redgrid_testkit::FindError;
 
-/// Tells the user what is being done. Standard output is left to results.
+/// Prints a message to standard error. Standard output is reserved for results.
 pub(crate) fn say(what: &str) {
     eprintln!("xtask: {what}");
 }
 
-/// A task could not be done.
+/// A task failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     #[error("this is to be run as `cargo xtask`")]
@@ -31,8 +31,8 @@ pub(crate) enum Failure {
     #[error("not ready to be published:\n  {}\nValues of all crates are under [workspace.package] in Cargo.toml; each manifest inherits them.",
         missing.join("\n  "))]
     Manifests { missing: Vec<String> },
-    #[error("the bench broke off: {trouble}")]
-    Bench { trouble: Box<dyn std::error::Error + Send + Sync> },
+    #[error("the bench broke off: {error}")]
+    Bench { error: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]
     Unusable(#[from] FindError),
     #[error("no server, and none could be installed:\n  {}\nInstall Redis 6.2 or newer by hand, or set {} to its path.",
@@ -40,14 +40,14 @@ pub(crate) enum Failure {
     NoServer(Vec<String>),
 }
 
-/// Runs a program in place of this one: the same terminal, the same exit code.
+/// Runs a program with the same terminal, and returns its exit code.
 pub(crate) fn run_through(command: &mut Command) -> Result<ExitCode, Failure> {
     let status = command.status().map_err(|source| not_run(command, source))?;
-    // Without a code it was ended by a signal.
+    // Without a code, it was ended by a signal.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Runs a step whose output the user sees on standard error; anything but success is a failure.
+/// Runs a step with its output on standard error. Fails unless it succeeds.
 pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     say(&format!("running `{}`", shown(command)));
     let status =
@@ -55,12 +55,12 @@ pub(crate) fn run(command: &mut Command) -> Result<(), Failure> {
     if status.success() { Ok(()) } else { Err(Failure::Failed { command: shown(command), status }) }
 }
 
-/// Whether a program runs and succeeds, without a trace.
+/// Whether a program runs and succeeds, without output.
 pub(crate) fn succeeds(program: &str, args: &[&str]) -> bool {
     output(program, args).is_some()
 }
 
-/// What a program prints if it succeeds.
+/// Returns the output of a program that succeeds.
 pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

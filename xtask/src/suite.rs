@@ -1,4 +1,4 @@
-//! A test program of the workspace, run under a time limit and counted.
+//! Runs a test program of the workspace with a time limit, and counts its results.
 
 use std::{
     io,
@@ -15,24 +15,24 @@ use crate::{
     steps::{Failure, not_run, shown},
 };
 
-/// How often it is looked whether a test program has ended: often enough for a person.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the end of a test program is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What became of the tests of one run.
+/// The results of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u32,
     pub(crate) failed: u32,
     pub(crate) skipped: u32,
-    /// The names of those that failed.
+    /// The names of failed tests.
     pub(crate) failures: Vec<String>,
-    /// Why there is no end of it, where there is none.
+    /// Why the run did not complete.
     pub(crate) broken_off: Option<String>,
 }
 
 impl Counts {
-    /// Reads what the harness wrote: a line a test, and a result line at the end. What is skipped at run time says so on
-    /// standard error.
+    /// Parses the output of the harness: a line per test, and a result line at the end. Tests that
+    /// skip themselves print that to standard error.
     pub(crate) fn read(out: &str, err: &str) -> Self {
         let mut counts = Counts::default();
         for line in out.lines() {
@@ -49,7 +49,7 @@ impl Counts {
                 _ => {}
             }
         }
-        // Those end as passed.
+        // They end as passed.
         let skipped = u32::try_from(err.lines().filter(|line| line.starts_with("SKIPPED ")).count()).unwrap_or(0);
         counts.passed = counts.passed.saturating_sub(skipped);
         counts.skipped += skipped;
@@ -64,7 +64,7 @@ impl Counts {
     }
 }
 
-/// Builds a test program of the package `redgrid-tests`, and tells where it is.
+/// Builds a test program of the package `redgrid-tests`, and returns its path.
 pub(crate) fn build(target: &[&str]) -> Result<PathBuf, Failure> {
     let mut build = cargo();
     build.args(["test", "--no-run", "--message-format=json-render-diagnostics", "--package", "redgrid-tests"]);
@@ -84,18 +84,20 @@ pub(crate) fn build(target: &[&str]) -> Result<PathBuf, Failure> {
     programs.next_back().ok_or_else(failed)
 }
 
-/// Runs a test program for at most so long; its servers end with it. What it wrote is kept in `log`.
+/// Runs a test program with a time limit; its servers end with it. Its output is written to `log`.
 pub(crate) fn run(command: &mut Command, within: Duration, log: &Path) -> Result<Counts, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|source| not_run(command, source))?;
-    let (out, err) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let out = reader(child.stdout.take());
+    let err = reader(child.stderr.take());
     let in_time = ended(&mut child, within);
     if !in_time {
-        // One that has just ended by itself is as well.
+        // It may have just ended by itself.
         let _ = child.kill();
         let _ = child.wait();
     }
-    let (out, err) = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    let out = out.join().unwrap_or_default();
+    let err = err.join().unwrap_or_default();
     let files = |source| Failure::Files { path: log.to_owned(), source };
     std::fs::write(log, format!("{out}\n{err}")).map_err(files)?;
     let mut counts = Counts::read(&out, &err);
@@ -109,19 +111,19 @@ fn ended(child: &mut Child, within: Duration) -> bool {
     let began = Instant::now();
     while began.elapsed() < within {
         match child.try_wait() {
-            Ok(None) => thread::sleep(LOOK),
+            Ok(None) => thread::sleep(CHECK_INTERVAL),
             Ok(Some(_)) | Err(_) => return true,
         }
     }
     false
 }
 
-/// Reads a pipe to its end, on a thread of its own so that neither of the two fills up.
+/// Reads a pipe to its end, on a separate thread so that neither of the two fills up.
 fn reader(pipe: Option<impl io::Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What came before an error is what there is.
+            // After an error, the text so far is returned.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

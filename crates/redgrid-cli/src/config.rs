@@ -1,4 +1,4 @@
-//! `redgrid config check`: what a configuration file means.
+//! `redgrid config check`: shows what a configuration file means.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
-use crate::server::say;
+use crate::server::print_line;
 
-/// What is told of a file. The fields are those of the JSON line, in its order.
+/// The output for a file. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Output {
     file: String,
     topology: &'static str,
     settings: Vec<Setting>,
@@ -30,23 +30,23 @@ struct Setting {
     from: String,
 }
 
-/// Runs `redgrid config check`. What has no effect goes to stderr, a line each.
+/// Runs `redgrid config check`. Settings without effect are printed to stderr, one per line.
 pub(crate) fn check(global: &Global, file: &Path) -> Result<ExitCode, Failure> {
     let config = Config::from_file(file).map_err(|error| Failure::usage(one_line(&error)))?;
-    let told = Told::new(file, &config);
+    let output = Output::new(file, &config);
     if !global.json {
-        for warning in &told.warnings {
+        for warning in &output.warnings {
             eprintln!("redgrid: {warning}");
         }
     }
-    say(&if global.json {
-        serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
+    print_line(&if global.json {
+        serde_json::to_string(&output).map_err(|error| Failure::broken(error.to_string()))?
     } else {
-        told.text()
+        output.text()
     })
 }
 
-impl Told {
+impl Output {
     fn new(file: &Path, config: &Config) -> Self {
         let changed = config.explain().into_iter().filter(|one| one.value != one.default);
         let setting = |one: redgrid::config::Explained| Setting {
@@ -55,7 +55,7 @@ impl Told {
             default: one.default,
             from: one.origin.to_string(),
         };
-        Told {
+        Output {
             file: file.display().to_string(),
             topology: config.topology(),
             settings: changed.map(setting).collect(),
@@ -67,10 +67,11 @@ impl Told {
     fn text(&self) -> String {
         let mut text = format!("{}: {}", self.file, self.topology);
         let widest = |of: fn(&Setting) -> usize| self.settings.iter().map(of).max().unwrap_or_default();
-        let (name, value) = (widest(|one| one.name.len()), widest(|one| one.value().chars().count()));
+        let name = widest(|one| one.name.len());
+        let value = widest(|one| one.value().chars().count());
         for one in &self.settings {
             let default = one.default.as_ref().map(|default| format!("; {default} unless set")).unwrap_or_default();
-            // Writing to a `String` can not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(text, "\n  {:name$}  {:value$}  {}{default}", one.name, one.value(), self.key(one));
         }
         if let Some(codec) = &self.implied_codec {
@@ -79,7 +80,7 @@ impl Told {
         text
     }
 
-    /// Where a value came from, without the name of the file, which stands above.
+    /// Returns the origin of a value without the name of the file, which is already shown.
     fn key<'a>(&self, one: &'a Setting) -> &'a str {
         one.from.strip_suffix(&format!(" in {}", self.file)).unwrap_or(&one.from)
     }
@@ -91,7 +92,7 @@ impl Setting {
     }
 }
 
-/// What the long help says below the options.
+/// Appended to the long help.
 pub(crate) const HELP: &str = "\
 Nothing is connected to, and the environment has no say, but for the ${NAME} in a file of Redisson's. Passwords are shown as ***.
 What has no effect here is a line on stderr each, or in `warnings` with --json.

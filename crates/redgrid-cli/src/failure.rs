@@ -1,22 +1,22 @@
-//! How a command ends early: one sentence for a person, one exit code for a script.
+//! Errors of commands: one sentence, and an exit code.
 
 use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
-/// The sale was wrong: what was read back from Redis does not prove it right.
+/// The sale was wrong: the data in Redis does not prove it correct.
 pub(crate) const NOT_PROVEN: u8 = 1;
 
-/// A bench ran to its end and saw errors, or two where one should have been.
+/// A benchmark had errors or violations.
 pub(crate) const WRONG: u8 = 1;
 
-/// The command line, or a file it names, can not be used. The same code clap ends with.
+/// The command line, or a file that it names, is unusable. Also clap's exit code.
 const USAGE: u8 = 2;
 
-/// No server to work with; `EX_UNAVAILABLE` of `sysexits.h`.
+/// The server is unavailable; `EX_UNAVAILABLE` of `sysexits.h`.
 const UNAVAILABLE: u8 = 69;
 
-/// Ended by a signal: 128 and its number, as shells have it.
+/// Ended by a signal: 128 plus its number, as in shells.
 pub(crate) const SIGNALLED: u8 = 128;
 
 /// Why a command ended early.
@@ -27,38 +27,38 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// With an exit code of the command's own.
+    /// Creates a failure with the command's own exit code.
     pub(crate) fn with(code: u8, sentence: impl Into<String>) -> Self {
         Failure { code, sentence: sentence.into() }
     }
 
-    /// The command line, or a file it names, can not be used.
+    /// The command line, or a file that it names, is unusable.
     pub(crate) fn usage(sentence: impl Into<String>) -> Self {
         Failure { code: USAGE, sentence: sentence.into() }
     }
 
-    /// There is no server to work with.
+    /// The server is unavailable.
     pub(crate) fn unavailable(sentence: impl Into<String>) -> Self {
         Failure { code: UNAVAILABLE, sentence: sentence.into() }
     }
 
-    /// Something broke off in the middle, so that nothing is proven.
+    /// The command was interrupted by an error, so nothing is proven.
     pub(crate) fn broken(sentence: impl Into<String>) -> Self {
         Failure { code: NOT_PROVEN, sentence: sentence.into() }
     }
 
-    /// A person or a supervisor ended the command.
+    /// A signal ended the command.
     pub(crate) fn signalled(number: u8) -> Self {
         Failure { code: SIGNALLED + number, sentence: "stopped before the end; nothing is proven".into() }
     }
 
-    /// The same, with something left to do.
+    /// Appends a clause.
     pub(crate) fn and(mut self, clause: &str) -> Self {
         self.sentence = format!("{}; {clause}", self.sentence);
         self
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
@@ -70,7 +70,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error in one line. Its message contains the causes: they are not printed a second time.
+/// Formats an error in one line. Its message contains the causes: they are not printed a second time.
 pub(crate) fn one_line(error: &dyn Error) -> String {
     error.to_string().replace(['\r', '\n'], " ")
 }

@@ -25,13 +25,13 @@ use self::signals::Signals;
 /// Others held the lock for too long; `EX_TEMPFAIL` of `sysexits.h`: try again later.
 const BUSY: u8 = 75;
 
-/// The lock was lost while the program ran; `EX_PROTOCOL`, the next number, free for us.
+/// The lock was lost while the program ran; `EX_PROTOCOL`, the next number.
 const LOST: u8 = 76;
 
-/// How long the server may take to confirm the release: 5 s. The program is done; the lease ends the lock in any case.
-const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the server may take to confirm the release: 5 s. In any case, the lease ends the lock.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The variable in which the program finds the fencing token.
+/// The environment variable with the fencing token.
 const TOKEN_VARIABLE: &str = "REDGRID_FENCING_TOKEN";
 
 /// Options of `redgrid lock`.
@@ -39,22 +39,25 @@ const TOKEN_VARIABLE: &str = "REDGRID_FENCING_TOKEN";
 pub(crate) struct LockOptions {
     /// The lock
     name: String,
-    /// Wait at most this long for others (5s, 500ms, 1m); 0s looks once. Without it, wait as long as it takes
+    /// Wait at most this long for others (5s, 500ms, 1m); 0s tries once. Without it, wait as long
+    /// as it takes
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     wait: Option<Duration>,
-    /// Hold for at most this long, and kill the program when it is over. Without it, the lock is renewed while the program runs
+    /// Hold for at most this long, and kill the program then. Without it, the lock is renewed while
+    /// the program runs
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
-    /// Keep the lock taken for at least this long, however soon the program ends: for a job that must run once
+    /// Keep the lock for at least this long, however soon the program ends: for a job that must run
+    /// once
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     at_least: Option<Duration>,
-    /// Line up: the lock is given in the order of asking, over all machines
+    /// Fair: grant the lock in the order of requests, over all machines
     #[arg(long)]
     fair: bool,
-    /// Under a read-write lock, together with others that read
+    /// Acquire a read-write lock, together with other readers
     #[arg(long, conflicts_with = "write")]
     read: bool,
-    /// Under a read-write lock, alone
+    /// Acquire a read-write lock exclusively
     #[arg(long)]
     write: bool,
     #[command(flatten)]
@@ -66,7 +69,7 @@ pub(crate) struct LockOptions {
 
 /// Runs `redgrid lock`.
 pub(crate) async fn run(global: &Global, options: &LockOptions) -> Result<ExitCode, Failure> {
-    // From before anything is held: a signal must find somebody who gives it back.
+    // Registered before anything is held, so that a signal always leads to a release.
     let mut signals =
         Signals::listen().map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")))?;
     let server = tokio::select! {
@@ -88,7 +91,7 @@ pub(crate) async fn run(global: &Global, options: &LockOptions) -> Result<ExitCo
 }
 
 async fn acquire(server: &Server, options: &LockOptions) -> Result<Held, Failure> {
-    Held::ask(server, options).await.map_err(|error| match error {
+    Held::acquire(server, options).await.map_err(|error| match error {
         AcquireError::TimedOut { name, .. } => {
             Failure::with(BUSY, format!("`{name}` is held by others; the command was not run, try again later"))
         }
@@ -100,14 +103,15 @@ async fn acquire(server: &Server, options: &LockOptions) -> Result<Held, Failure
     })
 }
 
-/// Runs the program under the lock, and gives the lock back.
+/// Runs the program under the lock, and releases it.
 async fn run_under(guard: Held, options: &LockOptions, signals: &mut Signals) -> Result<ExitCode, Failure> {
     let started = Group::start(&options.command, TOKEN_VARIABLE, guard.token());
     let mut group = match started {
         Ok(group) => group,
         Err(failure) => {
-            // Not run, and that is what is told; a release that fails is ended by the lease.
-            let _ = timeout(RELEASED_WITHIN, guard.release()).await;
+            // The start has failed, which is reported; the lease ends the lock if the release fails
+            // too.
+            let _ = timeout(RELEASE_TIMEOUT, guard.release()).await;
             return Err(failure);
         }
     };
@@ -123,10 +127,10 @@ async fn run_under(guard: Held, options: &LockOptions, signals: &mut Signals) ->
             signal = signals.next() => group.pass_on(signal),
         }
     };
-    // The terminal and the warden before the release: the next holder's program may come at once.
+    // The terminal and the warden before the release: the next holder's program may start at once.
     drop(group);
     let status = status.map_err(|error| Failure::broken(format!("cannot wait for the command: {error}")));
-    match timeout(RELEASED_WITHIN, guard.release()).await {
+    match timeout(RELEASE_TIMEOUT, guard.release()).await {
         Ok(Err(ReleaseError::Lost { reason, .. })) => {
             return Err(lost(options, reason, "the command ended at about the same time"));
         }
@@ -137,7 +141,7 @@ async fn run_under(guard: Held, options: &LockOptions, signals: &mut Signals) ->
     status.map(code)
 }
 
-/// The exit code of a program, as shells have it.
+/// Returns the exit code of a program, as in shells.
 fn code(status: ExitStatus) -> ExitCode {
     use std::os::unix::process::ExitStatusExt as _;
     let code = status.code().or_else(|| Some(i32::from(SIGNALLED) + status.signal()?));
@@ -157,7 +161,7 @@ fn stopped(signal: nix::sys::signal::Signal) -> Failure {
     Failure::with(code, format!("stopped by {signal} before the lock was acquired; the command was not run"))
 }
 
-/// What the long help says below the options.
+/// Appended to the long help.
 pub(crate) const HELP: &str = "\
 The fencing token is in the program's environment as REDGRID_FENCING_TOKEN: hand it to the store that is written to. With --read
 there is none.

@@ -1,4 +1,4 @@
-//! `redgrid ls`: the locks that are held on a server.
+//! `redgrid ls`: lists the held locks of a server.
 
 use std::collections::HashSet;
 use std::pin::pin;
@@ -15,22 +15,23 @@ use uuid::Uuid;
 
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
-use crate::look::{left, who};
-use crate::server::{Reach, Server, say};
+use crate::inspect::{holder_text, lease_text};
+use crate::server::{Reach, Server, print_line};
 
-/// Keys that a server looks at for one page of SCAN. Measured: 0.4 ms of its time, and some 10 ms on slow managed servers.
-const KEYS_A_LOOK: u32 = 500;
+/// Keys that a server checks for one page of SCAN. Measured: 0.4 ms of its time, and about 10 ms on
+/// slow managed servers.
+const KEYS_PER_PAGE: u32 = 500;
 
-/// Hashes that are looked at at the same time.
-const UNDER_WAY: usize = 64;
+/// Hashes that are read at the same time.
+const MAX_CONCURRENT: usize = 64;
 
-/// Fields read of one hash. A lock has one; what has more is read no further.
+/// Fields read of one hash. A lock has one; larger hashes are not read further.
 const FIELDS: &str = "8";
 
 /// Options of `redgrid ls`.
 #[derive(Debug, Args)]
 pub(crate) struct LsOptions {
-    /// Only names like this, in the patterns of Redis: orders:*
+    /// Only names that match this glob pattern of Redis: orders:*
     #[arg(default_value = "*")]
     pattern: String,
     #[command(flatten)]
@@ -46,7 +47,7 @@ struct Listed {
     lease_left_ms: Option<u64>,
 }
 
-/// Runs `redgrid ls`: a line for each lock of every primary, as soon as it is found.
+/// Runs `redgrid ls`: prints a line for each lock of every primary, as soon as it is found.
 pub(crate) async fn run(global: &Global, options: &LsOptions) -> Result<ExitCode, Failure> {
     let server = Server::reach(global, &options.reach).await?;
     let listed = list(&server, options, global.json).await;
@@ -55,21 +56,26 @@ pub(crate) async fn run(global: &Global, options: &LsOptions) -> Result<ExitCode
 }
 
 async fn list(server: &Server, options: &LsOptions, json: bool) -> Result<(), Failure> {
-    let mut keys = server.grid.keys().objects().of_kind(Kind::Hash).page(KEYS_A_LOOK);
-    // A pattern of everything is left out, as the server then compares nothing.
+    let mut keys = server.grid.keys().objects().of_kind(Kind::Hash).page(KEYS_PER_PAGE);
+    // The pattern `*` is omitted, so that the server compares nothing.
     if options.pattern != "*" {
         keys = keys.matching(options.pattern.clone());
     }
-    let found = keys.map_err(|error| failed(server, &error)).map_ok(|key| look(server, key));
-    let mut found = pin!(found.try_buffer_unordered(UNDER_WAY));
+    let found = keys.map_err(|error| failed(server, &error)).map_ok(|key| lock_at(server, key));
+    let mut found = pin!(found.try_buffer_unordered(MAX_CONCURRENT));
     // SCAN may return a key twice.
     let mut printed = HashSet::new();
     while let Some(lock) = found.try_next().await? {
         let Some(lock) = lock.filter(|lock| printed.insert(lock.name.clone())) else { continue };
-        say(&if json {
+        print_line(&if json {
             serde_json::to_string(&lock).map_err(|error| Failure::broken(error.to_string()))?
         } else {
-            format!("{}  {}, {}", lock.name, who(&lock.client, Some(lock.number)), left(lock.lease_left_ms))
+            format!(
+                "{}  {}, {}",
+                lock.name,
+                holder_text(&lock.client, Some(lock.number)),
+                lease_text(lock.lease_left_ms)
+            )
         })?;
     }
     Ok(())
@@ -82,9 +88,9 @@ fn failed(server: &Server, error: &KeysError) -> Failure {
     }
 }
 
-/// The lock under a key, if it is one and still there.
-async fn look(server: &Server, key: Key) -> Result<Option<Listed>, Failure> {
-    // The key is used as it is: other clients' names may break the rules of names.
+/// Returns the lock at a key, if it still exists and is one.
+async fn lock_at(server: &Server, key: Key) -> Result<Option<Listed>, Failure> {
+    // The key is used unchanged: names of other clients may violate our rules.
     let request = |name: &'static str| Request::command(name).key(key.wire().clone()).idempotent();
     let client = server.grid.client();
     let (fields, lease) = tokio::join!(
@@ -92,7 +98,7 @@ async fn look(server: &Server, key: Key) -> Result<Option<Listed>, Failure> {
         client.run::<i64>(request("PTTL")),
     );
     let (more, fields) = match fields {
-        // It has become something else, or holds what is no text: no lock.
+        // It has another type by now, or is not text: no lock.
         Err(ServerError::Refused { ref message, .. }) if message.starts_with("WRONGTYPE") => return Ok(None),
         Err(ServerError::Decode { .. }) => return Ok(None),
         fields => fields.map_err(|error| server.failed(&error))?,
@@ -108,7 +114,8 @@ async fn look(server: &Server, key: Key) -> Result<Option<Listed>, Failure> {
     })
 }
 
-/// A holder field: `<uuid>:<number>`, followed by `:kept` while the name stays taken after its release.
+/// Parses a holder field: `<uuid>:<number>`, followed by `:kept` while the name stays taken after
+/// its release.
 fn holder(field: &str) -> Option<(String, u64)> {
     let (client, number) = field.strip_suffix(":kept").unwrap_or(field).split_once(':')?;
     Uuid::try_parse(client).ok().filter(|_| client.len() == 36)?;

@@ -1,6 +1,7 @@
-//! `redgrid`: the command line of redgrid, a thin reader of the library's API.
+//! `redgrid`: the command line tool, a thin layer over the library.
 //!
-//! Each command parses, understands, runs, and ends with a documented exit code; see the crate's README.
+//! Each command parses its options, runs, and ends with a documented exit code; see the crate's
+//! README.
 
 mod bench;
 mod cli;
@@ -8,8 +9,8 @@ mod config;
 mod demo;
 mod doctor;
 mod failure;
+mod inspect;
 mod lock;
-mod look;
 mod ls;
 mod server;
 mod unlock;
@@ -23,7 +24,7 @@ use crate::cli::{Cli, Command, ConfigCommand, DemoCommand};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
-    // Bad usage ends here, with exit code 2 and clap's own words.
+    // Invalid usage ends here, with exit code 2 and clap's message.
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let global = &cli.global;
     if global.url.is_some() && global.config.is_some() {
-        // One before the command and one after it: clap looks at each place for itself.
+        // One before the command and one after it: clap checks each position separately.
         return Err(Failure::usage("--url and --config both name the servers; give one of them"));
     }
     match cli.command {
@@ -50,7 +51,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         },
         Command::Doctor(options) => server::runtime()?.block_on(doctor::run(global, &options)),
         Command::Lock(options) => server::runtime()?.block_on(lock::run(global, &options)),
-        Command::Inspect(options) => server::runtime()?.block_on(look::run(global, &options)),
+        Command::Inspect(options) => server::runtime()?.block_on(inspect::run(global, &options)),
         Command::Ls(options) => server::runtime()?.block_on(ls::run(global, &options)),
         Command::Unlock(options) => server::runtime()?.block_on(unlock::run(global, &options)),
         Command::Watch(options) => server::runtime()?.block_on(watch::run(global, &options)),

@@ -1,4 +1,4 @@
-//! The server that a command works on: named by its user, never guessed.
+//! The server that a command uses: always named by the user, never guessed.
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -16,10 +16,10 @@ use crate::cli::Global;
 use crate::failure::{Failure, one_line};
 
 /// How long the server may take to answer at first: 5 s, more than one attempt to connect.
-const READY_WITHIN: Duration = Duration::from_secs(5);
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long giving everything back may take in the end: 2 s. Leases end the rest.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the final release may take: 2 s. Leases end the rest.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How the servers were named.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,9 +33,9 @@ pub(crate) enum Named {
 }
 
 impl Named {
-    /// How the user named them, if at all.
+    /// Returns how the user named them, if at all.
     pub(crate) fn of(global: &Global) -> Option<Self> {
-        // An empty variable is an unset one.
+        // An empty variable counts as unset.
         let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         match (&global.url, &global.config) {
             (Some(url), _) => Some(Named::Url(url.clone())),
@@ -44,7 +44,8 @@ impl Named {
         }
     }
 
-    /// What it means. A flag is all that is said then; without one the whole environment counts, as for a service.
+    /// Returns the configuration. With a flag, the environment is ignored; without one it counts as
+    /// a whole, as for a service.
     pub(crate) fn config(&self) -> Result<Config, ConfigError> {
         match self {
             Named::Url(url) => Config::from_url(url),
@@ -53,7 +54,7 @@ impl Named {
         }
     }
 
-    /// The failure that says where to look.
+    /// Creates the failure for an invalid configuration.
     pub(crate) fn unusable(&self, error: &ConfigError) -> Failure {
         let place = match self {
             Named::Url(_) => "--url",
@@ -64,31 +65,33 @@ impl Named {
     }
 }
 
-/// Where the names are, on the server.
+/// The location of the names on the server.
 #[derive(Debug, Args)]
 pub(crate) struct Reach {
-    /// In front of every name, as in the configuration of the service that uses it; without it, the one of --url or --config
+    /// Prefix of every name, as in the configuration of the service that uses it; without it, the
+    /// one of --url or --config
     #[arg(long, env = "REDGRID_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
 }
 
-/// A client, and the words for what may go wrong with it.
+/// A client, and the error messages about it.
 pub(crate) struct Server {
     /// The client.
     pub(crate) grid: Grid,
-    /// How it was reached.
+    /// The configuration of the client.
     pub(crate) config: Config,
     address: String,
 }
 
 impl Server {
-    /// A client of the server that the user named, after its first answer.
+    /// Connects to the server that the user named.
     ///
     /// # Errors
     ///
-    /// [`Failure`]: none is named, the settings can not be used, or it does not answer.
+    /// [`Failure`]: none is named, the settings are invalid, or it does not answer.
     pub(crate) async fn reach(global: &Global, reach: &Reach) -> Result<Self, Failure> {
-        // A default would be another server on every machine, and a lock there excludes nobody.
+        // A default would be another server on every machine, and a lock there would exclude
+        // nothing.
         let named = Named::of(global).ok_or_else(|| {
             Failure::usage("no server is named; give --url redis://host:6379 or --config FILE, or set REDGRID_URL")
         })?;
@@ -102,16 +105,16 @@ impl Server {
         let config = config.client_name("redgrid-cli");
         let grid = Grid::connect(config.clone()).await;
         let grid = grid.map_err(|error| unstarted(&named, &address, &error))?;
-        grid.wait_ready(READY_WITHIN).await.map_err(|error| unreachable(&address, &error))?;
+        grid.wait_ready(READY_TIMEOUT).await.map_err(|error| unreachable(&address, &error))?;
         Ok(Server { grid, config, address })
     }
 
-    /// The server went away, or refused.
+    /// The server became unavailable, or rejected a request.
     pub(crate) fn failed(&self, error: &(dyn std::error::Error + 'static)) -> Failure {
         unreachable(&self.address, error)
     }
 
-    /// A question that was not answered.
+    /// A request without an answer.
     pub(crate) fn unanswered(&self, name: &str, error: &ServerError) -> Failure {
         match error {
             ServerError::Refused { message, .. } if message.contains("WRONGTYPE") => {
@@ -121,14 +124,14 @@ impl Server {
         }
     }
 
-    /// Gives back what is held, and closes.
+    /// Releases all locks, and closes the client.
     pub(crate) async fn leave(self) {
-        // What could not be given back in time is ended by its lease.
-        let _ = self.grid.shutdown(FAREWELL).await;
+        // Locks that could not be released in time end with their leases.
+        let _ = self.grid.shutdown(SHUTDOWN_TIMEOUT).await;
     }
 }
 
-/// Where the servers are, for messages.
+/// Formats the addresses of the servers, for messages.
 pub(crate) fn address(config: &Config) -> String {
     let all = |addresses: &[Address]| addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(", ");
     match config.servers() {
@@ -152,9 +155,9 @@ fn unstarted(named: &Named, address: &str, error: &ConnectError) -> Failure {
     }
 }
 
-/// The sentence for a server that is not there, or that refuses.
+/// The message for a server that is unavailable, or rejects requests.
 pub(crate) fn unreachable(address: &str, error: &(dyn Error + 'static)) -> Failure {
-    // A server that refuses is there.
+    // A server that rejects requests is available.
     let mut cause = Some(error);
     while let Some(error) = cause.filter(|error| !is_refusal(*error)) {
         cause = error.source();
@@ -167,14 +170,14 @@ fn is_refusal(error: &(dyn Error + 'static)) -> bool {
     matches!(error.downcast_ref::<ServerError>(), Some(ServerError::Refused { .. }))
 }
 
-/// One thread: the work is waiting for a server.
+/// One thread: the work mostly waits for a server.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|error| Failure::broken(format!("the runtime could not be started: {error}")))
 }
 
-/// Writes a line of the answer. A reader who has gone has seen enough, as `head` does.
-pub(crate) fn say(line: &str) -> Result<ExitCode, Failure> {
+/// Writes a line of the output. A closed pipe is not an error, as with `head`.
+pub(crate) fn print_line(line: &str) -> Result<ExitCode, Failure> {
     match writeln!(io::stdout(), "{line}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::broken(format!("the answer could not be written: {error}")))

@@ -1,4 +1,4 @@
-//! `redgrid unlock`: takes a lock away from whoever holds it.
+//! `redgrid unlock`: releases a lock by force.
 
 use std::process::ExitCode;
 
@@ -11,13 +11,13 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
-use crate::look::{Holder, unless_denied, who};
-use crate::server::{Reach, Server, say};
+use crate::inspect::{Holder, holder_text, unless_denied};
+use crate::server::{Reach, Server, print_line};
 
-/// Nothing was taken away: it was free, or another holder than the expected one has it.
+/// Nothing was released: the lock was free, or its holder is not the expected one.
 const NOT_FREED: u8 = 1;
 
-/// What `redgrid unlock --help` says at its end.
+/// The end of `redgrid unlock --help`.
 pub(crate) const HELP: &str = "\
 Exit codes:
   0   the lock was taken away
@@ -30,22 +30,22 @@ Exit codes:
 pub(crate) struct UnlockOptions {
     /// The lock
     name: String,
-    /// Yes, although its holder may be at work
+    /// Confirms it, although the holder may be working
     #[arg(long)]
     force: bool,
-    /// Only while this holder has it: the client and the number that `redgrid inspect` shows, as CLIENT:NUMBER
+    /// Only if this is the holder: client and number from `redgrid inspect`, as CLIENT:NUMBER
     #[arg(long, value_name = "HOLDER")]
     if_holder: Option<String>,
     #[command(flatten)]
     reach: Reach,
 }
 
-/// What became of it. The fields are those of the JSON line, in its order.
+/// The output. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct Output<'a> {
     name: &'a str,
     freed: bool,
-    /// With `--if-holder`, who has it instead.
+    /// With `--if-holder`, the actual holders.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     holders: Vec<Holder>,
 }
@@ -68,22 +68,23 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
         refuse_other_hashes(&server, &name).await?;
     }
     let freed = free(&server, &name, expected.as_ref()).await.map_err(failed)?;
-    let mut told = Told { name: name.as_str(), freed, holders: Vec::new() };
+    let mut output = Output { name: name.as_str(), freed, holders: Vec::new() };
     if !freed && expected.is_some() {
         let state = server.grid.lock(name.as_str()).inspect().await;
         let state = state.map_err(|error| server.unanswered(name.as_str(), &error))?.unwrap_or_default();
-        told.holders = state.holders.into_iter().map(Holder::from).collect();
+        output.holders = state.holders.into_iter().map(Holder::from).collect();
     }
     server.leave().await;
-    say(&if global.json {
-        serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
+    print_line(&if global.json {
+        serde_json::to_string(&output).map_err(|error| Failure::broken(error.to_string()))?
     } else {
-        told.text()
+        output.text()
     })?;
     Ok(if freed { ExitCode::SUCCESS } else { ExitCode::from(NOT_FREED) })
 }
 
-/// Fails if the hash has a field that is no holder: freeing deletes all fields. A user without the right to look frees it unseen.
+/// Fails if the hash has other fields than holders: a forced release deletes all fields. Without
+/// permission to read it, it is released unchecked.
 async fn refuse_other_hashes(server: &Server, name: &Name) -> Result<(), Failure> {
     let Ok(Some(state)) = server.grid.lock(name.as_str()).inspect().await else { return Ok(()) };
     let is_other = |holder: &&LockHolder| holder.number.is_none() && !holder.client.ends_with(":write");
@@ -98,9 +99,11 @@ async fn refuse_other_hashes(server: &Server, name: &Name) -> Result<(), Failure
     }
 }
 
-/// Takes the lock away, from the expected holder or from whoever has it, as its kind does: so its waiters are woken.
+/// Releases the lock of the expected or of any holder as its kind requires, so that waiters are
+/// woken.
 async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Result<bool, AcquireError> {
-    let (client, grid) = (server.grid.client(), &server.grid);
+    let client = server.grid.client();
+    let grid = &server.grid;
     let failed = |error| AcquireError::of_request(name.clone(), error);
     let mode = Request::command("HGET").key(client.key(name)).arg("mode").idempotent();
     let mode: Option<String> = client.run(mode).await.map_err(failed)?;
@@ -112,7 +115,7 @@ async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Re
         };
     }
     let fair = grid.fair_lock(name.as_str());
-    // A user who may not read a queue waits in none.
+    // A user who may not read a queue does not wait in one.
     let is_queued = unless_denied(fair.waiting().await).map_err(failed)?.is_some_and(|queue| !queue.is_empty());
     match (is_queued, expected) {
         (true, Some(holder)) => fair.force_release_if(holder).await,
@@ -122,9 +125,9 @@ async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Re
     }
 }
 
-impl Told<'_> {
+impl Output<'_> {
     fn text(&self) -> String {
-        let holders: Vec<_> = self.holders.iter().map(|holder| who(&holder.client, holder.number)).collect();
+        let holders: Vec<_> = self.holders.iter().map(|holder| holder_text(&holder.client, holder.number)).collect();
         match (self.freed, holders.is_empty()) {
             (true, _) => format!("{}: freed", self.name),
             (false, true) => format!("{}: was free", self.name),

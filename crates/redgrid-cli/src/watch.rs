@@ -12,10 +12,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Global;
 use crate::failure::{Failure, one_line};
-use crate::look::{Holder, left, who};
+use crate::inspect::{Holder, holder_text, lease_text};
 use crate::server::{Reach, Server};
 
-/// What `redgrid watch --help` says at its end.
+/// The end of `redgrid watch --help`.
 pub(crate) const HELP: &str = "\
 A line for each change: who holds the lock, to whom it has passed, that it was released, or that its lease has ended. What one
 process passes from task to task is one holder. A hold shorter than --every may be missed.
@@ -33,13 +33,13 @@ Exit codes:
 pub(crate) struct WatchOptions {
     /// The lock
     name: String,
-    /// Ends after so long; without it, with a signal
+    /// End after this long; without it, on a signal
     #[arg(long = "for", value_name = "DURATION", value_parser = humantime::parse_duration)]
     long: Option<Duration>,
-    /// Polls the lock this often
+    /// Poll interval
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "250ms")]
     every: Duration,
-    /// Subscribes to releases as well; slows those who contend for the lock
+    /// Subscribe to releases as well; slows the lock's contenders
     #[arg(long)]
     subscribe: bool,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct WatchOptions {
 
 /// A change. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Output {
     at: String,
     name: String,
     event: &'static str,
@@ -60,7 +60,8 @@ struct Told {
 pub(crate) async fn run(global: &Global, options: &WatchOptions) -> Result<ExitCode, Failure> {
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
     let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("signals can not be heard: {error}")));
-    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
     let server = Server::reach(global, &options.reach).await?;
     let over = async {
         match options.long {
@@ -87,12 +88,12 @@ async fn follow(server: &Server, name: &Name, options: &WatchOptions, json: bool
     let mut first = true;
     loop {
         let change = changes.next().await.map_err(|error: ServerError| server.unanswered(name.as_str(), &error))?;
-        let told = Told::new(name, change, first);
+        let output = Output::new(name, change, first);
         first = false;
         let line = if json {
-            serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
+            serde_json::to_string(&output).map_err(|error| Failure::broken(error.to_string()))?
         } else {
-            told.text()
+            output.text()
         };
         match writeln!(io::stdout(), "{line}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
@@ -101,10 +102,10 @@ async fn follow(server: &Server, name: &Name, options: &WatchOptions, json: bool
     }
 }
 
-/// However often it is asked to look: 10 ms.
+/// The shortest poll interval: 10 ms.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-impl Told {
+impl Output {
     fn new(name: &Name, change: LockChange, first: bool) -> Self {
         let (event, state) = match change {
             LockChange::Held(state) => ("held", Some(state)),
@@ -114,21 +115,22 @@ impl Told {
             _ => ("ended", None),
         };
         let LockState { holders, remaining, .. } = state.unwrap_or_default();
-        Told {
+        Output {
             at: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
             name: name.as_str().to_owned(),
             event,
             holders: holders.into_iter().map(Holder::from).collect(),
-            lease_left_ms: remaining.and_then(|left| u64::try_from(left.as_millis()).ok()),
+            lease_left_ms: remaining.and_then(|lease_text| u64::try_from(lease_text.as_millis()).ok()),
         }
     }
 
     fn text(&self) -> String {
-        let holders: Vec<_> = self.holders.iter().map(|holder| who(&holder.client, holder.number)).collect();
-        let (holders, left) = (holders.join(" and "), left(self.lease_left_ms));
+        let holders: Vec<_> = self.holders.iter().map(|holder| holder_text(&holder.client, holder.number)).collect();
+        let holders = holders.join(" and ");
+        let lease_text = lease_text(self.lease_left_ms);
         let says = match self.event {
-            "held" => format!("held by {holders}; {left}"),
-            "passed" => format!("passed to {holders}; {left}"),
+            "held" => format!("held by {holders}; {lease_text}"),
+            "passed" => format!("passed to {holders}; {lease_text}"),
             "ended" => "ended: its lease is over".to_owned(),
             event => event.to_owned(),
         };

@@ -11,15 +11,17 @@ use serde::de::DeserializeOwned;
 use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// bincode 2 in its standard configuration (little endian, integers of variable length): values one behind the other, without
-/// names or types. Small and quick, and only for programs that share the type: a field more or less, or another order, makes
-/// old values unreadable, or readable as something else.
+/// bincode 2 in its standard configuration (little endian, variable-length integers). Values are
+/// concatenated without names or types. It is small and fast, and only for programs that share the
+/// type: an added, removed or reordered field makes old values unreadable, or misread.
 ///
-/// The crate `bincode` has ended: its authors keep it as it is (RUSTSEC-2025-0141). The format is final, so values stay readable; for
-/// something new take [`Postcard`](crate::Postcard), which is as small, has a written specification and is kept up.
+/// The crate `bincode` is no longer maintained (RUSTSEC-2025-0141). Its format is final, so values
+/// stay readable. For new data use [`Postcard`](crate::Postcard), which is as small, has a written
+/// specification and is maintained.
 ///
-/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read, and a field that
-/// is left out now and then (`skip_serializing_if`) is misread.
+/// Types that need a self-describing format (`serde_json::Value`, `#[serde(untagged)]`,
+/// `#[serde(flatten)]`) cannot be read. Fields that are sometimes omitted (`skip_serializing_if`)
+/// are misread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Bincode;
 
@@ -33,11 +35,11 @@ impl Codec for Bincode {
 
 impl<T: Serialize + ?Sized> Encode<T> for Bincode {
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
-        let say = |error| match error {
+        let describe = |error| match error {
             Unwritten::OtherString(text) => text,
             other => other.to_string(),
         };
-        serial::encode(self, Format::default(), value, |value| bincode::serde::encode_to_vec(value, CONFIG), say)
+        serial::encode(self, Format::default(), value, |value| bincode::serde::encode_to_vec(value, CONFIG), describe)
     }
 }
 
@@ -47,12 +49,12 @@ impl<T: DeserializeOwned> Decode<T> for Bincode {
             let (value, read) = bincode::serde::seed_decode_from_slice(seed, bytes, CONFIG)?;
             Ok((value, bytes.len() - read))
         };
-        serial::decode(self, Format::default(), bytes, read, say)
+        serial::decode(self, Format::default(), bytes, read, describe)
     }
 }
 
-/// Without the bytes that some of its errors have in them.
-fn say(error: Refused) -> String {
+/// The error's text without the input bytes that some variants contain.
+fn describe(error: Refused) -> String {
     match error {
         Refused::OtherString(text) => text,
         Refused::UnexpectedEnd { .. } => "the end too soon".to_owned(),

@@ -11,20 +11,24 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
 use crate::codec::MAX_DEPTH;
-use crate::looks::SELF_DESCRIBED;
+use crate::looks_like::SELF_DESCRIBED;
 use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// CBOR (RFC 8949), by cbor4ii: what JSON says in fewer bytes, an internet standard. A struct is a map with its fields by name, so
-/// fields come and go as in [`Json`](crate::Json). `()` is an empty array, so that it is told from `None`. Floats are read from
-/// every width and from whole numbers; tags other than those of big integers are refused, but for the one in front that only says "CBOR".
+/// CBOR (RFC 8949), by cbor4ii: the data model of JSON in fewer bytes, and an internet standard. A
+/// struct is a map with its fields by name, so fields can be added and removed as in
+/// [`Json`](crate::Json).
 ///
-/// Java reads it with Redisson's `TypedJsonJacksonCodec` over an `ObjectMapper` for CBOR; `CborJacksonCodec` wants the name of a Java class within.
+/// `()` is an empty array, to distinguish it from `None`. Floats are read from every width and from
+/// integers. Tags are rejected, except those of big integers and a leading self-description tag.
+///
+/// Java reads it with Redisson's `TypedJsonJacksonCodec` and an `ObjectMapper` for CBOR.
+/// `CborJacksonCodec` requires the name of a Java class in the value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "CborJacksonCodec")]
 pub struct Cbor;
 
-const FORMAT: Format = Format { finite_only: false, floats_by_mark: true };
+const FORMAT: Format = Format { finite_only: false, typed_floats: true };
 
 impl Codec for Cbor {
     fn name(&self) -> Cow<'static, str> {
@@ -34,11 +38,11 @@ impl Codec for Cbor {
 
 impl<T: Serialize + ?Sized> Encode<T> for Cbor {
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
-        let say = |error| match error {
+        let describe = |error| match error {
             Unwritten::Custom(text) => text.into(),
             other => other.to_string(),
         };
-        serial::encode(self, FORMAT, value, |value| to_vec(Vec::new(), value), say)
+        serial::encode(self, FORMAT, value, |value| to_vec(Vec::new(), value), describe)
     }
 }
 
@@ -50,12 +54,12 @@ impl<T: DeserializeOwned> Decode<T> for Cbor {
             let value = seed.deserialize(&mut cbor)?;
             Ok((value, cbor.into_inner().rest.len()))
         };
-        serial::decode(self, FORMAT, bytes, read, say)
+        serial::decode(self, FORMAT, bytes, read, describe)
     }
 }
 
-/// cbor4ii counts a level of ours up to three times; its own bound is not to be met before ours. It is for what is skipped,
-/// which it walks through by itself in small steps.
+/// cbor4ii counts up to three levels for one of ours, so its limit must be higher than ours. It
+/// applies only to skipped values, which cbor4ii reads iteratively.
 const INNER_DEPTH: usize = 4 * MAX_DEPTH;
 
 struct Reader<'de> {
@@ -85,7 +89,7 @@ impl<'de> Read<'de> for Reader<'de> {
     }
 }
 
-fn say(error: Refused<Infallible>) -> String {
+fn describe(error: Refused<Infallible>) -> String {
     match error {
         Refused::Custom(text) => text.into(),
         Refused::Core(Malformed::Eof { .. }) => "the end too soon".to_owned(),
@@ -102,7 +106,7 @@ fn say(error: Refused<Infallible>) -> String {
     }
 }
 
-/// What begins with `byte`.
+/// The major type of an initial byte.
 fn major(byte: u8) -> &'static str {
     match byte >> 5 {
         0 | 1 => "a whole number",

@@ -1,4 +1,4 @@
-//! What a codec is.
+//! Traits of codecs.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -7,27 +7,30 @@ use bytes::Bytes;
 
 use crate::{DecodeError, EncodeError};
 
-/// How deep a value may be nested, when it is written and when it is read: 128 levels. Each sequence, map, tuple, struct,
-/// newtype, `Some` and enum variant with content is a level, and a tuple or struct variant two.
+/// The maximum nesting depth of a value, written or read: 128 levels. Each sequence, map, tuple,
+/// struct, newtype, `Some` and enum variant with content is a level; a tuple or struct variant is
+/// two.
 ///
-/// A bound of our own, since a few formats have none and others count differently: a few hundred bytes can describe a
-/// value whose reading needs more stack than there is. 128 is what serde_json takes, and fits a stack of 2 MiB
-/// in a debug build.
+/// It is our own limit, because some formats have none, and others count differently. Without a
+/// limit, a few hundred bytes can describe a value whose reading overflows the stack. 128 is
+/// serde_json's limit, and fits a stack of 2 MiB in a debug build.
 pub const MAX_DEPTH: usize = 128;
 
-/// How many bytes an encoded value may have: 512 MiB, the longest string that Redis and Valkey take as they are shipped.
+/// The maximum size of an encoded value: 512 MiB, the default limit of a string in Redis and
+/// Valkey.
 pub const MAX_SIZE: usize = 512 << 20;
 
-/// How many bytes a value may have uncompressed unless the codec says otherwise: 64 MiB. A few hundred bytes can decompress to as
-/// much as this, so it is a bound of what somebody who can write to the server has your process take; larger values want it larger.
+/// The default maximum size of a decompressed value: 64 MiB. A few hundred bytes can decompress to
+/// that much, so it bounds the memory that an attacker with write access to the server can make a
+/// process allocate. Raise it for larger values.
 pub const MAX_DECOMPRESSED: usize = 64 << 20;
 
-/// A way to write values as bytes and to read them: the part of [`Encode`] and [`Decode`] that does not depend on
+/// Converts values to bytes and back: the part of [`Encode`] and [`Decode`] that does not depend on
 /// the value.
 ///
-/// A codec is part of the type of an object, so that two programs that mean the same object name the same codec, and
-/// none changes by an update. The codecs of this crate are values of no size. One of yours may have state, such as a key
-/// to encrypt with.
+/// A codec is part of an object's type. So programs that share an object name the same codec, and
+/// an update cannot change it unnoticed. The codecs of this crate are zero-sized. Your own may have
+/// state, such as an encryption key.
 ///
 /// # Examples
 ///
@@ -70,26 +73,27 @@ pub const MAX_DECOMPRESSED: usize = 64 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Codec: Clone + Debug + Send + Sync + 'static {
-    /// Its name in errors, as in `Json` or `Lz4<Json>`.
+    /// Returns its name for errors, such as `Json` or `Lz4<Json>`.
     fn name(&self) -> Cow<'static, str>;
 }
 
 /// A codec that writes values of type `T`.
 ///
-/// The same value becomes the same bytes, since objects compare bytes: keys of a map, `compare_and_set`. Where a type
-/// has no order of its own (a `HashMap`), its bytes have none either: take a `BTreeMap` for what is compared. What borrows
-/// (`str`) is written as what owns (`String`).
+/// Equal values must become equal bytes, because objects compare bytes: keys of a map,
+/// `compare_and_set`. The bytes of an unordered type (a `HashMap`) have no fixed order either, so
+/// use a `BTreeMap` for such values. A borrowed type (`str`) has the same bytes as its owned one
+/// (`String`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot write a `{T}`",
     note = "`Json`, `Bincode`, `Postcard`, `MessagePack` and `Cbor` write what is `serde::Serialize`, `Text` what is `Display`, \
             `Long` integers, `Double` `f64`, `Raw` bytes, `Kryo` Java's simple types"
 )]
 pub trait Encode<T: ?Sized>: Codec {
-    /// The bytes of `value`.
+    /// Encodes `value`.
     ///
     /// # Errors
     ///
-    /// What the format cannot hold, and what goes beyond a limit. Nothing of the value is in the error.
+    /// The format cannot represent it, or it exceeds a limit. The error does not contain the value.
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError>;
 }
 
@@ -100,17 +104,18 @@ pub trait Encode<T: ?Sized>: Codec {
             `FromStr`, `Long` integers, `Double` `f64`, `Raw` bytes, `Kryo` Java's simple types"
 )]
 pub trait Decode<T>: Codec {
-    /// The value that `bytes` are, all of them.
+    /// Decodes a value from all of `bytes`.
     ///
     /// # Errors
     ///
-    /// What is not a value of this codec, or not of this type; it says what was expected, what was found and which other
-    /// codec the bytes look like. What goes beyond a limit.
+    /// The bytes are not a value of this codec or type, or they exceed a limit. The error names
+    /// what was expected, what was found, and which other codec the bytes look like.
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError>;
 }
 
-/// A codec whose bytes for a `T` are a number to the server too, so that it can add to a value where it lies (INCRBY,
-/// HINCRBYFLOAT). Operations that add ask for it, so adding to what the server cannot read does not compile:
+/// A codec whose encoding of a `T` is also a number for the server, so that the server can add to
+/// it in place (INCRBY, HINCRBYFLOAT). Operations that add require it, so adding to other values
+/// does not compile:
 ///
 /// ```
 /// use redgrid_codecs::{Long, Numeric, Text};
@@ -129,7 +134,7 @@ pub trait Decode<T>: Codec {
     note = "`Long` is for integers, `Double` for `f64`, `Text` for both; the server counts in 64 bits with a sign"
 )]
 pub trait Numeric<T>: Encode<T> + Decode<T> {
-    /// With which of the server's commands it adds.
+    /// The server's commands that add to it.
     const ARITHMETIC: Arithmetic;
 }
 
@@ -137,13 +142,13 @@ pub trait Numeric<T>: Encode<T> + Decode<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 // Exhaustive: objects match on it, and the server has no third kind of addition.
 pub enum Arithmetic {
-    /// INCRBY, HINCRBY: exact, in 64 bits with a sign; refused where the sum does not fit.
+    /// INCRBY, HINCRBY: exact, in signed 64 bits; an overflow is rejected.
     Integer,
-    /// INCRBYFLOAT, HINCRBYFLOAT: in the server's long double, written with up to 17 digits behind the point.
+    /// INCRBYFLOAT, HINCRBYFLOAT: the server's long double, written with up to 17 decimal places.
     Float,
 }
 
-/// What was written, if a server takes so much.
+/// Returns the encoded bytes unless they exceed the server's limit.
 pub(crate) fn checked(codec: &impl Codec, bytes: Vec<u8>) -> Result<Bytes, EncodeError> {
     match bytes.len() {
         size if size > MAX_SIZE => Err(EncodeError::TooLarge { codec: codec.name(), size, limit: MAX_SIZE }),

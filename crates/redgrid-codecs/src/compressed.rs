@@ -1,20 +1,21 @@
-//! What the wrappers that compress have in common: Redisson's layout, a length of four bytes in front.
+//! Common parts of the compressing codecs: Redisson's layout, with a length prefix of four bytes.
 
 use bytes::Bytes;
 
 use crate::codec::MAX_SIZE;
 use crate::{Codec, DecodeError, EncodeError, LooksLike};
 
-/// The length in front of what `bytes` become, if they are not too many: Java reads it as `int`.
+/// Returns the length prefix for `bytes`, unless they exceed a limit: Java reads it as `int`.
 pub(crate) fn prefix(codec: &impl Codec, bytes: &Bytes, limit: usize) -> Result<Vec<u8>, EncodeError> {
-    let (size, limit) = (bytes.len(), limit.min(MAX_SIZE));
+    let size = bytes.len();
+    let limit = limit.min(MAX_SIZE);
     match u32::try_from(size) {
         Ok(length) if size <= limit => Ok(length.to_be_bytes().to_vec()),
         _ => Err(EncodeError::TooLarge { codec: codec.name(), size, limit }),
     }
 }
 
-/// The length that stands in front, and what follows it.
+/// Splits off the length prefix.
 pub(crate) fn split<'a>(
     codec: &impl Codec,
     bytes: &'a Bytes,
@@ -29,11 +30,11 @@ pub(crate) fn split<'a>(
     match usize::try_from(size) {
         Ok(size) if size <= limit => Ok((size, rest)),
         _ => match LooksLike::guess(bytes) {
-            // A length, or anything.
+            // A length, or any other bytes.
             None | Some(LooksLike::Zstd) => {
                 Err(DecodeError::TooLarge { codec: codec.name(), size: size.into(), limit: limit as u64 })
             }
-            // Most likely the beginning of a value that is not compressed.
+            // Most likely the beginning of an uncompressed value.
             Some(_) => Err(DecodeError::unexpected(codec, bytes, expected)),
         },
     }

@@ -7,9 +7,10 @@ use bytes::Bytes;
 use crate::text::text;
 use crate::{Arithmetic, Codec, Decode, DecodeError, Encode, EncodeError, Numeric};
 
-/// `f64` as Java writes a `double` (`1.0`, `2.0E-7`, `NaN`, `Infinity`): Redisson's DoubleCodec. The digits are the fewest that are read
-/// as the same number, as in Java 19 and newer; older ones write one more now and then. Reads any decimal number, so also what the server
-/// has added to.
+/// `f64` as Java writes a `double` (`1.0`, `2.0E-7`, `NaN`, `Infinity`), as in Redisson's
+/// DoubleCodec. It writes the shortest digits that are read as the same number, as Java 19 and
+/// newer do; older ones sometimes write one more. It reads any decimal number, so also results of
+/// the server's additions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "DoubleCodec")]
 pub struct Double;
@@ -37,7 +38,8 @@ impl Numeric<f64> for Double {
     const ARITHMETIC: Arithmetic = Arithmetic::Float;
 }
 
-/// `Double.toString`: from a thousandth to ten millions with a point, else with an exponent; always a digit behind the point.
+/// Formats as `Double.toString`: plain from 10⁻³ to 10⁷, else with an exponent; always with a
+/// decimal.
 fn java(value: f64) -> String {
     let size = value.abs();
     if value.is_nan() {
@@ -49,7 +51,8 @@ fn java(value: f64) -> String {
     } else {
         let text = format!("{value:E}");
         match text.split_once('E') {
-            // Of two digits the nearest, which is not always a 0 behind the one that would do (`4.9E-324`).
+            // Java chooses the nearest of two digits, which does not always end with 0
+            // (`4.9E-324`).
             Some((digits, _)) if !digits.contains('.') => format!("{value:.1E}"),
             _ => text,
         }

@@ -9,19 +9,22 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// JSON (RFC 8259) in UTF-8, by serde_json: what an object uses that names no codec. People and every language read it.
+/// JSON (RFC 8259) in UTF-8, by serde_json. The default codec of objects; readable for people and
+/// in every language.
 ///
-/// A struct is an object with its fields by name, so fields can be added (`#[serde(default)]` at the new one) and removed
-/// while old values lie about. Floats are written shortest and read exactly. NaN and infinities are refused: JSON has none. What
-/// is `None` and what is `()` is `null`, so `Some(None)` and `Some(())` are read as `None`.
+/// A struct is an object with its fields by name. So fields can be added (`#[serde(default)]` at
+/// the new one) and removed while old values exist. Floats are written in the shortest form and
+/// read exactly. NaN and infinities are rejected, because JSON has none. `None` and `()` are both
+/// `null`, so `Some(None)` and `Some(())` are read as `None`.
 ///
-/// Java reads it with Redisson's `TypedJsonJacksonCodec` for the class; `JsonJacksonCodec` wants the name of a Java class within.
+/// Java reads it with Redisson's `TypedJsonJacksonCodec` for the class. `JsonJacksonCodec` requires
+/// the name of a Java class in the value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "JsonJacksonCodec")]
 #[doc(alias = "TypedJsonJacksonCodec")]
 pub struct Json;
 
-const FORMAT: Format = Format { finite_only: true, floats_by_mark: false };
+const FORMAT: Format = Format { finite_only: true, typed_floats: false };
 
 impl Codec for Json {
     fn name(&self) -> Cow<'static, str> {
@@ -39,18 +42,18 @@ impl<T: DeserializeOwned> Decode<T> for Json {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
         let read = |seed: serial::Seed<'_, T>| {
             let mut json = serde_json::Deserializer::from_slice(bytes);
-            // It does not count what we count; ours comes first.
+            // Its limit counts differently. Ours is reached first.
             json.disable_recursion_limit();
             let value = seed.deserialize(&mut json)?;
             json.end()?;
             Ok((value, 0))
         };
-        serial::decode(self, FORMAT, bytes, read, say)
+        serial::decode(self, FORMAT, bytes, read, describe)
     }
 }
 
-/// Without the place, which does not belong to what was expected.
-fn say(error: serde_json::Error) -> String {
+/// The error's text without the position.
+fn describe(error: serde_json::Error) -> String {
     let place = format!(" at line {} column {}", error.line(), error.column());
     let text = error.to_string();
     match text.strip_suffix(&place) {

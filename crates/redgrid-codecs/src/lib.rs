@@ -12,8 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A codec is part of the type of an object, `Json` unless it is said. Which one to choose, and what Java reads of each, is in
-//! docs/codecs.md:
+//! A codec is part of an object's type; the default is `Json`. docs/codecs.md describes how to
+//! choose one, and how Java reads each of them:
 //!
 //! | codec | feature | for |
 //! |---|---|---|
@@ -31,16 +31,19 @@
 //!
 //! # What it promises
 //!
-//! - Bytes that are read may be anybody's. Nothing that is read panics, overflows the stack, has room made for it that its own length does not
-//!   warrant, or goes on without end: [`MAX_DEPTH`], [`MAX_SIZE`], [`MAX_DECOMPRESSED`].
-//! - What is written within these limits is read again.
-//! - The bytes of a codec do not change: golden bytes in the tests hold them, those of Redisson's codecs from Redisson itself.
-//! - An error names the codec, what it expected, what it found and [what the bytes look like](LooksLike); never the value. (What a type's own
-//!   `Deserialize` says in words of its own is passed on, cut to 120 characters.)
+//! - Bytes may come from an attacker. Decoding never panics, overflows the stack, allocates
+//!   disproportionately to the input, or loops forever: [`MAX_DEPTH`], [`MAX_SIZE`],
+//!   [`MAX_DECOMPRESSED`].
+//! - A value that was written within these limits can be read again.
+//! - The encoding of a codec does not change. Tests compare it with golden bytes, those of
+//!   Redisson's codecs with bytes written by Redisson.
+//! - An error names the codec, what it expected, what it found and
+//!   [what the bytes look like](LooksLike), but never the value. Texts of a type's own
+//!   `Deserialize` are passed on, cut to 120 characters.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// Each format that knows serde goes through `serial`.
+// All serde formats use `serial`.
 #[cfg(any(feature = "bincode", feature = "cbor", feature = "json", feature = "messagepack", feature = "postcard"))]
 mod serial;
 
@@ -59,7 +62,7 @@ mod error;
 mod json;
 mod kryo;
 mod long;
-mod looks;
+mod looks_like;
 #[cfg(feature = "lz4")]
 mod lz4;
 #[cfg(feature = "messagepack")]
@@ -88,7 +91,7 @@ pub use self::json::Json;
 #[cfg(feature = "kryo")]
 pub use self::kryo::{Kryo, KryoValue};
 pub use self::long::Long;
-pub use self::looks::LooksLike;
+pub use self::looks_like::LooksLike;
 #[cfg(feature = "lz4")]
 pub use self::lz4::Lz4;
 #[cfg(feature = "messagepack")]

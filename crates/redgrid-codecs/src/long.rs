@@ -7,8 +7,9 @@ use bytes::Bytes;
 use crate::text::text;
 use crate::{Arithmetic, Codec, Decode, DecodeError, Encode, EncodeError, Numeric};
 
-/// Whole numbers of 64 bits with a sign, as decimal text: what Redis counts in, and Redisson's LongCodec (and IntegerCodec). The shorter
-/// integers of Rust are written so too, and read if the number fits; of `u64`, `usize` and `isize` what fits into 64 bits with a sign is.
+/// Signed 64-bit integers as decimal text, as Redis counts, and as Redisson's LongCodec (and
+/// IntegerCodec) writes them. Smaller integer types of Rust are written likewise, and read if the
+/// number fits. Values of `u64`, `usize` and `isize` must fit into signed 64 bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "LongCodec")]
 #[doc(alias = "IntegerCodec")]

@@ -8,12 +8,13 @@ use crate::codec::{MAX_DECOMPRESSED, checked};
 use crate::compressed::{prefix, split};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// What `C` writes, compressed by LZ4: quick, and half the size for text. The layout of Redisson's LZ4Codec and LZ4CodecV2 (the length in
-/// four bytes, then a block), so `Lz4<Kryo>` is Redisson's `new LZ4Codec()`.
+/// Compresses the output of `C` by LZ4: fast, and about half the size for text. The layout is that
+/// of Redisson's LZ4Codec and LZ4CodecV2 (the length in four bytes, then a block). So `Lz4<Kryo>`
+/// is Redisson's `new LZ4Codec()`.
 ///
-/// `LIMIT` is how many bytes a value may have uncompressed, both written and read: [`MAX_DECOMPRESSED`] unless it is said, as in
-/// `Lz4<Json, { 256 << 20 }>`. A length beyond it is refused before room is made for it, and so is one that LZ4
-/// cannot reach from so few bytes.
+/// `LIMIT` is the maximum uncompressed size, written and read: [`MAX_DECOMPRESSED`] by default; set
+/// it as in `Lz4<Json, { 256 << 20 }>`. A larger length is rejected before memory is allocated, and
+/// so is one that LZ4 cannot reach from so few bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "LZ4Codec")]
 #[doc(alias = "LZ4CodecV2")]
@@ -21,7 +22,7 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 pub struct Lz4<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
 
 impl<C> Lz4<C> {
-    /// Around `codec`, with the usual limit.
+    /// Wraps `codec`, with the default limit.
     pub const fn new(codec: C) -> Lz4<C> {
         Lz4(codec)
     }
@@ -39,7 +40,7 @@ impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Lz4<C, LIMIT> {
         let mut out = prefix(self, &plain, LIMIT)?;
         let length = out.len();
         out.resize(length + lz4_flex::block::get_maximum_output_size(plain.len()), 0);
-        // There is room for the worst case; it does not fail.
+        // The buffer fits the worst case, so it does not fail.
         let written = lz4_flex::block::compress_into(&plain, &mut out[length..])
             .map_err(|_| EncodeError::unsupported(self, "what LZ4 takes", "what it refuses"))?;
         out.truncate(length + written);
@@ -64,7 +65,7 @@ impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Lz4<C, LIMIT> {
     }
 }
 
-/// A byte of a block stands for 255 of the value at most: the length of a match goes on by up to 255 a byte.
+/// A byte of a block expands to at most 255: match lengths grow by up to 255 a byte.
 const RATIO: usize = 255;
 
 const EXPECTED: &str = "a length of 4 bytes and a block of LZ4";

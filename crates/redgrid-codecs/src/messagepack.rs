@@ -11,12 +11,13 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// MessagePack, by rmp-serde: what JSON says in fewer bytes, and byte arrays as such (`serde_bytes`). A struct is a map with its
-/// fields by name, so fields come and go as in [`Json`](crate::Json); a struct that was written as an array is read too. `Some(None)`
-/// and `Some(())` are read as `None`.
+/// MessagePack, by rmp-serde: the data model of JSON in fewer bytes, with native byte arrays
+/// (`serde_bytes`). A struct is a map with its fields by name, so fields can be added and removed
+/// as in [`Json`](crate::Json). A struct written as an array is also read. `Some(None)` and
+/// `Some(())` are read as `None`.
 ///
-/// Java reads it with Redisson's `TypedJsonJacksonCodec` over an `ObjectMapper` for MessagePack; `MsgPackJacksonCodec` wants the name of a
-/// Java class within.
+/// Java reads it with Redisson's `TypedJsonJacksonCodec` and an `ObjectMapper` for MessagePack.
+/// `MsgPackJacksonCodec` requires the name of a Java class in the value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "MsgPackJacksonCodec")]
 pub struct MessagePack;
@@ -42,16 +43,16 @@ impl<T: DeserializeOwned> Decode<T> for MessagePack {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError> {
         let read = |seed: serial::Seed<'_, T>| {
             let mut rest = &bytes[..];
-            // Its own bound is no help: 1,024 levels, of which it does not count all (enums in enums).
+            // Its own limit does not suffice: 1,024 levels, and nested enums are not counted.
             let mut messagepack = Deserializer::new(&mut rest);
             let value = seed.deserialize(&mut messagepack)?;
             Ok((value, rest.len()))
         };
-        serial::decode(self, Format::default(), bytes, read, say)
+        serial::decode(self, Format::default(), bytes, read, describe)
     }
 }
 
-fn say(error: Refused) -> String {
+fn describe(error: Refused) -> String {
     match error {
         Refused::Uncategorized(text) | Refused::Syntax(text) => text,
         Refused::InvalidMarkerRead(_) | Refused::InvalidDataRead(_) => "the end too soon".to_owned(),
@@ -61,7 +62,7 @@ fn say(error: Refused) -> String {
     }
 }
 
-/// What a mark stands for. It may have a small number or a length in it, which is left out.
+/// The type of a marker, without the number or length that it may contain.
 fn kind(mark: &str) -> &'static str {
     match mark.split('(').next().unwrap_or_default() {
         "FixPos" | "FixNeg" | "U8" | "U16" | "U32" | "U64" | "I8" | "I16" | "I32" | "I64" => "a whole number",

@@ -1,4 +1,4 @@
-//! Values whose bytes have their order.
+//! Order-preserving encodings.
 
 use std::any::type_name;
 use std::borrow::Cow;
@@ -8,8 +8,9 @@ use bytes::Bytes;
 use crate::codec::checked;
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError, Raw, Text};
 
-/// A codec whose bytes for a `T` are in the order of the values, byte by byte, so that the server can keep values in order and
-/// find ranges of them. Sorted sets ask for it, so a codec without that order does not compile:
+/// A codec whose encodings of `T` sort byte by byte in the order of the values, so that the server
+/// can keep values in order and find ranges. Sorted sets require it, so a codec without that order
+/// does not compile:
 ///
 /// ```
 /// use redgrid_codecs::{Natural, Ordered, Text};
@@ -37,10 +38,11 @@ impl Ordered<Vec<u8>> for Raw {}
 impl Ordered<Bytes> for Raw {}
 impl<const N: usize> Ordered<[u8; N]> for Raw {}
 
-/// Values in their order: integers big endian, signed ones with the sign turned, floats as `total_cmp` has them, `char` by its number, text
-/// and bytes as they are. Tuples of two and three are their parts one behind the other, where all but the last have one size.
+/// Order-preserving values: integers are big endian, signed ones with the sign bit flipped; floats
+/// as `total_cmp` orders them; `char` by its number; text and bytes unchanged. Tuples of two and
+/// three are concatenated; all parts but the last must have a fixed size.
 ///
-/// Within one type alone: `1_u32` and `1_u64` are different bytes.
+/// The order holds within one type: `1_u32` and `1_u64` have different bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Natural;
 
@@ -50,17 +52,18 @@ impl Codec for Natural {
     }
 }
 
-/// What [`Natural`] writes in the same number of bytes whatever the value, so that something can follow it in a tuple.
+/// Types that [`Natural`] writes in the same number of bytes for every value, so that other parts
+/// can follow in a tuple.
 pub trait FixedSize {
-    /// How many bytes.
+    /// The number of bytes.
     const SIZE: usize;
 }
 
-fn unfit<T>(bytes: &Bytes) -> DecodeError {
+fn invalid<T>(bytes: &Bytes) -> DecodeError {
     DecodeError::unexpected(&Natural, bytes, format!("a `{}`", type_name::<T>()))
 }
 
-/// Types of so many bytes: how one is written, and read.
+/// Implements types of a fixed size by two functions, for writing and reading.
 macro_rules! fixed {
     ($($type:ty: $size:expr, $write:expr, $read:expr;)*) => {$(
         impl FixedSize for $type {
@@ -79,7 +82,7 @@ macro_rules! fixed {
         impl Decode<$type> for Natural {
             fn decode(&self, bytes: &Bytes) -> Result<$type, DecodeError> {
                 let read: fn([u8; $size]) -> Option<$type> = $read;
-                bytes[..].try_into().ok().and_then(read).ok_or_else(|| unfit::<$type>(bytes))
+                bytes[..].try_into().ok().and_then(read).ok_or_else(|| invalid::<$type>(bytes))
             }
         }
     )*};
@@ -98,7 +101,7 @@ fixed! {
     i128: 16, |n| (n ^ i128::MIN).to_be_bytes(), |bytes| Some(i128::from_be_bytes(bytes) ^ i128::MIN);
     bool: 1, |truth| [u8::from(*truth)], |[byte]| (byte <= 1).then_some(byte == 1);
     char: 4, |c| u32::from(*c).to_be_bytes(), |bytes| char::from_u32(u32::from_be_bytes(bytes));
-    // As `total_cmp`: of negative ones all bits are turned, of others the sign.
+    // As `total_cmp`: flips all bits of negative numbers, and the sign bit of others.
     f32: 4, |x| {
         let bits = x.to_bits();
         (if x.is_sign_negative() { !bits } else { bits | 1 << 31 }).to_be_bytes()
@@ -115,8 +118,8 @@ fixed! {
     };
 }
 
-/// What has its bytes in another codec already: how it is written, and what reads it.
-macro_rules! as_it_is {
+/// Implements types by another codec whose encoding has the right order.
+macro_rules! delegated {
     ($($type:ty => $codec:ident),*; $($owned:ty),*) => {
         $(
             impl Ordered<$type> for Natural {}
@@ -135,11 +138,12 @@ macro_rules! as_it_is {
     };
 }
 
-as_it_is!(str => Text, String => Text, [u8] => Raw, Vec<u8> => Raw, Bytes => Raw; Vec<u8>, Bytes);
+delegated!(str => Text, String => Text, [u8] => Raw, Vec<u8> => Raw, Bytes => Raw; Vec<u8>, Bytes);
 
 impl Decode<String> for Natural {
     fn decode(&self, bytes: &Bytes) -> Result<String, DecodeError> {
-        let text = std::str::from_utf8(bytes).map_err(|_| unfit::<String>(bytes).found("bytes that are not UTF-8"))?;
+        let text =
+            std::str::from_utf8(bytes).map_err(|_| invalid::<String>(bytes).found("bytes that are not UTF-8"))?;
         Ok(text.to_owned())
     }
 }
@@ -165,7 +169,7 @@ where
 {
     fn decode(&self, bytes: &Bytes) -> Result<(A, B), DecodeError> {
         if bytes.len() < A::SIZE {
-            return Err(unfit::<(A, B)>(bytes));
+            return Err(invalid::<(A, B)>(bytes));
         }
         Ok((self.decode(&bytes.slice(..A::SIZE))?, self.decode(&bytes.slice(A::SIZE..))?))
     }
@@ -189,9 +193,10 @@ where
     fn decode(&self, bytes: &Bytes) -> Result<(A, B, C), DecodeError> {
         let at = A::SIZE + B::SIZE;
         if bytes.len() < at {
-            return Err(unfit::<(A, B, C)>(bytes));
+            return Err(invalid::<(A, B, C)>(bytes));
         }
-        let (one, other) = (bytes.slice(..A::SIZE), bytes.slice(A::SIZE..at));
+        let one = bytes.slice(..A::SIZE);
+        let other = bytes.slice(A::SIZE..at);
         Ok((self.decode(&one)?, self.decode(&other)?, self.decode(&bytes.slice(at..))?))
     }
 }
@@ -202,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// These, which are in order, are in order as bytes, and are read again.
+    /// Checks that these sorted values have sorted bytes, and can be read again.
     fn in_order<T: Debug + PartialEq>(values: &[T])
     where
         Natural: Ordered<T> + Decode<T>,
@@ -229,7 +234,7 @@ mod tests {
         in_order(&[(-1_i64, 5_u8, "b".to_owned()), (0, 0, "z".into()), (0, 1, "a".into())]);
     }
 
-    /// What is stored is to be read by those who come later.
+    /// Stored values must stay readable in later versions.
     #[test]
     fn bytes_do_not_change() {
         fn hex<T>(value: T) -> String
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_refused() {
+    fn invalid_bytes_are_rejected() {
         let bytes = |bytes: &'static [u8]| Bytes::from_static(bytes);
         let told = Decode::<u32>::decode(&Natural, &bytes(b"12345")).unwrap_err();
         assert_eq!(told.codec(), "Natural");

@@ -9,12 +9,13 @@ use serde::de::{DeserializeOwned, DeserializeSeed};
 use crate::serial::{self, Format};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// postcard 1 (its specification is at postcard.jamesmunns.com): values one behind the other, without names or types. The
-/// smallest here, and only for programs that share the type: a field more or less, or another order, makes old values
-/// unreadable, or readable as something else.
+/// postcard 1 (specified at postcard.jamesmunns.com). Values are concatenated without names or
+/// types. The smallest format here, and only for programs that share the type: an added, removed or
+/// reordered field makes old values unreadable, or misread.
 ///
-/// Types that ask the format what comes next (`serde_json::Value`, `#[serde(untagged)]`, `#[serde(flatten)]`) cannot be read, and a field that
-/// is left out now and then (`skip_serializing_if`) is misread.
+/// Types that need a self-describing format (`serde_json::Value`, `#[serde(untagged)]`,
+/// `#[serde(flatten)]`) cannot be read. Fields that are sometimes omitted (`skip_serializing_if`)
+/// are misread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Postcard;
 
@@ -26,7 +27,7 @@ impl Codec for Postcard {
 
 impl<T: Serialize + ?Sized> Encode<T> for Postcard {
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
-        serial::encode(self, Format::default(), value, |value| postcard::to_allocvec(value), say)
+        serial::encode(self, Format::default(), value, |value| postcard::to_allocvec(value), describe)
     }
 }
 
@@ -37,11 +38,11 @@ impl<T: DeserializeOwned> Decode<T> for Postcard {
             let value = seed.deserialize(&mut postcard)?;
             Ok((value, postcard.finalize()?.len()))
         };
-        serial::decode(self, Format::default(), bytes, read, say)
+        serial::decode(self, Format::default(), bytes, read, describe)
     }
 }
 
-fn say(error: postcard::Error) -> String {
+fn describe(error: postcard::Error) -> String {
     use postcard::Error;
     match error {
         Error::DeserializeUnexpectedEnd => "the end too soon".to_owned(),
@@ -51,7 +52,7 @@ fn say(error: postcard::Error) -> String {
         Error::DeserializeBadUtf8 => "a string that is not UTF-8".to_owned(),
         Error::DeserializeBadOption => "an option that is neither 0 nor 1".to_owned(),
         Error::DeserializeBadEnum => "a variant that is none".to_owned(),
-        // postcard keeps nothing of what the type said.
+        // postcard drops the text of the type's error.
         Error::SerdeDeCustom => "what the type refuses".to_owned(),
         Error::SerdeSerCustom => "the type refuses it".to_owned(),
         Error::WontImplement => "a type that asks what comes next, which postcard does not tell".to_owned(),

@@ -1,4 +1,4 @@
-//! Bytes as they are.
+//! Unchanged bytes.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,8 @@ use bytes::Bytes;
 use crate::codec::MAX_SIZE;
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// Bytes as they are: `Bytes` (without a copy), `Vec<u8>`, `[u8]`, and arrays, whose length is checked. Redisson's ByteArrayCodec.
+/// Unchanged bytes: `Bytes` (without a copy), `Vec<u8>`, `[u8]`, and arrays, whose length is
+/// checked. As Redisson's ByteArrayCodec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "ByteArrayCodec")]
 pub struct Raw;
@@ -19,7 +20,7 @@ impl Codec for Raw {
 }
 
 impl Raw {
-    fn whole(&self, size: usize, bytes: impl FnOnce() -> Bytes) -> Result<Bytes, EncodeError> {
+    fn size_checked(&self, size: usize, bytes: impl FnOnce() -> Bytes) -> Result<Bytes, EncodeError> {
         match size {
             size if size > MAX_SIZE => Err(EncodeError::TooLarge { codec: self.name(), size, limit: MAX_SIZE }),
             _ => Ok(bytes()),
@@ -29,13 +30,13 @@ impl Raw {
 
 impl Encode<Bytes> for Raw {
     fn encode(&self, value: &Bytes) -> Result<Bytes, EncodeError> {
-        self.whole(value.len(), || value.clone())
+        self.size_checked(value.len(), || value.clone())
     }
 }
 
 impl Encode<[u8]> for Raw {
     fn encode(&self, value: &[u8]) -> Result<Bytes, EncodeError> {
-        self.whole(value.len(), || Bytes::copy_from_slice(value))
+        self.size_checked(value.len(), || Bytes::copy_from_slice(value))
     }
 }
 

@@ -10,9 +10,11 @@ use bytes::Bytes;
 use crate::codec::checked;
 use crate::{Arithmetic, Codec, Decode, DecodeError, Encode, EncodeError, Numeric};
 
-/// A value as its [`Display`] writes it, in UTF-8, and read by its [`FromStr`]: strings, numbers, addresses, ids. Redisson's StringCodec.
+/// A value in UTF-8 as its [`Display`] writes it, read by its [`FromStr`]: strings, numbers,
+/// addresses, ids. As Redisson's StringCodec.
 ///
-/// The server can add to numbers that are written so ([`Numeric`]), if it counts that far: integers of up to 64 bits with a sign.
+/// The server can add to such numbers ([`Numeric`]) within its range: integers of up to signed 64
+/// bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "StringCodec")]
 #[doc(alias = "IntegerCodec")]
@@ -27,7 +29,7 @@ impl Codec for Text {
 impl<T: Display + ?Sized> Encode<T> for Text {
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
         let mut text = String::new();
-        // What a `Display` of a user's returns is not to be a panic here.
+        // An error of a user's `Display` must not become a panic.
         std::fmt::write(&mut text, format_args!("{value}"))
             .map_err(|_| EncodeError::unsupported(self, "what has a text", format!("a `{}`", type_name::<T>())))?;
         checked(self, text.into_bytes())
@@ -60,7 +62,7 @@ numeric! {
     Float: f32 f64,
 }
 
-/// As UTF-8.
+/// Returns the bytes as UTF-8 text.
 pub(crate) fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

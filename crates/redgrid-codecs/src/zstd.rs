@@ -10,19 +10,22 @@ use crate::codec::{MAX_DECOMPRESSED, checked};
 use crate::compressed::{prefix, split};
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// What `C` writes, compressed by Zstandard (level 3): smaller than [`Lz4`](crate::Lz4), and slower. The layout of Redisson's ZStdCodec (the length
-/// in four bytes, then a frame), so `Zstd<Kryo>` is Redisson's `new ZStdCodec()`. By the reference library, which is C.
+/// Compresses the output of `C` by Zstandard (level 3): smaller than [`Lz4`](crate::Lz4), and
+/// slower. The layout is that of Redisson's ZStdCodec (the length in four bytes, then a frame). So
+/// `Zstd<Kryo>` is Redisson's `new ZStdCodec()`. It uses the reference library, which is written in
+/// C.
 ///
-/// `LIMIT` is how many bytes a value may have uncompressed, both written and read: [`MAX_DECOMPRESSED`] unless it is said, as in
-/// `Zstd<Json, { 256 << 20 }>`. A length beyond it is refused before room is made for it, and room is made as
-/// the bytes come. A window of more than 8 MiB, what RFC 8878 asks every reader for, is refused.
+/// `LIMIT` is the maximum uncompressed size, written and read: [`MAX_DECOMPRESSED`] by default; set
+/// it as in `Zstd<Json, { 256 << 20 }>`. A larger length is rejected before memory is allocated,
+/// and memory is allocated as data arrives. A window above 8 MiB, which RFC 8878 requires of every
+/// decoder, is rejected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "ZStdCodec")]
 // Exhaustive: `Zstd(codec)` is how it is made.
 pub struct Zstd<C, const LIMIT: usize = MAX_DECOMPRESSED>(pub C);
 
 impl<C> Zstd<C> {
-    /// Around `codec`, with the usual limit.
+    /// Wraps `codec`, with the default limit.
     pub const fn new(codec: C) -> Zstd<C> {
         Zstd(codec)
     }
@@ -38,7 +41,7 @@ impl<T: ?Sized, C: Encode<T>, const LIMIT: usize> Encode<T> for Zstd<C, LIMIT> {
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError> {
         let plain = self.0.encode(value)?;
         let mut out = prefix(self, &plain, LIMIT)?;
-        // It does not fail but for memory.
+        // It only fails without memory.
         let frame = zstd::bulk::compress(&plain, LEVEL)
             .map_err(|_| EncodeError::unsupported(self, "what Zstandard takes", "what it refuses"))?;
         out.extend_from_slice(&frame);
@@ -59,7 +62,7 @@ impl<T, C: Decode<T>, const LIMIT: usize> Decode<T> for Zstd<C, LIMIT> {
     }
 }
 
-/// `size` bytes, and one more if there are more.
+/// Returns `size` bytes, and one more if there are more.
 fn decompress(frame: &[u8], size: usize) -> io::Result<Vec<u8>> {
     let mut decoder = raw::Decoder::new()?;
     decoder.set_parameter(zstd::zstd_safe::DParameter::WindowLogMax(WINDOW_LOG))?;
@@ -68,10 +71,10 @@ fn decompress(frame: &[u8], size: usize) -> io::Result<Vec<u8>> {
     Ok(plain)
 }
 
-/// zstd's own default, and Redisson's.
+/// The default level of zstd and of Redisson.
 const LEVEL: i32 = 3;
 
-/// 8 MiB, as a power of two. Level 3 takes 2 MiB, and so do all up to 15 but for a few of 4.
+/// 8 MiB, as a power of two. Level 3 needs 2 MiB; levels up to 15 need at most 4.
 const WINDOW_LOG: u32 = 23;
 
 const EXPECTED: &str = "a length of 4 bytes and a frame of Zstandard";

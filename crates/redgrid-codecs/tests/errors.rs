@@ -1,4 +1,4 @@
-//! Errors tell everything but the value.
+//! Errors name everything except the value.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -29,34 +29,34 @@ enum Kind {
     Named { a: f64 },
 }
 
-/// Each codec over serde refuses `bytes` for a `T` in these words.
-fn says<C: Decode<T>, T: Debug>(codec: C, bytes: &[u8], words: &str) {
+/// Checks that each serde codec rejects `bytes` for a `T` with this text.
+fn rejects<C: Decode<T>, T: Debug>(codec: C, bytes: &[u8], words: &str) {
     assert_eq!(refused::<C, T>(&codec, bytes).to_string(), words);
 }
 
 #[test]
 fn errors_say_what_was_expected_and_what_was_found() {
-    says::<_, Kind>(
+    rejects::<_, Kind>(
         Json,
         b"\"Other\"",
         "Json expected one of the variants `Nothing`, `One`, `Two`, `Named`, found another name",
     );
-    says::<_, u8>(Json, b"300", "Json expected u8, found a whole number of 3 digits that does not fit");
-    says::<_, u8>(MessagePack, b"\xa3abc", "MessagePack expected `u8`, found a string");
-    says::<_, u8>(Postcard, b"\x01\x02", "Postcard expected `u8`, found 1 more byte behind a value");
-    says::<_, Kind>(
+    rejects::<_, u8>(Json, b"300", "Json expected u8, found a whole number of 3 digits that does not fit");
+    rejects::<_, u8>(MessagePack, b"\xa3abc", "MessagePack expected `u8`, found a string");
+    rejects::<_, u8>(Postcard, b"\x01\x02", "Postcard expected `u8`, found 1 more byte behind a value");
+    rejects::<_, Kind>(
         Postcard,
         b"\x09",
         "Postcard expected variant index 0 <= i < 4, found a whole number of 1 digit that does not fit",
     );
-    says::<_, Kind>(
+    rejects::<_, Kind>(
         Bincode,
         b"\x09",
         "Bincode expected variant index 0 <= i < 4, found a whole number of 1 digit that does not fit",
     );
-    says::<_, bool>(Bincode, b"\x09", "Bincode expected `bool`, found a boolean that is neither 0 nor 1");
-    says::<_, bool>(Cbor, b"\xa1\x01\x02", "Cbor expected `bool`, found a map where `bool` is due");
-    says::<_, Vec<u8>>(Cbor, b"\x82\x01", "Cbor expected `alloc::vec::Vec<u8>`, found the end too soon");
+    rejects::<_, bool>(Bincode, b"\x09", "Bincode expected `bool`, found a boolean that is neither 0 nor 1");
+    rejects::<_, bool>(Cbor, b"\xa1\x01\x02", "Cbor expected `bool`, found a map where `bool` is due");
+    rejects::<_, Vec<u8>>(Cbor, b"\x82\x01", "Cbor expected `alloc::vec::Vec<u8>`, found the end too soon");
     let error = refused::<_, Inner>(&Json, b"{\"list\":[]}").to_string();
     assert_eq!(error, "Json expected `errors::Inner`, found missing field `map`");
     let error = refused::<_, u32>(&Json, b"").to_string();
@@ -64,7 +64,7 @@ fn errors_say_what_was_expected_and_what_was_found() {
 }
 
 #[test]
-fn errors_name_the_codec_of_who_wrote() {
+fn errors_name_the_codec_that_wrote_the_bytes() {
     let user = BTreeMap::from([("name".to_owned(), "Ada".to_owned())]);
     let guess = |bytes: Bytes| refused::<_, u32>(&Postcard, &bytes).looks_like().cloned();
     assert_eq!(guess(Json.encode(&user).unwrap()), Some(LooksLike::Json));
@@ -75,12 +75,12 @@ fn errors_name_the_codec_of_who_wrote() {
     let class = Some("java.util.ArrayList".to_owned());
     let list = b"\x01\x00java.util.ArrayLis\xf4\x03\x82a\x02\x02";
     assert_eq!(guess(Bytes::from_static(list)), Some(LooksLike::Kryo { class }));
-    says::<_, u32>(
+    rejects::<_, u32>(
         Json,
         list,
         "Json expected `u32`, found expected value at line 1 column 1; they look like Kryo (an object of class `java.util.ArrayList`)",
     );
-    says::<_, u32>(
+    rejects::<_, u32>(
         Lz4::new(Json),
         b"{\"name\":1}",
         "Lz4<Json> expected a length of 4 bytes and a block of LZ4, found 10 bytes; they look like Json",

@@ -1,4 +1,4 @@
-//! The bytes of each codec, which never change: values of old are read by what comes after.
+//! Golden bytes of each codec, which never change: old values must stay readable.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use redgrid_codecs::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A bit of everything that serde knows.
+/// A value with every kind of type in serde's data model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Order {
     id: u64,
@@ -60,7 +60,7 @@ fn order() -> Order {
     }
 }
 
-fn holds<C: Encode<Order> + Decode<Order>>(codec: C, golden: &str) {
+fn matches_golden<C: Encode<Order> + Decode<Order>>(codec: C, golden: &str) {
     let bytes = codec.encode(&order()).unwrap();
     assert_eq!(hex(&bytes), golden, "{} writes", codec.name());
     assert_eq!(codec.decode(&bytes).unwrap(), order(), "{} reads", codec.name());
@@ -73,12 +73,12 @@ fn json() {
         r#""lines":[[1,-1],[70000,9223372036854775807]],"tags":{"a":1,"b":255},"state":{"Sent":9},"#,
         r#""history":["New",{"Split":[1,"x"]},{"Lost":{"since":-5}}],"nothing":null,"key":[1,2,255]}"#,
     );
-    holds(Json, &hex(golden.as_bytes()));
+    matches_golden(Json, &hex(golden.as_bytes()));
 }
 
 #[test]
 fn bincode() {
-    holds(
+    matches_golden(
         Bincode,
         concat!(
             "fb2c010741646120e282ac9a9999999999b93f0000c03f030141000107020101fc70110100fdfeffffffffffffff02016101",
@@ -89,7 +89,7 @@ fn bincode() {
 
 #[test]
 fn postcard() {
-    holds(
+    matches_golden(
         Postcard,
         concat!(
             "ac020741646120e282ac9a9999999999b93f0000c03f03010141000107020101f0a204feffffffffffffffff010201610101",
@@ -100,7 +100,7 @@ fn postcard() {
 
 #[test]
 fn messagepack() {
-    holds(
+    matches_golden(
         MessagePack,
         concat!(
             "8fa26964cd012ca56f776e6572a741646120e282aca57072696365cb3fb999999999999aa472617465ca3fc00000a564656c",
@@ -113,7 +113,7 @@ fn messagepack() {
 
 #[test]
 fn cbor() {
-    holds(
+    matches_golden(
         Cbor,
         concat!(
             "af62696419012c656f776e65726741646120e282ac657072696365fb3fb999999999999a6472617465fa3fc000006564656c",
@@ -124,7 +124,7 @@ fn cbor() {
     );
 }
 
-/// As the class `User` in Golden.java.
+/// The class `User` in Golden.java.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct User {
     active: Option<bool>,
@@ -134,9 +134,9 @@ struct User {
     visits: i32,
 }
 
-/// `written.tsv` is by Redisson itself; `Golden.java` beside it says how.
+/// Redisson wrote `written.tsv`; `Golden.java` beside it says how.
 #[test]
-fn what_redisson_writes_is_read_and_written() {
+fn bytes_of_redisson_are_read_and_written() {
     let lines = include_str!("redisson/written.tsv").lines();
     let mut seen = 0;
     for line in lines {
@@ -144,14 +144,15 @@ fn what_redisson_writes_is_read_and_written() {
         let golden = Bytes::from(unhex(golden));
         match codec {
             "Kryo" => kryo(what, &golden),
-            "Lz4<Kryo>" => packed(Lz4::new(Kryo), what, &golden),
-            "Zstd<Kryo>" => packed(Zstd::new(Kryo), what, &golden),
+            "Lz4<Kryo>" => compressed(Lz4::new(Kryo), what, &golden),
+            "Zstd<Kryo>" => compressed(Zstd::new(Kryo), what, &golden),
             "Double" => same(Double, number(what).parse::<f64>().unwrap(), &golden),
             "Long" => same(Long, number(what).parse::<i64>().unwrap(), &golden),
             "Text" => same(Text, number(what).to_owned(), &golden),
             "Raw" => same(Raw, unhex(number(what)), &golden),
             "Json" => same(Json, user(), &golden),
-            // Java has no number for the fields in advance and leaves the end open: ours is shorter.
+            // Java does not know the number of fields in advance and writes an open map: our
+            // encoding is shorter.
             "Cbor" => assert_eq!(Decode::<User>::decode(&Cbor, &golden).unwrap(), user()),
             "MessagePack" => same(MessagePack, user(), &golden),
             "Lz4<Json>" => assert_eq!(Decode::<User>::decode(&Lz4::new(Json), &golden).unwrap(), user()),
@@ -195,7 +196,7 @@ fn kryo(what: &str, golden: &Bytes) {
     }
 }
 
-/// As its own type, in an option, and as any value.
+/// Checks a value as its own type, in an option, and as any value.
 fn both<T>(value: T, any: fn(T) -> KryoValue, golden: &Bytes)
 where
     Kryo: Encode<T> + Decode<T>,
@@ -206,8 +207,8 @@ where
     same::<Kryo, KryoValue>(Kryo, any(value), golden);
 }
 
-/// The compressors of Java do not find the same matches; what is read is the same.
-fn packed(codec: impl Encode<KryoValue> + Decode<KryoValue>, what: &str, golden: &Bytes) {
+/// Java's compressors find other matches, so only the decoded values are compared.
+fn compressed(codec: impl Encode<KryoValue> + Decode<KryoValue>, what: &str, golden: &Bytes) {
     let value = match what.split_once(' ').unwrap() {
         ("rep", value) => KryoValue::String(repeated(value)),
         ("i64", value) => KryoValue::Long(value.parse().unwrap()),
@@ -228,7 +229,7 @@ where
     assert!(read == value || format!("{read:?}") == format!("{value:?}"), "{} reads {read:?}", codec.name());
 }
 
-/// `x 70`: so many of it.
+/// `x 70` is `x` repeated 70 times.
 fn repeated(value: &str) -> String {
     let (what, times) = value.split_once(' ').unwrap();
     what.repeat(times.parse().unwrap())

@@ -1,6 +1,8 @@
-//! Bytes of anybody's: nothing that is read panics, overflows the stack, takes room that its own length does not warrant, or
-//! goes on without end. `REDGRID_FUZZ=100000` tries so many inputs for each codec in place of 4,000; a failure
-//! says the seed, and `REDGRID_FUZZ_SEED` begins with another.
+//! Untrusted bytes: decoding never panics, overflows the stack, allocates disproportionately to the
+//! input, or loops forever.
+//!
+//! `REDGRID_FUZZ=100000` tries this many inputs for each codec instead of 4,000. A failure prints
+//! the seed; `REDGRID_FUZZ_SEED` sets it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,10 +19,10 @@ use serde::{Deserialize, Serialize};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// What is measured is of the whole process, so one test at a time.
+/// The measured memory is that of the whole process, so tests run one at a time.
 static MEASURED: Mutex<()> = Mutex::new(());
 
-/// How many inputs for each codec.
+/// Number of inputs for each codec.
 fn inputs() -> u64 {
     std::env::var("REDGRID_FUZZ").ok().and_then(|count| count.parse().ok()).unwrap_or(4_000)
 }
@@ -46,7 +48,7 @@ enum Tree {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Wrapped(Option<Box<Tree>>);
 
-/// What is read by asking what comes next.
+/// A type that needs a self-describing format.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Any {
@@ -73,8 +75,8 @@ fn tree(random: &mut fastrand::Rng, depth: u8) -> Tree {
     }
 }
 
-/// `bytes` with a few things wrong.
-fn spoil(random: &mut fastrand::Rng, mut bytes: Vec<u8>) -> Vec<u8> {
+/// Corrupts `bytes` in a few places.
+fn corrupt(random: &mut fastrand::Rng, mut bytes: Vec<u8>) -> Vec<u8> {
     for _ in 0..random.usize(1..4) {
         let at = random.usize(0..=bytes.len());
         match random.u8(0..7) {
@@ -83,7 +85,7 @@ fn spoil(random: &mut fastrand::Rng, mut bytes: Vec<u8>) -> Vec<u8> {
             // Lengths that are large in every format.
             2 => bytes.splice(at..at, [random.u8(..), 0xff, 0xff, 0xff, 0xff, 0x7f]).for_each(drop),
             3 => bytes.splice(at..at, [0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]).for_each(drop),
-            // The same again and again is deep.
+            // Repetitions create deep values.
             4 => {
                 let end = bytes.len().min(at + random.usize(0..8));
                 let part = bytes[at..end].repeat(random.usize(1..200));
@@ -96,7 +98,7 @@ fn spoil(random: &mut fastrand::Rng, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Reads it as a `T`; the room this takes is in proportion to the input.
+/// Reads it as a `T`, and checks that the memory used is proportional to the input.
 fn read<C, T>(codec: &C, bytes: &[u8], extra: usize)
 where
     C: Decode<T>,
@@ -106,14 +108,15 @@ where
     ALLOCATOR.reset_peak_usage();
     let began = Instant::now();
     let outcome = catch_unwind(AssertUnwindSafe(|| codec.decode(&input).map(drop)));
-    let (took, room) = (began.elapsed(), ALLOCATOR.peak_usage().saturating_sub(before));
+    let took = began.elapsed();
+    let memory = ALLOCATOR.peak_usage().saturating_sub(before);
     let name = codec.name();
     let Ok(outcome) = outcome else { panic!("{name} panics at {}", hex(bytes)) };
-    // Elements of up to 100 bytes for each byte; and at each of 128 levels maps and lists with room for their first few, once
-    // more where serde keeps them until it knows the type.
+    // Elements of up to 100 bytes for each byte. At each of 128 levels, also maps and lists with a
+    // capacity of a few elements, and once more where serde buffers them until it knows the type.
     assert!(
-        room <= 128 * bytes.len() + 1024 * 1024 + extra,
-        "{name} takes {room} bytes for {}: {outcome:?}",
+        memory <= 128 * bytes.len() + 1024 * 1024 + extra,
+        "{name} takes {memory} bytes for {}: {outcome:?}",
         hex(bytes)
     );
     assert!(took < Duration::from_secs(20), "{name} takes {took:?} for {}", hex(bytes));
@@ -127,7 +130,7 @@ fn hex(bytes: &[u8]) -> String {
     format!("{} bytes {shown}", bytes.len())
 }
 
-/// Random bytes, and spoilt ones that `make` made, each given to `look`.
+/// Passes random bytes, and corrupted ones of `make`, to `look`.
 fn fuzz(make: impl Fn(&mut fastrand::Rng) -> Vec<u8>, look: impl Fn(&[u8])) {
     let _alone = MEASURED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for count in 0..inputs() {
@@ -136,14 +139,14 @@ fn fuzz(make: impl Fn(&mut fastrand::Rng) -> Vec<u8>, look: impl Fn(&[u8])) {
             0 => (0..random.usize(0..80)).map(|_| random.u8(..)).collect(),
             _ => {
                 let made = make(&mut random);
-                spoil(&mut random, made)
+                corrupt(&mut random, made)
             }
         };
         look(&input);
     }
 }
 
-/// A codec that knows serde, read as types of every kind.
+/// Reads a serde codec as types of every kind.
 fn fuzz_serde<C>(codec: C, extra: usize)
 where
     C: Encode<Tree>
@@ -195,7 +198,7 @@ fn cbor() {
     fuzz_serde(Cbor, 0);
 }
 
-/// A byte of LZ4 stands for 255, and so do the trees in them.
+/// A byte of LZ4 expands to 255, and so do the trees in it.
 #[test]
 fn lz4() {
     const LIMIT: usize = 16 * 1024;
@@ -227,9 +230,8 @@ fn kryo() {
 
 #[test]
 fn text_and_numbers() {
-    let make = |random: &mut fastrand::Rng| match random.bool() {
-        true => random.f64().to_string().into_bytes(),
-        false => random.i64(..).to_string().into_bytes(),
+    let make = |random: &mut fastrand::Rng| {
+        if random.bool() { random.f64().to_string().into_bytes() } else { random.i64(..).to_string().into_bytes() }
     };
     fuzz(make, |input| {
         read::<_, String>(&Text, input, 0);
@@ -242,8 +244,8 @@ fn text_and_numbers() {
     });
 }
 
-/// A beginning that can be repeated makes a value of any depth.
-fn bottomless<C: Decode<Tree> + Decode<Any>>(codec: C, level: &[u8]) {
+/// A repeated prefix makes a value of any depth.
+fn nested<C: Decode<Tree> + Decode<Any>>(codec: C, level: &[u8]) {
     for depth in [MAX_DEPTH, MAX_DEPTH + 1, 1_000, 100_000] {
         read::<C, Tree>(&codec, &level.repeat(depth), 0);
         read::<C, Any>(&codec, &level.repeat(depth), 0);
@@ -253,20 +255,20 @@ fn bottomless<C: Decode<Tree> + Decode<Any>>(codec: C, level: &[u8]) {
 }
 
 #[test]
-fn what_is_nested_without_end_is_refused() {
+fn endless_nesting_is_rejected() {
     let _alone = MEASURED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    bottomless(Json, b"{\"Deeper\":");
-    bottomless(Json, b"{\"List\":[");
-    bottomless(MessagePack, b"\x81\xa6Deeper");
-    bottomless(MessagePack, b"\x81\xa4List\x91");
-    bottomless(MessagePack, b"\x81\xa4List\xdd\xff\xff\xff\xff");
-    bottomless(Cbor, b"\xa1\x66Deeper");
-    bottomless(Cbor, b"\xa1\x64List\x9b\x7f\xff\xff\xff\xff\xff\xff\xff");
-    bottomless(Bincode, b"\x08");
-    bottomless(Bincode, b"\x04\xfd\xff\xff\xff\xff\xff\xff\xff\x7f");
-    bottomless(Postcard, b"\x08");
-    bottomless(Postcard, b"\x04\xff\xff\xff\xff\xff\xff\xff\xff\x7f");
-    // A value that is skipped is walked through all the same.
+    nested(Json, b"{\"Deeper\":");
+    nested(Json, b"{\"List\":[");
+    nested(MessagePack, b"\x81\xa6Deeper");
+    nested(MessagePack, b"\x81\xa4List\x91");
+    nested(MessagePack, b"\x81\xa4List\xdd\xff\xff\xff\xff");
+    nested(Cbor, b"\xa1\x66Deeper");
+    nested(Cbor, b"\xa1\x64List\x9b\x7f\xff\xff\xff\xff\xff\xff\xff");
+    nested(Bincode, b"\x08");
+    nested(Bincode, b"\x04\xfd\xff\xff\xff\xff\xff\xff\xff\x7f");
+    nested(Postcard, b"\x08");
+    nested(Postcard, b"\x04\xff\xff\xff\xff\xff\xff\xff\xff\x7f");
+    // A skipped value is read too.
     #[derive(Debug, Deserialize)]
     struct Nothing {}
     for (open, deep) in [(&b"{\"a\":"[..], &b"["[..]), (b"{\"a\":", b"{\"a\":")] {
@@ -278,14 +280,14 @@ fn what_is_nested_without_end_is_refused() {
 }
 
 #[test]
-fn what_takes_no_bytes_is_not_counted_without_end() {
+fn elements_without_bytes_are_limited() {
     let _alone = MEASURED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let bincode: Result<Vec<()>, _> = Bincode.decode(&Bytes::from_static(b"\xfd\xff\xff\xff\xff\xff\xff\xff\x7f"));
     assert!(matches!(bincode, Err(DecodeError::TooMany { limit: 65_536, .. })), "{bincode:?}");
     let postcard: Result<BTreeMap<(), ()>, _> =
         Postcard.decode(&Bytes::from_static(b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f"));
     assert!(matches!(postcard, Err(DecodeError::TooMany { .. })), "{postcard:?}");
-    // As many as are read are written, and not one more.
+    // The maximum that is read is also the maximum that is written.
     let many = Postcard.encode(&vec![(); 65_536]).unwrap();
     assert_eq!(Decode::<Vec<()>>::decode(&Postcard, &many).unwrap().len(), 65_536);
     let error = Postcard.encode(&vec![(); 70_000]).unwrap_err();
@@ -293,7 +295,7 @@ fn what_takes_no_bytes_is_not_counted_without_end() {
 }
 
 #[test]
-fn lengths_are_compared_with_what_there_is() {
+fn lengths_are_checked_against_the_input() {
     let _alone = MEASURED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for bytes in [&b"\xfd\xff\xff\xff\xff\xff\xff\xff\x7f"[..], b"\xfc\xff\xff\xff\x7f", b"\xfc\xff\xff\xff\x0f ab"] {
         read::<_, String>(&Bincode, bytes, 0);
@@ -309,24 +311,24 @@ fn lengths_are_compared_with_what_there_is() {
 }
 
 #[test]
-fn what_decompresses_without_end_is_refused() {
+fn unlimited_decompression_is_rejected() {
     let _alone = MEASURED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    // 2 GiB of zeros, says the length; a limit is a limit.
-    let said: Result<Bytes, _> = Lz4::new(Raw).decode(&Bytes::from_static(b"\x7f\xff\xff\xff\x00\x00\x00"));
-    assert!(matches!(said, Err(DecodeError::TooLarge { size: 0x7fff_ffff, .. })), "{said:?}");
-    // Within the limit, but not from three bytes.
+    // The length declares 2 GiB, above the limit.
+    let result: Result<Bytes, _> = Lz4::new(Raw).decode(&Bytes::from_static(b"\x7f\xff\xff\xff\x00\x00\x00"));
+    assert!(matches!(result, Err(DecodeError::TooLarge { size: 0x7fff_ffff, .. })), "{result:?}");
+    // Within the limit, but impossible from three bytes.
     read::<_, Bytes>(&Lz4::<_, MAX_SIZE>(Raw), b"\x1f\xff\xff\xff\x00\x00\x00", 0);
-    // A frame of much more than the length in front of it says.
+    // A frame that is much larger than its length prefix.
     let frame = Zstd::new(Raw).encode(&vec![0; 60 << 20]).unwrap();
     let lie = [b"\x00\x00\x10\x00", &frame[4..]].concat();
     read::<_, Bytes>(&Zstd::new(Raw), &lie, 9 << 20);
     let refused: Result<Bytes, _> = Zstd::new(Raw).decode(&lie.into());
     assert!(refused.unwrap_err().to_string().contains("more bytes than the length in front says"));
-    // A frame that asks for a window of 2 GiB: its header is magic, descriptor, window.
+    // A frame that requires a window of 2 GiB: its header is magic, descriptor, window.
     let window = b"\x00\x00\x10\x00\x28\xb5\x2f\xfd\x00\xa8\x01\x00\x00";
     read::<_, Bytes>(&Zstd::new(Raw), window, 1 << 20);
     let refused: Result<Bytes, _> = Zstd::new(Raw).decode(&Bytes::from_static(window));
     assert!(refused.unwrap_err().to_string().contains("no frame of Zstandard"));
-    // A length within the limit takes no room before the bytes are there.
+    // A declared length within the limit does not allocate memory before the bytes are read.
     read::<_, Bytes>(&Zstd::<_, MAX_SIZE>(Raw), b"\x1f\xff\xff\xff\x28\xb5\x2f\xfd\x00\x58\x01\x00\x00", 4 << 20);
 }

@@ -1,4 +1,4 @@
-//! What is written is read again, and what cannot be is refused.
+//! Written values can be read again; values that cannot are rejected.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use crate::common::refused;
 #[macro_use]
 mod common;
 
-fn there_and_back<C, T>(codec: &C, value: &T)
+fn roundtrip<C, T>(codec: &C, value: &T)
 where
     C: Encode<T> + Decode<T>,
     T: Debug + PartialEq,
@@ -59,33 +59,33 @@ fn text(random: &mut fastrand::Rng) -> String {
 }
 
 #[test]
-fn random_values_come_back() {
+fn random_values_roundtrip() {
     let mut random = fastrand::Rng::with_seed(9);
     for _ in 0..300 {
         let value = (0..random.usize(0..4)).map(|_| kind(&mut random)).collect::<Vec<_>>();
-        each_serde!(codec => there_and_back(&codec, &value));
+        each_serde!(codec => roundtrip(&codec, &value));
     }
 }
 
 #[test]
-fn extremes_come_back() {
+fn extremes_roundtrip() {
     each_serde!(codec => {
-        there_and_back(&codec, &(u64::MAX, i64::MIN, i64::MAX, u8::MAX, i8::MIN));
-        there_and_back(&codec, &(u128::MAX, i128::MIN));
-        there_and_back(&codec, &(f64::MAX, f64::MIN_POSITIVE, f32::MAX, 0.1_f32, 0.1 + 0.2, -0.0));
-        there_and_back(&codec, &(String::new(), "\0\u{10ffff}".to_owned(), 'a', '\u{10ffff}'));
-        there_and_back(&codec, &(Vec::<u8>::new(), Some(5), None::<u8>, ((), true)));
-        there_and_back(&codec, &HashMap::from([(1_u8, vec!["x".to_owned()])]));
-        there_and_back(&codec, &"ab".repeat(50_000));
-        there_and_back(&codec, &vec![7_u32; 10_000]);
+        roundtrip(&codec, &(u64::MAX, i64::MIN, i64::MAX, u8::MAX, i8::MIN));
+        roundtrip(&codec, &(u128::MAX, i128::MIN));
+        roundtrip(&codec, &(f64::MAX, f64::MIN_POSITIVE, f32::MAX, 0.1_f32, 0.1 + 0.2, -0.0));
+        roundtrip(&codec, &(String::new(), "\0\u{10ffff}".to_owned(), 'a', '\u{10ffff}'));
+        roundtrip(&codec, &(Vec::<u8>::new(), Some(5), None::<u8>, ((), true)));
+        roundtrip(&codec, &HashMap::from([(1_u8, vec!["x".to_owned()])]));
+        roundtrip(&codec, &"ab".repeat(50_000));
+        roundtrip(&codec, &vec![7_u32; 10_000]);
     });
-    // JSON's refusal is below.
+    // JSON rejects them, see below.
     for value in [f64::INFINITY, f64::NEG_INFINITY] {
-        there_and_back(&MessagePack, &value);
-        there_and_back(&Cbor, &value);
-        there_and_back(&Postcard, &value);
-        there_and_back(&Bincode, &value);
-        there_and_back(&Double, &value);
+        roundtrip(&MessagePack, &value);
+        roundtrip(&Cbor, &value);
+        roundtrip(&Postcard, &value);
+        roundtrip(&Bincode, &value);
+        roundtrip(&Double, &value);
     }
 }
 
@@ -95,19 +95,19 @@ fn random_doubles_are_exact() {
     for _ in 0..20_000 {
         let value = f64::from_bits(random.u64(..));
         if value.is_finite() {
-            there_and_back(&Json, &value);
-            there_and_back(&Double, &value);
-            there_and_back(&Text, &value);
+            roundtrip(&Json, &value);
+            roundtrip(&Double, &value);
+            roundtrip(&Text, &value);
         }
     }
 }
 
 #[test]
-fn text_is_for_what_has_a_text() {
-    there_and_back(&Text, &"gr\u{fc}n".to_owned());
-    there_and_back(&Text, &String::new());
-    there_and_back(&Text, &"10.0.0.1".parse::<IpAddr>().unwrap());
-    there_and_back(&Text, &u128::MAX);
+fn text_requires_display_and_from_str() {
+    roundtrip(&Text, &"gr\u{fc}n".to_owned());
+    roundtrip(&Text, &String::new());
+    roundtrip(&Text, &"10.0.0.1".parse::<IpAddr>().unwrap());
+    roundtrip(&Text, &u128::MAX);
     assert_eq!(&Text.encode("5").unwrap()[..], b"5");
     let error = refused::<_, IpAddr>(&Text, b"10.0.0.256");
     assert_eq!(
@@ -119,10 +119,10 @@ fn text_is_for_what_has_a_text() {
 }
 
 #[test]
-fn long_is_what_the_server_counts_in() {
-    there_and_back(&Long, &i64::MIN);
-    there_and_back(&Long, &255_u8);
-    there_and_back(&Long, &(i64::MAX as u64));
+fn long_is_the_integer_of_the_server() {
+    roundtrip(&Long, &i64::MIN);
+    roundtrip(&Long, &255_u8);
+    roundtrip(&Long, &(i64::MAX as u64));
     let error = Encode::<u64>::encode(&Long, &(i64::MAX as u64 + 1)).unwrap_err();
     assert_eq!(error.to_string(), "Long writes whole numbers of up to 9223372036854775807, not a greater one");
     assert_eq!(
@@ -156,9 +156,9 @@ fn the_server_adds_to_numbers_as_text() {
 
 #[test]
 fn raw_is_bytes_and_arrays_have_their_length() {
-    there_and_back(&Raw, &Bytes::from_static(b"\0\xff"));
-    there_and_back(&Raw, &vec![1_u8, 2]);
-    there_and_back(&Raw, &[1_u8, 2, 3]);
+    roundtrip(&Raw, &Bytes::from_static(b"\0\xff"));
+    roundtrip(&Raw, &vec![1_u8, 2]);
+    roundtrip(&Raw, &[1_u8, 2, 3]);
     assert_eq!(refused::<_, [u8; 3]>(&Raw, b"ab\xff\xff").to_string(), "Raw expected 3 bytes, found 4 bytes");
 }
 
@@ -193,13 +193,13 @@ fn kryo_reads_each_integer_that_fits_and_says_the_class() {
     }
 }
 
-/// A list as a chain of boxes: two levels a link.
+/// A linked list of boxes: two levels for each link.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Link {
     next: Option<Box<Link>>,
 }
 
-/// The innermost is a level as well.
+/// The innermost is a level too.
 fn chain(links: usize) -> Link {
     (1..links).fold(Link { next: None }, |link, _| Link { next: Some(Box::new(link)) })
 }
@@ -216,7 +216,7 @@ enum Nest {
 }
 
 #[test]
-fn what_is_as_deep_as_the_limit_comes_back_and_deeper_is_refused_by_who_writes() {
+fn writing_accepts_the_maximum_depth_and_rejects_more() {
     type Around = fn(Nest) -> Nest;
     let nests: [(usize, Around); 6] = [
         (1, |nest| Nest::One(nest.into())),
@@ -227,33 +227,34 @@ fn what_is_as_deep_as_the_limit_comes_back_and_deeper_is_refused_by_who_writes()
         (2, |nest| Nest::Keyed(BTreeMap::from([(1, nest)]))),
     ];
     each_serde!(codec => {
-        there_and_back(&codec, &chain(MAX_DEPTH / 2));
+        roundtrip(&codec, &chain(MAX_DEPTH / 2));
         assert!(matches!(codec.encode(&chain(MAX_DEPTH / 2 + 1)), Err(EncodeError::TooDeep { limit: MAX_DEPTH, .. })));
         assert!(matches!(codec.encode(&chain(10_000)), Err(EncodeError::TooDeep { .. })));
         for (levels, nest) in nests {
             let deep = |times: usize| (0..times).fold(Nest::Leaf, |inner, _| nest(inner));
-            there_and_back(&codec, &deep(MAX_DEPTH / levels));
+            roundtrip(&codec, &deep(MAX_DEPTH / levels));
             assert!(matches!(codec.encode(&deep(MAX_DEPTH / levels + 1)), Err(EncodeError::TooDeep { .. })));
         }
-        // Levels are given back: a wide value is not a deep one.
-        there_and_back(&codec, &(0..200).map(|_| chain(30)).collect::<Vec<_>>());
+        // Levels are released: a wide value is not a deep one.
+        roundtrip(&codec, &(0..200).map(|_| chain(30)).collect::<Vec<_>>());
     });
 }
 
-/// A newtype around a `Some` around a newtype: each is a level, and a byte of each format without names.
+/// A newtype around a `Some` around a newtype: each is a level, and one byte in each format without
+/// names.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Around(Option<Box<Around>>);
 
 #[test]
-fn who_reads_counts_as_who_writes() {
-    // 64 newtypes and 63 `Some`s; the next of each is beyond the limit.
+fn reading_counts_levels_as_writing_does() {
+    // 64 newtypes and 63 `Some`s; the next of each exceeds the limit.
     let deepest = [&b"\x01".repeat(63)[..], b"\x00"].concat();
     assert!(Decode::<Around>::decode(&Postcard, &deepest.clone().into()).is_ok());
     assert!(Decode::<Link>::decode(&Bincode, &deepest.clone().into()).is_ok());
     let deeper = [&b"\x01"[..], &deepest].concat();
     assert!(matches!(refused::<_, Around>(&Postcard, &deeper), DecodeError::TooDeep { .. }));
     assert!(matches!(refused::<_, Link>(&Bincode, &deeper), DecodeError::TooDeep { .. }));
-    // Lists alone, up to the very limit.
+    // Lists alone, up to the limit.
     let mut lists = b"[".repeat(MAX_DEPTH);
     lists.extend(b"]".repeat(MAX_DEPTH));
     let nested: Lists = Json.decode(&lists.clone().into()).unwrap();
@@ -262,7 +263,7 @@ fn who_reads_counts_as_who_writes() {
     assert!(matches!(refused::<_, Lists>(&Json, &deeper), DecodeError::TooDeep { .. }));
 }
 
-/// Nothing but lists, without a newtype on the wire or in serde's eyes.
+/// Only lists, without a newtype in the encoding or for serde.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Lists(Vec<Lists>);
@@ -278,7 +279,7 @@ fn json_has_no_nan() {
 }
 
 #[test]
-fn fields_come_and_go_where_they_have_names() {
+fn fields_are_added_and_removed_in_formats_with_names() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Old {
         name: String,
@@ -300,7 +301,7 @@ fn fields_come_and_go_where_they_have_names() {
 }
 
 #[test]
-fn types_that_ask_what_comes_next_are_read_where_the_format_tells() {
+fn types_that_need_a_self_describing_format_are_read_by_those() {
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     #[serde(untagged)]
     enum Any {
@@ -316,9 +317,9 @@ fn types_that_ask_what_comes_next_are_read_where_the_format_tells() {
         Any::Text("x".into()),
         Any::Map(BTreeMap::from([("a".into(), Any::List(vec![]))])),
     ]);
-    there_and_back(&Json, &value);
-    there_and_back(&MessagePack, &value);
-    there_and_back(&Cbor, &value);
+    roundtrip(&Json, &value);
+    roundtrip(&MessagePack, &value);
+    roundtrip(&Cbor, &value);
     let error = refused::<_, Any>(&Bincode, b"\x01");
     assert!(error.to_string().starts_with("Bincode expected `"), "{error}");
     let error = refused::<_, Any>(&Postcard, b"\x01");
@@ -326,7 +327,7 @@ fn types_that_ask_what_comes_next_are_read_where_the_format_tells() {
 }
 
 #[test]
-fn cbor_of_others_is_read() {
+fn cbor_of_other_encoders_is_read() {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Point {
         x: f64,
@@ -335,7 +336,8 @@ fn cbor_of_others_is_read() {
     }
     let point = Point { x: 1.0, y: 2.0, label: "ab".into() };
     for bytes in [
-        // Whole numbers for floats; half floats; a map and a string without lengths; the mark of CBOR in front.
+        // Integers for floats; half floats; a map and a string without lengths; a leading
+        // self-description tag.
         &b"\xa3\x61x\x01\x61y\x02\x65label\x62ab"[..],
         b"\xa3\x61x\xf9\x3c\x00\x61y\xf9\x40\x00\x65label\x62ab",
         b"\xbf\x61x\xfa\x3f\x80\x00\x00\x61y\x02\x65label\x7f\x61a\x61b\xff\xff",
@@ -354,17 +356,17 @@ fn compressed_values_are_small_and_bounded() {
         Lz4::new(Zstd::new(Text)).encode(&long).unwrap().len(),
     ];
     assert!(sizes.iter().all(|size| *size < 1_000), "{sizes:?}");
-    there_and_back(&Lz4::new(Zstd::new(Text)), &long);
-    there_and_back(&Lz4::new(Raw), &Vec::new());
-    there_and_back(&Zstd::new(Raw), &Vec::new());
-    // Random bytes do not compress; they come back all the same.
+    roundtrip(&Lz4::new(Zstd::new(Text)), &long);
+    roundtrip(&Lz4::new(Raw), &Vec::new());
+    roundtrip(&Zstd::new(Raw), &Vec::new());
+    // Random bytes do not compress; they are read again all the same.
     let mut random = fastrand::Rng::with_seed(11);
     let noise = (0..10_000).map(|_| random.u8(..)).collect::<Vec<_>>();
-    there_and_back(&Lz4::new(Raw), &noise);
-    there_and_back(&Zstd::new(Raw), &noise);
-    // What would be refused by who reads is refused by who writes.
+    roundtrip(&Lz4::new(Raw), &noise);
+    roundtrip(&Zstd::new(Raw), &noise);
+    // Values that reading would reject are rejected by writing.
     let small = Lz4::<_, 100>(Text);
-    there_and_back(&small, &"a".repeat(100));
+    roundtrip(&small, &"a".repeat(100));
     let error = small.encode(&"a".repeat(101)).unwrap_err();
     assert_eq!(error.to_string(), "Lz4<Text> writes values of up to 100 bytes, and this one has 101");
     let error =

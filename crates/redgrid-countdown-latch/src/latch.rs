@@ -1,4 +1,4 @@
-//! The latch as a value: cheap to clone, holding nothing.
+//! The latch: a cheap handle without resources.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use crate::keys::Keys;
 use crate::set::TrySetCount;
 use crate::wait::Wait;
 
-/// A latch that is open while its count is 0, over all processes that reach the same server. Redisson's `RCountDownLatch` on
-/// the wire.
+/// A latch that is open while its count is 0, shared by all processes that use the same server.
+/// Compatible with Redisson's `RCountDownLatch`.
 ///
-/// Cheap to clone; clones are the same latch. Making one asks nobody: an invalid name is told by the first call.
+/// Cheap to clone; clones are the same latch. Creating one sends no request: an invalid name is
+/// reported by the first call.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_countdown_latch::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -37,51 +38,54 @@ pub struct CountDownLatch {
 }
 
 impl CountDownLatch {
-    /// The latch with this name.
+    /// Returns the latch with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         CountDownLatch { client: client.clone(), keys: Keys::new(client, name).map(Arc::new) }
     }
 
-    /// Begins a round of `count`, 1 to 2^63 - 1: false where one is set already, which is left as it is.
+    /// Begins a round with this count, 1 to 2^63 - 1. Returns false, and changes nothing, if a
+    /// round is in progress.
     ///
     /// ```no_run
     /// # use std::time::Duration;
     /// # async fn demo(latch: redgrid_countdown_latch::CountDownLatch) -> Result<(), Box<dyn std::error::Error>> {
-    /// // Gone in an hour in any case, should those who count down have died.
+    /// // Ends after an hour in any case, should the workers have died.
     /// let begun = latch.try_set_count(10).expires_in(Duration::from_secs(3600)).await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether it may be set.
+    /// [`LatchError`] says whether the count may be set.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it was sent, it sets nothing; dropped later, it sets it once.
+    /// If dropped before the request is sent, it sets nothing; otherwise it sets the count once.
     #[doc(alias = "trySetCount")]
     pub fn try_set_count(&self, count: u64) -> TrySetCount {
         TrySetCount::new(self.clone(), count)
     }
 
-    /// Takes one from the count, exactly once, and tells what is left. On an open latch it does nothing, and 0 is left.
+    /// Decrements the count by one, exactly once, and returns the remaining count. An open latch
+    /// stays open, and 0 is returned.
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether it may have counted. After
-    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not count again: it is sent
-    /// on.
+    /// [`LatchError`] says whether the count-down may have been executed. After
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not call it again: the request is still being retried.
     ///
     /// # Cancel safety
     ///
-    /// Dropped while count-downs before it are under way, it does not count; nor later, before it was sent, unless others are sent with it.
-    /// Dropped later than that, it counts once.
+    /// If dropped while it waits for earlier count-downs, or before it is sent, it does not count.
+    /// The exception is a batch: if other count-downs are sent with it, it counts. After it is
+    /// sent, it counts once.
     #[doc(alias = "countDown")]
     pub async fn count_down(&self) -> Result<u64, LatchError> {
         self.count_down_by(1).await
     }
 
-    /// The same by `n`, 1 to 2^63 - 1, in one step. More than is left opens the latch.
+    /// Decrements the count by `n`, 1 to 2^63 - 1, in one step. More than the remaining count opens
+    /// the latch.
     ///
     /// # Errors
     ///
@@ -92,18 +96,18 @@ impl CountDownLatch {
     /// As [`CountDownLatch::count_down`].
     pub async fn count_down_by(&self, n: u64) -> Result<u64, LatchError> {
         let keys = self.keys()?;
-        let by = keys.counted(n)?;
+        let by = keys.checked_count(n)?;
         CountDownBatcher::of(&self.client, keys)
             .count_down(&self.client, by)
             .await
             .map_err(|source| LatchError::of_change(&keys.name, source))
     }
 
-    /// What is left; 0 where nothing is set.
+    /// Returns the remaining count; 0 if no round is in progress.
     ///
     /// # Errors
     ///
-    /// [`LatchError`] when it could not be asked.
+    /// [`LatchError`] if the server did not answer.
     ///
     /// # Cancel safety
     ///
@@ -114,10 +118,14 @@ impl CountDownLatch {
         keys.count(&self.client).await.map_err(|source| LatchError::of_read(&keys.name, source))
     }
 
-    /// Waits until the round that is under way has ended: at a count of 0, deleted, or at the end of its lifetime. At once
-    /// where none is, and so before the first [`CountDownLatch::try_set_count`]. Which one is under way is found by a look that is sent
-    /// after the call, behind one that is under way: where a round ends before that look, and is followed by another, it waits for that other.
-    /// As long as it takes, unless [`Wait::timeout`] says otherwise, but not without contact to the server.
+    /// Waits until the current round has ended: its count is 0, it was deleted, or its lifetime is
+    /// over.
+    ///
+    /// Returns at once if no round is in progress, so also before the first
+    /// [`CountDownLatch::try_set_count`]. The current round is the one found by a poll that is sent
+    /// after the call. If a round ends before that poll and another one has begun, the caller waits
+    /// for the other one. Without [`Wait::timeout`] the wait is unbounded, but it fails without
+    /// contact to the server.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -134,36 +142,38 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`WaitError`](crate::WaitError) says why it did not come to that.
+    /// [`WaitError`](crate::WaitError) says why the wait failed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it leaves nothing behind. The last of a process to leave ends its subscription.
+    /// Dropping it cancels the wait. The last waiter of a process ends its subscription.
     #[doc(alias = "await")]
     #[doc(alias = "awaitAsync")]
     pub fn wait(&self) -> Wait {
         Wait::new(self.clone())
     }
 
-    /// Ends the round whatever is left of it, and lets all go who wait: false where none was under way.
+    /// Ends the round, whatever its count, and completes all waits. Returns false if no round was
+    /// in progress.
     ///
     /// # Errors
     ///
-    /// [`LatchError`] says whether it may be deleted.
+    /// [`LatchError`] says whether the round may be deleted.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it was sent, it deletes nothing; dropped later, it deletes once.
+    /// If dropped before the request is sent, it deletes nothing; otherwise it deletes once.
     pub async fn delete(&self) -> Result<bool, LatchError> {
         let keys = self.keys()?;
         keys.delete(&self.client).await.map_err(|source| LatchError::of_change(&keys.name, source))
     }
 
-    /// What every object has: whether it is there (a round is under way), its lifetime, other names, its events; with the number of
-    /// its round.
+    /// Returns the latch as an object, with the key of its round's number: existence (a round is in
+    /// progress), lifetime, rename, events.
     ///
-    /// [`delete`](CountDownLatch::delete) tells those who wait; behind that of the object they find out within `poll_interval`, and go
-    /// on as when it opens. Behind a rename they do, too: they wait for the name, not for the round.
+    /// [`delete`](CountDownLatch::delete) notifies the waiters. If the object is deleted, they
+    /// detect it within `poll_interval`, and their waits complete as when the latch opens. The same
+    /// holds for a rename: they wait for the name, not for the round.
     pub fn object(&self) -> Object {
         let name = self.keys.as_ref().map(|keys| keys.name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, layouts::countdown_latch)
@@ -179,8 +189,8 @@ impl CountDownLatch {
 }
 
 impl Keys {
-    /// A count as Redis and Redisson have it.
-    pub(crate) fn counted(&self, got: u64) -> Result<i64, LatchError> {
+    /// Converts a count to the integer of Redis and Redisson.
+    pub(crate) fn checked_count(&self, got: u64) -> Result<i64, LatchError> {
         let count = i64::try_from(got).ok().filter(|count| *count > 0);
         count.ok_or_else(|| LatchError::InvalidCount { name: self.name.clone(), got })
     }

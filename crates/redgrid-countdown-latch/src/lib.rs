@@ -1,5 +1,5 @@
-//! Count-down latches on Redis and Valkey, shared with Java services that use Redisson: whoever waits goes on when so many
-//! things are done, wherever they are done.
+//! Count-down latches on Redis and Valkey, shared with Java services that use Redisson: tasks wait
+//! until a number of operations, in any process, is done.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -8,28 +8,29 @@
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let done = CountDownLatch::new(&client, "import:42");
 //!
-//! done.try_set_count(3).await?;  // once, by whoever begins
+//! done.try_set_count(3).await?;  // once, by the first process
 //! done.count_down().await?;      // by each of three workers
-//! done.wait().await?;            // by whoever needs all three
+//! done.wait().await?;            // by tasks that need all three
 //! # Ok(()) }
 //! ```
 //!
 //! # What it promises
 //!
-//! - A count-down counts exactly once, although its answer is lost and it is sent again. So do setting and deleting. Those of a
-//!   client that come while one is under way go together, in one request.
-//! - Whoever waits goes on when the count is 0, deleted or at the end of its lifetime, also when every message is lost: then
-//!   within `poll_interval`, or within five of them where the latch was set again meanwhile; later where a client polls more
-//!   names than its `poll_budget` is for.
-//! - A latch that was never set is open: who waits before the first [`CountDownLatch::try_set_count`] goes on at once, as with
-//!   Redisson.
-//! - A latch that is set again begins a new round. Whoever waited for the round before goes on; whoever waits for the new one
-//!   is not let go by what is left of the old.
-//! - All who wait for one latch through one client share one subscription and its looks. The message of a round's end names the
-//!   round, as does the answer of the count-down that ends it through this client: either is enough for those who are in that round. A
-//!   message of Redisson's does not, and is followed by a look for all.
+//! - A count-down is executed exactly once, even if its reply is lost and the request is retried.
+//!   So are setting and deleting. Concurrent count-downs of a client are combined into one request.
+//! - A wait completes when the count is 0, deleted, or at the end of its lifetime. If every message
+//!   is lost, it completes within `poll_interval`, or within five of them if the latch was set
+//!   again meanwhile. It takes longer if a client polls more names than its `poll_budget` allows.
+//! - A latch that was never set is open: waits before the first [`CountDownLatch::try_set_count`]
+//!   complete at once, as with Redisson.
+//! - Setting a latch again begins a new round. It completes the waits for the previous round; late
+//!   messages of the previous round do not complete waits for the new one.
+//! - All waits for one latch through one client share one subscription and its polls. The message
+//!   about a round's end has the round's number, as does the reply to the count-down that ends it.
+//!   Either completes the waits for that round. A message of Redisson's has no number, and causes a
+//!   poll.
 //!
-//! What a failover loses, it loses: `docs/countdown-latch.md` says what that means.
+//! What a failover can lose is described in `docs/countdown-latch.md`.
 //!
 //! # Keys
 //!
@@ -41,7 +42,7 @@
 //! | `redisson_countdownlatch__channel__{name}` | channel: `0` when the latch opens, `1` when it is set. Not in a cluster for a name with a hash tag, which Redisson can not use there | |
 //! | `redgrid_latch__channel:{name}` | channel: the number of the round that is over | |
 //!
-//! A namespace goes in front of the name, inside the braces too.
+//! A namespace precedes the name, also inside the braces.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

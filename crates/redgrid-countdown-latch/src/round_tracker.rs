@@ -66,7 +66,8 @@ impl RoundTracker {
         self.round = None;
     }
 
-    /// Notes that a round has ended. With the number 0, some round may have, or messages were missed.
+    /// Notes that a round has ended. With the number 0, some round may have, or messages were
+    /// missed.
     pub(crate) fn round_ended(&mut self, number: u64) -> Ended {
         if number == 0 {
             self.is_due = true;
@@ -113,10 +114,10 @@ mod tests {
     }
 
     #[test]
-    fn the_late_end_of_an_earlier_round_lets_nobody_go() {
+    fn the_late_end_of_an_earlier_round_completes_no_wait() {
         let mut rounds = tracking(8);
         assert_eq!(rounds.round_ended(7), Ended::Nothing);
-        assert!(rounds.is_due(), "and is a reason to look");
+        assert!(rounds.is_due(), "and causes a poll");
         rounds.poll_sent();
         assert_eq!(rounds.round_ended(7), Ended::Nothing);
         assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing);
@@ -124,42 +125,42 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_overtakes_the_answer_that_saw_the_round_counts() {
+    fn an_end_before_the_reply_that_saw_the_round_counts() {
         let mut rounds = RoundTracker::default();
         rounds.poll_sent();
         assert_eq!(rounds.round_ended(7), Ended::Nothing);
         assert_eq!(rounds.poll_replied(&closed(7)), Ended::Everyone);
-        // Not for a later look.
+        // Not for a later poll.
         rounds.poll_sent();
         assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing);
     }
 
     #[test]
-    fn those_in_a_round_go_while_a_look_for_others_is_under_way() {
+    fn waits_complete_while_a_poll_for_others_is_in_flight() {
         let mut rounds = tracking(7);
         rounds.poll_sent();
         assert_eq!(rounds.round_ended(7), Ended::Known);
-        assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing, "who asked by this look is in the next round");
+        assert_eq!(rounds.poll_replied(&closed(8)), Ended::Nothing, "the waiters of this poll are in the next round");
         assert_eq!(rounds.round_ended(8), Ended::Known);
     }
 
     #[test]
-    fn a_message_without_a_number_is_a_reason_to_look_and_no_more() {
+    fn a_message_without_a_number_only_causes_a_poll() {
         let mut rounds = tracking(7);
         assert_eq!(rounds.round_ended(0), Ended::Nothing);
         assert!(rounds.is_due());
         rounds.poll_sent();
-        assert!(!rounds.is_due(), "one look for all that came before it");
+        assert!(!rounds.is_due(), "one poll for all earlier messages");
         rounds.round_ended(0);
         assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing);
-        assert!(rounds.is_due(), "the message may be younger than the look");
+        assert!(rounds.is_due(), "the message may be newer than the poll");
         // A round of Redisson's has no number, so its end is not recognized.
         let mut rounds = tracking(0);
         assert_eq!(rounds.round_ended(0), Ended::Nothing);
     }
 
     #[test]
-    fn a_higher_round_ends_the_one_before_for_those_in_it_only() {
+    fn a_higher_round_completes_only_waits_for_the_previous_one() {
         let mut rounds = tracking(7);
         rounds.poll_sent();
         assert_eq!(rounds.poll_replied(&closed(8)), Ended::Known);
@@ -174,18 +175,18 @@ mod tests {
             rounds.poll_sent();
             assert_eq!(rounds.poll_replied(&closed(less)), Ended::Nothing);
             rounds.poll_sent();
-            assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing, "nor does it when it is back");
+            assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing, "nor when the number is back");
             rounds.poll_sent();
             assert_eq!(rounds.poll_replied(&closed(8)), Ended::Known);
         }
-        // One that Redisson has begun is followed by one of ours.
+        // Redisson's round is followed by one of ours.
         let mut rounds = tracking(0);
         rounds.poll_sent();
         assert_eq!(rounds.poll_replied(&closed(5)), Ended::Known);
     }
 
     #[test]
-    fn a_round_of_redissons_behind_the_known_end_of_ours_ends_ours() {
+    fn a_round_of_redisson_after_the_known_end_of_ours_ends_ours() {
         let behind = |over| LatchState { over, ..closed(0) };
         for (over, expected) in [(6, Ended::Nothing), (7, Ended::Known), (8, Ended::Known)] {
             let mut rounds = tracking(7);
@@ -202,22 +203,22 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_could_not_tell_the_round_lets_nobody_go_but_by_an_open_latch() {
-        let untold = LatchState { round: None, ..closed(0) };
+    fn a_poll_without_the_round_completes_waits_only_if_the_latch_is_open() {
+        let unknown = LatchState { round: None, ..closed(0) };
         let mut rounds = tracking(7);
         rounds.poll_sent();
-        assert_eq!(rounds.poll_replied(&untold), Ended::Nothing);
+        assert_eq!(rounds.poll_replied(&unknown), Ended::Nothing);
         assert_eq!(rounds.round_ended(7), Ended::Known, "those in the round before");
         rounds.poll_sent();
-        assert_eq!(rounds.poll_replied(&LatchState { is_open: true, ..untold }), Ended::Everyone);
+        assert_eq!(rounds.poll_replied(&LatchState { is_open: true, ..unknown }), Ended::Everyone);
     }
 
     #[test]
-    fn an_open_latch_lets_all_go() {
+    fn an_open_latch_completes_all_waits() {
         let mut rounds = tracking(7);
         rounds.poll_sent();
         assert_eq!(rounds.poll_replied(&LatchState { is_open: true, ..closed(0) }), Ended::Everyone);
         rounds.poll_sent();
-        assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing, "whoever comes then begins anew");
+        assert_eq!(rounds.poll_replied(&closed(7)), Ended::Nothing, "later waits are for a new round");
     }
 }

@@ -20,8 +20,8 @@ static STATE: Script<2> = Script::new("latch/state", include_str!("scripts/state
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Lifetime of the number after the round's end: a minute. From it, waiters that missed the end
-/// recognize that a round of Redisson's, which has no number, is another one. The next number is above
-/// it, even if the server's clock was set back.
+/// recognize that a round of Redisson's, which has no number, is another one. The next number is
+/// above it, even if the server's clock was set back.
 const KEPT_OVER: Duration = Duration::from_secs(60);
 
 impl Keys {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_script_tells_its_contract() {
+    fn every_script_documents_its_contract() {
         for (name, text) in [
             ("set", include_str!("scripts/set.lua")),
             ("count_down", include_str!("scripts/count_down.lua")),

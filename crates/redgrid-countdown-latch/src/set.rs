@@ -8,7 +8,7 @@ use redgrid_core::LIFETIMES;
 use crate::error::LatchError;
 use crate::latch::CountDownLatch;
 
-/// Sets the count of a latch when awaited; made by [`CountDownLatch::try_set_count`].
+/// Sets the count of a latch when awaited; created by [`CountDownLatch::try_set_count`].
 #[must_use = "does nothing until awaited"]
 #[derive(Clone, Debug)]
 pub struct TrySetCount {
@@ -22,8 +22,9 @@ impl TrySetCount {
         TrySetCount { latch, count, lifetime: None }
     }
 
-    /// Ends the round after this long, whatever is left of it: 1 ms to 3,650 days, none unless set. Whoever waits goes on then,
-    /// as at a count of 0. Redisson's waiters are told nothing, and wait on.
+    /// Ends the round after this time, whatever its count: 1 ms to 3,650 days, unlimited unless
+    /// set. Waits then complete as at a count of 0. Waiters of Redisson's are not notified, and
+    /// keep waiting.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
@@ -31,7 +32,7 @@ impl TrySetCount {
 
     async fn run(self) -> Result<bool, LatchError> {
         let keys = self.latch.keys()?;
-        let count = keys.counted(self.count)?;
+        let count = keys.checked_count(self.count)?;
         if let Some(got) = self.lifetime.filter(|it| !LIFETIMES.contains(it)) {
             return Err(LatchError::InvalidLifetime { name: keys.name.clone(), got });
         }

@@ -33,7 +33,8 @@ impl LatchWaiters {
     /// Returns the queue of all callers that wait for a latch through one client.
     pub(crate) fn of(client: &Client, keys: &Arc<Keys>) -> Arc<WaitQueue<LatchWaiters>> {
         client.shared(&keys.count, || {
-            let (keys, poll_interval) = (Arc::clone(keys), client.poll_interval());
+            let keys = Arc::clone(keys);
+            let poll_interval = client.poll_interval();
             WaitQueue::new(client, LatchWaiters { keys, known: Mutex::default(), poll_interval })
         })
     }
@@ -83,7 +84,8 @@ impl Resource for LatchWaiters {
         _waiters: impl Iterator<Item = (WaiterId, &'a ())>,
     ) -> PollFuture<LatchState> {
         self.known().rounds.poll_sent();
-        let (client, keys) = (client.clone(), Arc::clone(&self.keys));
+        let client = client.clone();
+        let keys = Arc::clone(&self.keys);
         Box::pin(async move { keys.state(&client).await })
     }
 

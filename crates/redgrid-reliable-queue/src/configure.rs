@@ -1,4 +1,4 @@
-//! The settings of a queue, which all who use it go by.
+//! The settings of a queue, shared by all its users.
 
 use redgrid_core::Request;
 use redgrid_core::object::ObjectError;
@@ -7,22 +7,24 @@ use crate::queue::ReliableQueue;
 use crate::settings::{NAMES, QueueSettings};
 
 impl<T, C> ReliableQueue<T, C> {
-    /// Sets the settings of the queue, all of them: messages that are pushed or received from now on go by them.
+    /// Replaces all settings of the queue. They apply to messages that are pushed or received from
+    /// now on.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then;
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for settings that can not be.
+    /// [`ObjectError`] says whether they were set;
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for invalid
+    /// settings.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// If dropped after the request is sent, it is still executed.
     #[doc(alias = "setConfig")]
     pub async fn set_settings(&self, settings: &QueueSettings) -> Result<(), ObjectError> {
-        self.settings_set(settings, false).await.map(drop)
+        self.store_settings(settings, false).await.map(drop)
     }
 
-    /// The same where none were set before; tells whether it did.
+    /// Sets the settings of the queue if it has none. Returns whether they were set.
     ///
     /// # Errors
     ///
@@ -33,30 +35,30 @@ impl<T, C> ReliableQueue<T, C> {
     /// As [`ReliableQueue::set_settings`].
     #[doc(alias = "setConfigIfAbsent")]
     pub async fn try_set_settings(&self, settings: &QueueSettings) -> Result<bool, ObjectError> {
-        self.settings_set(settings, true).await
+        self.store_settings(settings, true).await
     }
 
-    async fn settings_set(&self, settings: &QueueSettings, only_if_none: bool) -> Result<bool, ObjectError> {
-        let desk = self.desk()?;
-        let request = desk.keys.set().arg(if only_if_none { "1" } else { "0" });
+    async fn store_settings(&self, settings: &QueueSettings, only_if_none: bool) -> Result<bool, ObjectError> {
+        let queue_client = self.queue_client()?;
+        let request = queue_client.keys.set().arg(if only_if_none { "1" } else { "0" });
         let values = settings.values(self.object_ref())?;
         let request = values.into_iter().fold(request, |request, (name, value)| request.arg(name).arg(value));
-        let set = self.once(desk, request).await?;
+        let set = self.run_exactly_once(queue_client, request).await?;
         Ok(set.first() == Some(&1))
     }
 
-    /// The settings of the queue; those of one that has none are all `None`.
+    /// Returns the settings of the queue; all of them are `None` if it has none.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if the server did not answer.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
     #[doc(alias = "getConfig")]
     pub async fn settings(&self) -> Result<QueueSettings, ObjectError> {
-        let queue = self.desk()?.keys.queue().clone();
+        let queue = self.queue_client()?.keys.queue().clone();
         let request = NAMES.into_iter().fold(Request::command("HMGET").key(queue), Request::arg);
         let values: Vec<Option<u64>> = self.object_ref().read(request).await?;
         QueueSettings::read(&values).ok_or_else(|| self.unexpected("settings"))

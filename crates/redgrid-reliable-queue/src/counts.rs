@@ -1,15 +1,15 @@
-//! How many messages a queue has, and what has happened to how many.
+//! Numbers of messages in a queue, and totals of what happened to them.
 
 use redgrid_core::object::ObjectError;
 
 use crate::queue::ReliableQueue;
 
 impl<T, C> ReliableQueue<T, C> {
-    /// How many messages there are, and what has happened to how many.
+    /// Returns the number of messages in each state, and totals since the queue was created.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if the server did not answer.
     ///
     /// # Cancel safety
     ///
@@ -19,16 +19,16 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "countDelayedMessages")]
     #[doc(alias = "countUnacknowledgedMessages")]
     pub async fn counts(&self) -> Result<Counts, ObjectError> {
-        let said: Vec<u64> = self.object_ref().read(self.desk()?.keys.counts()).await?;
-        self.counts_of(&said)
+        let reply: Vec<u64> = self.object_ref().read(self.queue_client()?.keys.counts()).await?;
+        self.parse_counts(&reply)
     }
 
-    /// What counts.lua has said.
-    pub(crate) fn counts_of(&self, said: &[u64]) -> Result<Counts, ObjectError> {
-        let [ready, delayed, in_flight, dead, counted @ ..] = said else {
+    /// Parses the reply of counts.lua.
+    pub(crate) fn parse_counts(&self, reply: &[u64]) -> Result<Counts, ObjectError> {
+        let [ready, delayed, in_flight, dead, into_count @ ..] = reply else {
             return Err(self.unexpected("counts"));
         };
-        let &[pushed, first, redelivered, acknowledged, returned, died, expired] = counted else {
+        let &[pushed, first, redelivered, acknowledged, returned, died, expired] = into_count else {
             return Err(self.unexpected("counts"));
         };
         let totals =
@@ -37,38 +37,38 @@ impl<T, C> ReliableQueue<T, C> {
     }
 }
 
-/// How many messages a queue has, by where they are, and what has happened.
+/// Numbers of messages in each state, and totals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// They wait to be received; those whose lifetime is over among them, until a change or a receive has dropped them.
+    /// Waiting to be received. Expired messages count until a change or a receive drops them.
     pub ready: u64,
-    /// They will be ready later.
+    /// Not ready yet.
     pub delayed: u64,
-    /// They were given to somebody, and are not settled.
+    /// Received and not settled.
     pub in_flight: u64,
-    /// They are given to nobody any more.
+    /// Dead letters: not delivered any more.
     pub dead: u64,
-    /// Since the queue was made.
+    /// Since the queue was created.
     pub totals: Totals,
 }
 
-/// How often what has happened since a queue was made.
+/// Totals since a queue was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Messages that were pushed.
+    /// Messages pushed.
     pub pushed: u64,
-    /// Messages that were given to somebody.
+    /// Messages received.
     pub received: u64,
-    /// Of these, how many not for the first time.
+    /// Those of `received` that were not the first delivery of their message.
     pub redelivered: u64,
-    /// Messages that were acknowledged.
+    /// Messages acknowledged.
     pub acknowledged: u64,
-    /// Messages that were given back, or not settled in time.
+    /// Messages returned, or not settled in time.
     pub returned: u64,
-    /// Messages that died.
+    /// Messages that became dead letters.
     pub died: u64,
-    /// Messages whose lifetime was over, those of the dead among them.
+    /// Messages whose lifetime ended, including dead letters.
     pub expired: u64,
 }

@@ -1,4 +1,4 @@
-//! Messages that are given to nobody any more.
+//! Dead letters: messages that are not delivered any more.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,11 +11,12 @@ use crate::error::QueueError;
 use crate::message::{Message, MessageId};
 use crate::queue::ReliableQueue;
 
-/// How many are read at a time.
+/// Messages per request.
 const PAGE: &str = "100";
 
-/// Messages of a queue that were tried often enough, or were rejected: made by [`ReliableQueue::dead`]. They stay until they are moved back
-/// or removed, or their lifetime by the queue's settings is over.
+/// The dead letters of a queue: messages that reached the maximum number of attempts, or were
+/// rejected. Created by [`ReliableQueue::dead`]. They stay until they are redriven or removed, or
+/// until their lifetime by the queue's settings ends.
 #[derive(Clone)]
 pub struct DeadLetters<T, C> {
     queue: ReliableQueue<T, C>,
@@ -26,11 +27,11 @@ impl<T, C: Clone> DeadLetters<T, C> {
         DeadLetters { queue }
     }
 
-    /// How many there are.
+    /// Returns the number of dead letters.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if the server did not answer.
     ///
     /// # Cancel safety
     ///
@@ -39,19 +40,19 @@ impl<T, C: Clone> DeadLetters<T, C> {
         Ok(self.queue.counts().await?.dead)
     }
 
-    /// The same by who moves them: a replica may know of fewer.
-    async fn there(&self) -> Result<u64, ObjectError> {
-        let said: Vec<u64> = self.queue.object_ref().read_primary(self.queue.desk()?.keys.counts()).await?;
-        Ok(self.queue.counts_of(&said)?.dead)
+    /// Returns their number at the primary, as a change needs it; a replica may lag.
+    async fn count_at_primary(&self) -> Result<u64, ObjectError> {
+        let reply: Vec<u64> = self.queue.object_ref().read_primary(self.queue.queue_client()?.keys.counts()).await?;
+        Ok(self.queue.parse_counts(&reply)?.dead)
     }
 
-    /// All of them, in the order in which they were pushed, a hundred a request. What dies or is moved meanwhile may be among them or not;
-    /// none comes twice.
+    /// Streams all dead letters in the order of their pushes, a hundred per request. Messages that
+    /// die or are moved meanwhile may be missing; none is repeated.
     pub fn stream(&self) -> impl Stream<Item = Result<Message<T, C>, ObjectError>> + use<T, C> {
         let begin = (self.queue.clone(), VecDeque::new(), Some(Bytes::new()));
         stream::unfold(begin, |(queue, mut page, mut behind): (_, VecDeque<Message<T, C>>, _)| async move {
             if let (true, Some(last)) = (page.is_empty(), behind.take()) {
-                match queue.looked(|request| request.arg("dead").arg(PAGE).arg(last)).await {
+                match queue.browse(|request| request.arg("dead").arg(PAGE).arg(last)).await {
                     Ok(found) => page.extend(found),
                     Err(error) => return Some((Err(error), (queue, page, None))),
                 }
@@ -62,22 +63,23 @@ impl<T, C: Clone> DeadLetters<T, C> {
         })
     }
 
-    /// Makes all of them ready again that are dead now, a hundred a request: they begin anew, with no attempt, in their old places. Tells how
-    /// many.
+    /// Makes all current dead letters ready again, a hundred per request, and returns their number.
+    /// They have no attempts then, and keep their old positions.
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says what is true then; some may be moved.
+    /// [`QueueError`] says whether the request was executed; some may have been moved.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out; the rest stays dead.
+    /// If dropped, the batch that was sent is executed; the rest stays dead.
     #[doc(alias = "move")]
     pub async fn redrive(&self) -> Result<u64, QueueError> {
-        // Those that die again meanwhile are not moved without end: no more are moved than there were.
-        let (mut left, mut moved) = (self.there().await?, 0);
+        // Messages that die again meanwhile must not be moved without end, so the total is bounded.
+        let mut left = self.count_at_primary().await?;
+        let mut moved = 0;
         while left > 0 {
-            let some = self.redriven(Bytes::new()).await?;
+            let some = self.redrive_batch(Bytes::new()).await?;
             moved += some;
             if some == 0 {
                 break;
@@ -87,41 +89,42 @@ impl<T, C: Clone> DeadLetters<T, C> {
         Ok(moved)
     }
 
-    /// Makes one of them ready again; tells whether it was dead.
+    /// Makes one dead letter ready again. Returns whether it was dead.
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says what is true then.
+    /// [`QueueError`] says whether the request was executed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// If dropped after the request is sent, it is still executed.
     #[doc(alias = "move")]
     pub async fn redrive_one(&self, id: MessageId) -> Result<bool, QueueError> {
-        Ok(self.redriven(id.arg()).await? > 0)
+        Ok(self.redrive_batch(id.arg()).await? > 0)
     }
 
-    async fn redriven(&self, id: Bytes) -> Result<u64, QueueError> {
-        let desk = self.queue.desk()?;
+    async fn redrive_batch(&self, id: Bytes) -> Result<u64, QueueError> {
+        let queue_client = self.queue.queue_client()?;
         let change = vec![Bytes::from_static(b"redrive"), id, Bytes::new()];
-        desk.change_one(change).await?.counted(&desk.name)
+        queue_client.change_one(change).await?.into_count(&queue_client.name)
     }
 
-    /// Drops all of them, a hundred a request; tells how many.
+    /// Drops all dead letters, a hundred per request, and returns their number.
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says what is true then; some may be dropped.
+    /// [`QueueError`] says whether the request was executed; some may have been dropped.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out; the rest stays.
+    /// If dropped, the batch that was sent is executed; the rest stays.
     pub async fn clear(&self) -> Result<u64, QueueError> {
-        let (mut left, mut dropped) = (self.there().await?, 0);
+        let mut left = self.count_at_primary().await?;
+        let mut dropped = 0;
         while left > 0 {
-            let desk = self.queue.desk()?;
+            let queue_client = self.queue.queue_client()?;
             let change = vec![Bytes::from_static(b"purge"), left.min(100).to_string().into()];
-            let some = desk.change_one(change).await?.counted(&desk.name)?;
+            let some = queue_client.change_one(change).await?.into_count(&queue_client.name)?;
             dropped += some;
             if some == 0 {
                 break;

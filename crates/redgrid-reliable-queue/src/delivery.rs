@@ -1,4 +1,4 @@
-//! A message in somebody's hands.
+//! A received message.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,42 +13,48 @@ use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 
-use crate::ask::Given;
-use crate::changes::Told;
-use crate::desk::Desk;
+use crate::batch::ChangeReply;
 use crate::error::QueueError;
 use crate::message::{Message, MessageId, MessageState, Receipt};
 use crate::queue::ReliableQueue;
+use crate::queue_client::QueueClient;
+use crate::request::ReceivedMessage;
 use crate::settings::{delay_of, reason_of, visibility_of};
 
-/// Not settled; an acknowledgement has left and was not answered; acknowledged; given up otherwise.
+/// Not settled; acknowledgement sent and unanswered; acknowledged; settled otherwise.
 const OPEN: u8 = 0;
 const UNANSWERED: u8 = 1;
 const ACKNOWLEDGED: u8 = 2;
-const GIVEN_UP: u8 = 3;
+const RETURNED: u8 = 3;
 
-/// A message that was given to this process: nobody else is given it until its visibility is over.
+/// A message received by this process. No other consumer receives it until its visibility ends.
 ///
-/// It is settled by [`ack`](Delivery::ack), [`nack`](Delivery::nack) or [`reject`](Delivery::reject). Dropped before that, it comes back when
-/// its visibility is over, so that a task that panics and a process that dies lose nothing; with
-/// [`back_on_drop`](crate::Receive::back_on_drop) at once.
+/// It is settled by [`ack`](Delivery::ack), [`nack`](Delivery::nack) or
+/// [`reject`](Delivery::reject). If it is dropped before that, the message is delivered again when
+/// its visibility ends, or at once with [`back_on_drop`](crate::Receive::back_on_drop). So a panic
+/// or a crash loses no message.
 #[must_use = "a message that is not acknowledged is delivered again"]
 pub struct Delivery<T, C> {
     message: Message<T, C>,
     receipt: Receipt,
-    desk: Arc<Desk>,
+    queue_client: Arc<QueueClient>,
     until: Mutex<Instant>,
     state: AtomicU8,
     back_on_drop: bool,
 }
 
 impl<T, C> Delivery<T, C> {
-    pub(crate) fn new(queue: &ReliableQueue<T, C>, desk: &Arc<Desk>, given: Given, back_on_drop: bool) -> Self
+    pub(crate) fn new(
+        queue: &ReliableQueue<T, C>,
+        queue_client: &Arc<QueueClient>,
+        given: ReceivedMessage,
+        back_on_drop: bool,
+    ) -> Self
     where
         C: Clone,
     {
-        let left = given.until.since(desk.client.clock().now());
-        // Shown only: what decides is the server's time, and here the client's clock.
+        let left = given.until.since(queue_client.client.clock().now());
+        // For display only: the server's clock decides, and this is the client's.
         let until = SystemTime::now().checked_add(left).unwrap_or(UNIX_EPOCH);
         let message = Message {
             id: given.receipt.id,
@@ -57,35 +63,36 @@ impl<T, C> Delivery<T, C> {
             pushed_at: given.pushed_at,
             state: MessageState::InFlight { until },
             object_ref: queue.object_ref().clone(),
-            framed: given.framed,
+            bytes: given.bytes,
             codec: queue.codec().clone(),
             values: PhantomData,
         };
-        let (until, state) = (Mutex::new(given.until), AtomicU8::new(OPEN));
-        Delivery { message, receipt: given.receipt, desk: Arc::clone(desk), until, state, back_on_drop }
+        let until = Mutex::new(given.until);
+        let state = AtomicU8::new(OPEN);
+        Delivery { message, receipt: given.receipt, queue_client: Arc::clone(queue_client), until, state, back_on_drop }
     }
 
-    /// The message's number.
+    /// Returns the id of the message.
     pub fn id(&self) -> MessageId {
         self.message.id
     }
 
-    /// How often it was given to somebody, this time included: 1 for the first.
+    /// Returns the number of its deliveries, including this one: 1 for the first.
     pub fn attempt(&self) -> u32 {
         self.message.attempts
     }
 
-    /// 0 to 9.
+    /// Returns its priority, 0 to 9.
     pub fn priority(&self) -> u8 {
         self.message.priority
     }
 
-    /// When it was pushed, by the server's time.
+    /// Returns when it was pushed, by the server's clock.
     pub fn pushed_at(&self) -> SystemTime {
         self.message.pushed_at
     }
 
-    /// Its headers.
+    /// Returns its headers.
     ///
     /// # Errors
     ///
@@ -94,7 +101,7 @@ impl<T, C> Delivery<T, C> {
         self.message.headers()
     }
 
-    /// Its value, decoded by each call. One that can not be is best [rejected](Delivery::reject).
+    /// Decodes its value. [Reject](Delivery::reject) a message that cannot be decoded.
     ///
     /// # Errors
     ///
@@ -106,45 +113,48 @@ impl<T, C> Delivery<T, C> {
         self.message.value()
     }
 
-    /// What settles it from another process.
+    /// Returns the receipt, which settles it from another process.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }
 
-    /// How long nobody else is given it, for certain: counted from before it was asked for. Zero when that is over, and from when it is given
-    /// back or rejected, whatever is told of that.
+    /// Returns how long no other consumer can receive it, counted from before the request was sent.
+    /// Zero after its visibility, or after `nack` or `reject` were called, whatever their outcome.
     pub fn remaining(&self) -> Duration {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        until.since(self.desk.client.clock().now())
+        until.since(self.queue_client.client.clock().now())
     }
 
-    /// The work is done: the message is over. It counts as long as nobody else was given the message, even after its visibility; a
-    /// second call does nothing.
+    /// Acknowledges the message: the work is done, and the message is removed. It succeeds, even
+    /// after its visibility, as long as no other consumer has received the message. A second call
+    /// does nothing.
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where somebody else was given it, or it is settled otherwise: the work
-    /// may be done twice. After [`Failure::OutcomeUnknown`], or a call that was dropped, it may be
-    /// called again: a message that is gone then counts as acknowledged.
+    /// [`QueueError::Stale`] if another consumer has received it, or it was settled otherwise: the
+    /// work
+    /// may be done twice. After [`Failure::OutcomeUnknown`], or a dropped call, it may be
+    /// called again: a message that no longer exists then counts as acknowledged.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back.
+    /// If dropped after the request is sent, it is still executed; if earlier, the message is
+    /// delivered again.
     #[doc(alias = "acknowledge")]
     pub async fn ack(&self) -> Result<(), QueueError> {
         if self.state.load(Ordering::Acquire) == ACKNOWLEDGED {
             return Ok(());
         }
-        // Before it leaves: a dropped call may have been carried out.
+        // Before the request is sent: a dropped call may have been executed.
         let before = self.state.swap(UNANSWERED, Ordering::AcqRel);
-        let told = self.desk.settle("ack", &self.receipt, None).await;
-        match told {
-            Ok(Told::Done) => self.acknowledged(),
-            Ok(Told::Gone) if before == UNANSWERED => self.acknowledged(),
+        let reply = self.queue_client.settle("ack", &self.receipt, None).await;
+        match reply {
+            Ok(ChangeReply::Done) => self.acknowledged(),
+            Ok(ChangeReply::Gone) if before == UNANSWERED => self.acknowledged(),
             Ok(other) => {
                 self.state.store(before, Ordering::Release);
                 self.until_at_most(Instant::MIN);
-                other.settled(&self.desk.name, self.receipt.id)
+                other.into_result(&self.queue_client.name, self.receipt.id)
             }
             Err(error) => {
                 if !matches!(error, QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. }))) {
@@ -155,67 +165,70 @@ impl<T, C> Delivery<T, C> {
         }
     }
 
-    /// The work is not done: the message is ready again after `delay`, from zero to 3650 days, in its old place; or dead, where it was tried
-    /// as often as the queue allows.
+    /// Returns the message to the queue: it is ready again after `delay`, zero to 3650 days, at its
+    /// old position. It becomes a dead letter if the queue's maximum number of attempts is reached.
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where it is not this delivery's any more; [`Failure::InvalidArgument`]
-    /// for a delay that can not be.
+    /// [`QueueError::Stale`] if this delivery no longer owns it; [`Failure::InvalidArgument`]
+    /// for an invalid delay.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back later.
+    /// If dropped after the request is sent, it is still executed; if earlier, the message is
+    /// delivered again later.
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, delay: Duration) -> Result<(), QueueError> {
         let delay = delay_of(&self.message.object_ref, "delay", delay)?;
         self.until_at_most(Instant::MIN);
-        let told = self.desk.settle("nack", &self.receipt, Some(delay)).await?;
-        self.given_up(told)
+        let reply = self.queue_client.settle("nack", &self.receipt, Some(delay)).await?;
+        self.returned(reply)
     }
 
-    /// The work can not be done: the message is dead at once. `reason`, at most 1,024 bytes, is told with it.
+    /// Rejects the message: it becomes a dead letter at once, with `reason`, at most 1,024 bytes.
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where it is not this delivery's any more; [`Failure::InvalidArgument`]
-    /// for a reason that is too long.
+    /// [`QueueError::Stale`] if this delivery no longer owns it; [`Failure::InvalidArgument`]
+    /// for too long a reason.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it; dropped earlier, the message comes back.
+    /// If dropped after the request is sent, it is still executed; if earlier, the message is
+    /// delivered again.
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, reason: impl AsRef<str>) -> Result<(), QueueError> {
         let reason = reason_of(&self.message.object_ref, reason.as_ref())?;
         self.until_at_most(Instant::MIN);
-        let told = self.desk.settle("reject", &self.receipt, Some(reason)).await?;
-        self.given_up(told)
+        let reply = self.queue_client.settle("reject", &self.receipt, Some(reason)).await?;
+        self.returned(reply)
     }
 
-    /// Moves the end of its visibility to `visibility` from now, 1 ms to 3650 days.
+    /// Sets the end of its visibility to `visibility` from now, 1 ms to 3650 days.
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] where that was found to be over by who receives, or the message is not
-    /// this delivery's any more; [`Failure::InvalidArgument`] for a visibility that can not be.
+    /// [`QueueError::Stale`] if a receive has found its visibility ended, or this delivery no
+    /// longer owns it. [`Failure::InvalidArgument`] for an invalid visibility.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it; [`remaining`](Delivery::remaining) is then too low.
+    /// If dropped after the request is sent, it is still executed, and
+    /// [`remaining`](Delivery::remaining) is then too low.
     pub async fn extend(&self, visibility: Duration) -> Result<(), QueueError> {
-        let asked = visibility_of(&self.message.object_ref, visibility)?;
-        let until = self.desk.client.clock().now() + visibility;
+        let visibility_arg = visibility_of(&self.message.object_ref, visibility)?;
+        let until = self.queue_client.client.clock().now() + visibility;
         self.until_at_most(until);
-        let told = self.desk.settle("extend", &self.receipt, Some(asked)).await?;
-        if told != Told::Done {
+        let reply = self.queue_client.settle("extend", &self.receipt, Some(visibility_arg)).await?;
+        if reply != ChangeReply::Done {
             self.until_at_most(Instant::MIN);
         }
-        told.settled(&self.desk.name, self.receipt.id)?;
+        reply.into_result(&self.queue_client.name, self.receipt.id)?;
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
         Ok(())
     }
 
-    /// Before what may move the end to the front leaves: it may be carried out although nobody hears of it.
+    /// Called before a request that may shorten the visibility: it may be executed without a reply.
     fn until_at_most(&self, most: Instant) {
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         *until = most.min(*until);
@@ -227,18 +240,18 @@ impl<T, C> Delivery<T, C> {
         Ok(())
     }
 
-    fn given_up(&self, told: Told) -> Result<(), QueueError> {
-        told.settled(&self.desk.name, self.receipt.id)?;
-        self.state.store(GIVEN_UP, Ordering::Release);
+    fn returned(&self, reply: ChangeReply) -> Result<(), QueueError> {
+        reply.into_result(&self.queue_client.name, self.receipt.id)?;
+        self.state.store(RETURNED, Ordering::Release);
         Ok(())
     }
 }
 
 impl<T, C> Drop for Delivery<T, C> {
     fn drop(&mut self) {
-        // Where an acknowledgement was carried out that was not answered, there is nothing to go back.
+        // If an unanswered acknowledgement was executed, there is nothing to return.
         if self.back_on_drop && *self.state.get_mut() <= UNANSWERED {
-            self.desk.later("nack", vec![self.receipt.clone()], Some(Bytes::from_static(b"0")));
+            self.queue_client.change_in_background("nack", vec![self.receipt.clone()], Some(Bytes::from_static(b"0")));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The keys of a queue, and its scripts.
+//! The keys and scripts of a queue.
 
 use bytes::Bytes;
 use redgrid_core::author::ClientExt;
@@ -7,7 +7,7 @@ use redgrid_core::name::companion;
 use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::{BulkScript, Client, IdempotentRequest, IdempotentScript, Request, Script};
 
-/// How many keys a queue has.
+/// Number of keys of a queue.
 const KEYS: usize = 10;
 
 static CHANGE: IdempotentScript<KEYS> = IdempotentScript::new(
@@ -20,22 +20,23 @@ static RECEIVE: Script<{ KEYS + 1 }> = Script::new(
     "reliable_queue/receive",
     concat!(include_str!("scripts/state.lua"), include_str!("scripts/queue.lua"), include_str!("scripts/receive.lua")),
 );
-static LOOK: BulkScript = BulkScript::new(
-    "reliable_queue/look",
-    concat!(include_str!("scripts/state.lua"), include_str!("scripts/look.lua")),
+static BROWSE: BulkScript = BulkScript::new(
+    "reliable_queue/browse",
+    concat!(include_str!("scripts/state.lua"), include_str!("scripts/browse.lua")),
 );
 static COUNTS: BulkScript = BulkScript::new("reliable_queue/counts", include_str!("scripts/counts.lua"));
 
-/// How long it is remembered what a client was given by its last request: longer than any copy of one is sent, whatever the settings.
+/// How long the messages of a client's last request are remembered, in addition to its timeouts: no
+/// retransmission is sent after that.
 const REMEMBERED: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// The keys of one queue, and the channel by which those who wait are woken.
+/// The keys of one queue, and the channel that wakes its waiters.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// In the order of the scripts.
     all: [Bytes; KEYS],
     channel: Bytes,
-    /// What this client was given by its last request.
+    /// The messages of this client's last request.
     memory: Bytes,
 }
 
@@ -47,7 +48,7 @@ impl Keys {
         Keys { all, channel: companion("redgrid_reliable_queue_channel", key), memory: memory.into() }
     }
 
-    /// The hash with the settings, which is the queue itself.
+    /// Returns the hash with the settings, which stands for the queue.
     pub(crate) fn queue(&self) -> &Bytes {
         &self.all[0]
     }
@@ -68,11 +69,11 @@ impl Keys {
         SET.with([self.queue().clone()])
     }
 
-    /// Up to what asks for messages.
+    /// The arguments before those of the waiters.
     pub(crate) fn receive(
         &self,
         client: &Client,
-        (number, known): (u64, u64),
+        (number, last_answered): (u64, u64),
         receipt: &str,
         until: Instant,
     ) -> Request {
@@ -81,12 +82,13 @@ impl Keys {
         keys[1..].clone_from_slice(&self.all);
         let lifetime = REMEMBERED + client.patience() + 2 * client.response_timeout();
         let request = RECEIVE.with(keys).deadline_arg().arg(number.to_string()).arg(lifetime.as_millis().to_string());
-        let request = request.arg(known.to_string()).arg(receipt.to_owned()).publish_arg().arg(self.channel.clone());
+        let request =
+            request.arg(last_answered.to_string()).arg(receipt.to_owned()).publish_arg().arg(self.channel.clone());
         request.not_after(until).late_reply_has_time().idempotent()
     }
 
-    pub(crate) fn look(&self) -> Request {
-        LOOK.with(self.all.iter().cloned())
+    pub(crate) fn browse(&self) -> Request {
+        BROWSE.with(self.all.iter().cloned())
     }
 
     pub(crate) fn counts(&self) -> Request {

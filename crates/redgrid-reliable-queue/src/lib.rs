@@ -1,5 +1,6 @@
-//! Queues on Redis and Valkey whose messages are acknowledged: each is given to one consumer at a time, and comes back unless it is settled
-//! within its visibility, whatever becomes of the consumer. What Redisson sells as RReliableQueue, and SQS has as a service.
+//! Queues with acknowledgements on Redis and Valkey. Each message is delivered to one consumer at a
+//! time, and again unless it is settled within its visibility, even if the consumer dies.
+//! Comparable to Redisson's RReliableQueue (PRO) and to SQS.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -13,16 +14,17 @@
 //!
 //! let order = orders.receive().visibility(Duration::from_secs(60)).await?;
 //! match order.value() {
-//!     Ok(text) if text.starts_with("order") => order.ack().await?, // done: it is over
+//!     Ok(text) if text.starts_with("order") => order.ack().await?, // done: it is removed
 //!     Ok(_) => order.nack(Duration::from_secs(10)).await?,          // again, in 10 s
-//!     Err(_) => order.reject("no order").await?,                    // never again: see `dead`
+//!     Err(_) => order.reject("no order").await?,                    // dead letter: see `dead`
 //! }
 //! # Ok(()) }
 //! ```
 //!
 //! # Keys
 //!
-//! All in the slot of the name, with no lifetime unless one is set by [`ReliableQueue::object`]:
+//! All keys are in the slot of the name, without a lifetime unless [`ReliableQueue::object`] sets
+//! one:
 //!
 //! | key | type |
 //! |---|---|
@@ -36,31 +38,34 @@
 //!
 //! # Promises
 //!
-//! - A message that was pushed is given to somebody until it is acknowledged, removed, dead, or its lifetime is over. No client has to live
-//!   for that: what was not settled in time is found by the next who receives.
-//! - It is given to one at a time. It is given again where its visibility ended, it was given back, or a failover lost what the old primary had not
-//!   passed on; [`Delivery::attempt`] counts. An answer that is lost is no attempt while the client lives.
-//! - A push, an acknowledgement and every other change acts once, however often it is sent.
-//! - Higher priorities first, and in each the order of the pushes; who comes back takes its old place.
+//! - A pushed message is delivered until it is acknowledged, removed, dead, or its lifetime ends.
+//!   No client has to live for that: the next receive finds messages that were not settled in time.
+//! - It is delivered to one consumer at a time. It is delivered again if its visibility ended, it
+//!   was returned, or a failover lost writes that were not replicated; [`Delivery::attempt`]
+//!   counts. A lost reply is not an attempt while the client lives.
+//! - A push, an acknowledgement and every other change is executed exactly once, even if it is
+//!   retried.
+//! - Higher priorities are delivered first; within a priority, messages keep the order of their
+//!   pushes, also if they are returned.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod ask;
+mod batch;
 mod body;
-mod changes;
+mod browse;
 mod configure;
 mod counts;
 mod dead;
 mod delivery;
-mod desk;
 mod error;
 mod keys;
-mod look;
 mod message;
 mod push;
 mod queue;
+mod queue_client;
 mod receive;
 mod receivers;
+mod request;
 mod settings;
 
 pub use counts::{Counts, Totals};

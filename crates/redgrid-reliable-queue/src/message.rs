@@ -1,4 +1,4 @@
-//! A message as it is in the queue, and its number.
+//! A message in the queue, and its id.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,8 +11,9 @@ use redgrid_core::object::{ObjectError, ObjectRef};
 
 use crate::body::{self, Headers};
 
-/// The number of a message: messages have rising numbers in the order in which the server took them, by its clock in microseconds, so that
-/// none comes again behind a delete. In text it has 16 digits.
+/// The id of a message. Ids rise in the order in which the server accepted the messages. They are
+/// based on its clock in microseconds, so an id is not reused after a delete. As text an id has 16
+/// digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub(crate) u64);
 
@@ -38,12 +39,12 @@ impl fmt::Debug for MessageId {
     }
 }
 
-/// Text that is no id of a message, or no receipt.
+/// Text that is not a message id or a receipt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected}, got `{got}`")]
 #[non_exhaustive]
 pub struct InvalidId {
-    /// What it should be.
+    /// What was expected.
     pub expected: &'static str,
     /// Its first 64 characters.
     pub got: String,
@@ -65,8 +66,9 @@ impl FromStr for MessageId {
     }
 }
 
-/// What proves that a message was given to who has it: unguessable, and of no use once the message was given to somebody else. As text it
-/// goes to another process, which settles the message by it: see [`ReliableQueue::ack`](crate::ReliableQueue::ack).
+/// Proof that a message was delivered to its owner: unguessable, and useless once another consumer
+/// has received the message. As text, it can be sent to another process, which settles the message
+/// with it: see [`ReliableQueue::ack`](crate::ReliableQueue::ack).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Receipt {
     pub(crate) id: MessageId,
@@ -74,7 +76,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The message.
+    /// Returns the id of the message.
     pub fn message_id(&self) -> MessageId {
         self.id
     }
@@ -86,7 +88,7 @@ impl fmt::Display for Receipt {
     }
 }
 
-/// Without what makes it one.
+/// Does not show the secret part.
 impl fmt::Debug for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Receipt").field("id", &self.id).finish_non_exhaustive()
@@ -105,32 +107,33 @@ impl FromStr for Receipt {
     }
 }
 
-/// Where a message is.
+/// The state of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageState {
-    /// It waits to be received.
+    /// Waiting to be received.
     Ready,
-    /// It will be ready at this time of the server.
+    /// Ready at a later time.
     Delayed {
-        /// When.
+        /// When, by the server's clock.
         until: SystemTime,
     },
-    /// It was given to somebody who has not settled it.
+    /// Received and not settled.
     InFlight {
-        /// Until when nobody else is given it, by the server's time.
+        /// End of its visibility, by the server's clock.
         until: SystemTime,
     },
-    /// It is given to nobody any more.
+    /// Dead letter: not delivered any more.
     Dead {
-        /// Since when, by the server's time.
+        /// When it died, by the server's clock.
         since: SystemTime,
-        /// `attempts` where it was tried often enough; else what was said when it was rejected.
+        /// `attempts` if it reached the maximum number of attempts; else the reason of its
+        /// rejection.
         reason: String,
     },
 }
 
-/// A message: what is known of it, and its value, which is decoded when it is asked for.
+/// A message: its metadata, and its value, which is decoded on request.
 pub struct Message<T, C> {
     pub(crate) id: MessageId,
     pub(crate) attempts: u32,
@@ -138,68 +141,69 @@ pub struct Message<T, C> {
     pub(crate) pushed_at: SystemTime,
     pub(crate) state: MessageState,
     pub(crate) object_ref: ObjectRef,
-    pub(crate) framed: Bytes,
+    pub(crate) bytes: Bytes,
     pub(crate) codec: C,
     pub(crate) values: PhantomData<fn() -> T>,
 }
 
 impl<T, C> Message<T, C> {
-    /// Its number.
+    /// Returns its id.
     pub fn id(&self) -> MessageId {
         self.id
     }
 
-    /// How often it was given to somebody.
+    /// Returns the number of its deliveries.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// 0 to 9; higher ones are received first.
+    /// Returns its priority, 0 to 9; higher ones are received first.
     pub fn priority(&self) -> u8 {
         self.priority
     }
 
-    /// When it was pushed, by the server's time, in whole milliseconds.
+    /// Returns when it was pushed, by the server's clock, in whole milliseconds.
     pub fn pushed_at(&self) -> SystemTime {
         self.pushed_at
     }
 
-    /// Where it was when it was looked at.
+    /// Returns its state at the time of the reply.
     pub fn state(&self) -> &MessageState {
         &self.state
     }
 
-    /// Its headers, in the order in which they were given.
+    /// Returns its headers, in the order in which they were added.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Decode`] where what is stored is no message.
+    /// [`ObjectError::Decode`] if the stored bytes are not a message.
     pub fn headers(&self) -> Result<Vec<(String, String)>, ObjectError> {
-        Ok(self.unframed()?.0)
+        Ok(self.decode()?.0)
     }
 
-    /// Its value.
+    /// Decodes its value.
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Decode`] where it is no `T`, or no message: it concerns this message alone, which is as it was.
+    /// [`ObjectError::Decode`] if it is not a `T`, or the stored bytes are not a message. Only this
+    /// message is affected, and it is unchanged.
     pub fn value(&self) -> Result<T, ObjectError>
     where
         C: Decode<T>,
     {
-        let (_, value) = self.unframed()?;
+        let (_, value) = self.decode()?;
         self.object_ref.decoded(&self.codec, &value, || Some(format!("message {}", self.id)))
     }
 
-    fn unframed(&self) -> Result<(Headers, Bytes), ObjectError> {
+    fn decode(&self) -> Result<(Headers, Bytes), ObjectError> {
         let (name, _) = self.object_ref.name_and_key()?;
         let at = || Some(format!("message {}", self.id));
-        body::unframed(&self.framed)
+        body::decode(&self.bytes)
             .ok_or_else(|| ObjectError::decode(name, at(), "the frame of reliable queues".into(), NoMessage))
     }
 }
 
-/// Why some bytes are no message.
+/// Why bytes are not a message.
 #[derive(Debug, thiserror::Error)]
 #[error("the headers in front of its value are not what a reliable queue writes")]
 struct NoMessage;
@@ -212,8 +216,8 @@ impl<T, C> fmt::Debug for Message<T, C> {
     }
 }
 
-/// Milliseconds since 1970 as a server writes them.
-pub(crate) fn moment(text: &[u8]) -> Option<SystemTime> {
+/// Parses milliseconds since 1970, as the server writes them.
+pub(crate) fn parse_millis(text: &[u8]) -> Option<SystemTime> {
     let millis: u64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }

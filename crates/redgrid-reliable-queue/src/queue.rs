@@ -13,29 +13,29 @@ use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::object::{Object, ObjectError, ObjectRef};
 use redgrid_core::{Client, Request, ServerError};
 
-use crate::changes::{Told, under};
+use crate::batch::{ChangeReply, receipt_change};
+use crate::browse;
 use crate::dead::DeadLetters;
 use crate::delivery::Delivery;
-use crate::desk::Desk;
 use crate::error::QueueError;
-use crate::look;
 use crate::message::{Message, MessageId, Receipt};
 use crate::push::{Push, PushMany};
+use crate::queue_client::QueueClient;
 use crate::receive::{Receive, ReceiveMany};
 use crate::settings::{delay_of, reason_of, visibility_of};
 
-/// The type, with the codec of one that names none: there is one only with the feature `json`.
+/// Declares the type. Only the feature `json` provides a default codec.
 macro_rules! reliable_queue_type {
     ($($codec:tt)*) => {
-        /// A queue whose messages are acknowledged: each is given to one at a time, and comes back unless it is [settled](Delivery) within its
-        /// visibility.
+        /// A queue with acknowledgements: each message is delivered to one consumer at a time, and
+        /// again unless it is [settled](Delivery) within its visibility.
         ///
-        /// Cheap to clone. All handles of one client with the same name share a line of those who wait, and what they do at the same time
-        /// goes together.
+        /// Cheap to clone. All handles of one client with the same name share a queue of waiters,
+        /// and their concurrent operations are batched.
         #[doc(alias = "RReliableQueue")]
         pub struct ReliableQueue<T, C $($codec)*> {
             object_ref: ObjectRef,
-            desk: Result<Arc<Desk>, ObjectError>,
+            queue_client: Result<Arc<QueueClient>, ObjectError>,
             codec: C,
             values: PhantomData<fn() -> T>,
         }
@@ -48,23 +48,24 @@ reliable_queue_type!(= redgrid_codecs::Json);
 reliable_queue_type!();
 
 impl<T, C: Codec + Default> ReliableQueue<T, C> {
-    /// Creates the queue with this name. No request is sent: an invalid name is reported by the
-    /// first call.
+    /// Returns the queue with this name. Creating it sends no request: an invalid name is reported
+    /// by the first call.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         let object_ref = ObjectRef::new(client, name);
-        let desk = Desk::of(&object_ref);
-        ReliableQueue { object_ref, desk, codec: C::default(), values: PhantomData }
+        let queue_client = QueueClient::of(&object_ref);
+        ReliableQueue { object_ref, queue_client, codec: C::default(), values: PhantomData }
     }
 }
 
 impl<T, C> ReliableQueue<T, C> {
-    /// The same queue with another codec.
+    /// Returns the same queue with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> ReliableQueue<T, D> {
-        ReliableQueue { object_ref: self.object_ref, desk: self.desk, codec, values: PhantomData }
+        ReliableQueue { object_ref: self.object_ref, queue_client: self.queue_client, codec, values: PhantomData }
     }
 
-    /// What every object has, of all its keys: whether it is there (something was pushed or set), its lifetime, other names, its size in
-    /// memory. Who waits under the old name of a queue that is renamed goes on waiting there.
+    /// Returns the queue as an object, with all its keys: existence (something was pushed or set),
+    /// lifetime, rename, memory usage. Waiters under the old name of a renamed queue keep waiting
+    /// there.
     pub fn object(&self) -> Object {
         self.object_ref.object(reliable_queue)
     }
@@ -77,12 +78,12 @@ impl<T, C> ReliableQueue<T, C> {
         &self.codec
     }
 
-    pub(crate) fn desk(&self) -> Result<&Arc<Desk>, ObjectError> {
-        self.desk.as_ref().map_err(Clone::clone)
+    pub(crate) fn queue_client(&self) -> Result<&Arc<QueueClient>, ObjectError> {
+        self.queue_client.as_ref().map_err(Clone::clone)
     }
 
-    /// Pushes a message when it is awaited; options are on what is returned. Messages of one client that are pushed at the same time go
-    /// together, in their order.
+    /// Pushes a message when awaited; options are on the returned builder. Concurrent pushes of one
+    /// client are sent together, in their order.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -97,12 +98,11 @@ impl<T, C> ReliableQueue<T, C> {
     /// # Errors
     ///
     /// [`QueueError::TooLarge`] and [`QueueError::Full`] by the queue's settings. After
-    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) the request is sent again for
-    /// 30 s: the message may still be pushed, once.
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) the message may still be pushed, once, within 30 s.
     ///
     /// # Cancel safety
     ///
-    /// What has left is pushed although nobody waits for it, once.
+    /// If dropped after the request is sent, it is still pushed, once.
     #[doc(alias = "add")]
     #[doc(alias = "offer")]
     pub fn push<Q: ?Sized>(&self, value: &Q) -> Push<T, C>
@@ -113,8 +113,9 @@ impl<T, C> ReliableQueue<T, C> {
         Push::new(self.clone(), self.object_ref.encoded(&self.codec, value))
     }
 
-    /// Pushes several messages when it is awaited, in their order, in parts of 500 or 4 MiB; tells what became of each. A part is pushed as a
-    /// whole, but for messages that the queue does not take; behind one that failed no other leaves.
+    /// Pushes several messages when awaited, in their order, in batches of 500 or 4 MiB. Returns
+    /// the outcome of each. A batch is atomic, except for messages that the queue rejects. After a
+    /// failed batch, no other is sent.
     ///
     /// # Errors
     ///
@@ -122,7 +123,7 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// The part that has left is pushed, those behind it are not.
+    /// If dropped, the batch that was sent is pushed, later ones are not.
     #[doc(alias = "addMany")]
     pub fn push_many<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> PushMany<T, C>
     where
@@ -133,18 +134,20 @@ impl<T, C> ReliableQueue<T, C> {
         PushMany::new(self.clone(), values)
     }
 
-    /// Receives the next message when it is awaited: waits for one, unless [`within`](Receive::timeout) bounds that. Tasks of one process
-    /// receive in the order in which they came.
+    /// Receives the next message when awaited. It waits for one, at most
+    /// [`timeout`](Receive::timeout) if that is set. Tasks of one process receive in the order of
+    /// their calls.
     ///
     /// # Errors
     ///
-    /// [`QueueError::TimedOut`]; [`QueueError::ShuttingDown`];
-    /// [`Failure::Unavailable`](crate::Failure::Unavailable) after
-    /// `response_timeout × (retries + 1)` without a reply: delivered messages come back.
+    /// [`QueueError::TimedOut`] after the timeout; [`QueueError::ShuttingDown`];
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) after `response_timeout × (retries + 1)` without
+    /// contact. Messages of a lost reply are delivered again.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it cancels the wait. A message that was on its way to it goes back at once, and counts as not tried.
+    /// Dropping it cancels the wait. A message that was on its way to it is returned at once; this
+    /// is not counted as an attempt.
     #[doc(alias = "poll")]
     pub fn receive(&self) -> Receive<T, C>
     where
@@ -153,25 +156,25 @@ impl<T, C> ReliableQueue<T, C> {
         Receive::new(self.clone())
     }
 
-    /// Receives up to `most` messages when it is awaited, 1 to 100 and about 4 MiB: waits until there is one, and takes what is there
-    /// then. None where [`within`](ReceiveMany::timeout) is over.
+    /// Receives up to `max` messages when awaited, 1 to 100 and about 4 MiB. It waits until there
+    /// is one, and takes those available then. Empty after [`timeout`](ReceiveMany::timeout).
     ///
     /// # Errors
     ///
-    /// As [`ReliableQueue::receive`], but for the time.
+    /// As [`ReliableQueue::receive`], except for the timeout.
     ///
     /// # Cancel safety
     ///
     /// As [`ReliableQueue::receive`].
     #[doc(alias = "pollMany")]
-    pub fn receive_many(&self, most: usize) -> ReceiveMany<T, C>
+    pub fn receive_many(&self, max: usize) -> ReceiveMany<T, C>
     where
         C: Clone,
     {
-        ReceiveMany::new(self.clone(), most)
+        ReceiveMany::new(self.clone(), max)
     }
 
-    /// Receives a message that is there now; `None` where there is none.
+    /// Receives a message that is available now; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -189,22 +192,23 @@ impl<T, C> ReliableQueue<T, C> {
         Ok(self.receive_many(1).timeout(Duration::ZERO).await?.pop())
     }
 
-    /// Acknowledges a message by its receipt, which another process may have been given.
+    /// Acknowledges a message by its receipt, which may come from another process.
     ///
     /// # Errors
     ///
-    /// As [`Delivery::ack`]; a message that is gone is [`QueueError::Stale`], whoever settled it.
+    /// As [`Delivery::ack`]. A message that no longer exists is [`QueueError::Stale`], however it
+    /// was settled.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// If dropped after the request is sent, it is still executed.
     #[doc(alias = "acknowledge")]
     pub async fn ack(&self, receipt: &Receipt) -> Result<(), QueueError> {
-        let desk = self.desk()?;
-        desk.settle("ack", receipt, None).await?.settled(&desk.name, receipt.id)
+        let queue_client = self.queue_client()?;
+        queue_client.settle("ack", receipt, None).await?.into_result(&queue_client.name, receipt.id)
     }
 
-    /// Acknowledges several messages in parts of 500; what became of each.
+    /// Acknowledges several messages in batches of 500. Returns the outcome of each.
     ///
     /// # Errors
     ///
@@ -212,20 +216,22 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// If dropped, the batch that was sent is still executed.
     #[doc(alias = "acknowledge")]
     pub async fn ack_many<'a>(&self, receipts: impl IntoIterator<Item = &'a Receipt>) -> Vec<Result<(), QueueError>> {
         let receipts: Vec<_> = receipts.into_iter().collect();
         let mut outcomes = Vec::with_capacity(receipts.len());
         for part in receipts.chunks(500) {
-            let told = match self.desk() {
-                Ok(desk) => desk.change(part.iter().map(|receipt| under("ack", receipt, None)).collect()).await,
+            let reply = match self.queue_client() {
+                Ok(queue_client) => {
+                    queue_client.change(part.iter().map(|receipt| receipt_change("ack", receipt, None)).collect()).await
+                }
                 Err(error) => Err(error.into()),
             };
-            match (self.desk(), told) {
-                (Ok(desk), Ok(told)) => {
-                    let each = part.iter().zip(told);
-                    outcomes.extend(each.map(|(receipt, told)| told.settled(&desk.name, receipt.id)));
+            match (self.queue_client(), reply) {
+                (Ok(queue_client), Ok(reply)) => {
+                    let each = part.iter().zip(reply);
+                    outcomes.extend(each.map(|(receipt, reply)| reply.into_result(&queue_client.name, receipt.id)));
                 }
                 (_, Err(error)) => outcomes.extend(part.iter().map(|_| Err(error.clone()))),
                 (Err(error), _) => outcomes.extend(part.iter().map(|_| Err(error.clone().into()))),
@@ -234,7 +240,7 @@ impl<T, C> ReliableQueue<T, C> {
         outcomes
     }
 
-    /// Gives a message back by its receipt; see [`Delivery::nack`].
+    /// Returns a message to the queue by its receipt; see [`Delivery::nack`].
     ///
     /// # Errors
     ///
@@ -245,11 +251,11 @@ impl<T, C> ReliableQueue<T, C> {
     /// As [`Delivery::nack`].
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, receipt: &Receipt, delay: Duration) -> Result<(), QueueError> {
-        let (desk, delay) = (self.desk()?, delay_of(&self.object_ref, "delay", delay)?);
-        desk.settle("nack", receipt, Some(delay)).await?.settled(&desk.name, receipt.id)
+        let (queue_client, delay) = (self.queue_client()?, delay_of(&self.object_ref, "delay", delay)?);
+        queue_client.settle("nack", receipt, Some(delay)).await?.into_result(&queue_client.name, receipt.id)
     }
 
-    /// Makes a message dead by its receipt; see [`Delivery::reject`].
+    /// Rejects a message by its receipt; see [`Delivery::reject`].
     ///
     /// # Errors
     ///
@@ -260,11 +266,11 @@ impl<T, C> ReliableQueue<T, C> {
     /// As [`Delivery::reject`].
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, receipt: &Receipt, reason: impl AsRef<str>) -> Result<(), QueueError> {
-        let (desk, reason) = (self.desk()?, reason_of(&self.object_ref, reason.as_ref())?);
-        desk.settle("reject", receipt, Some(reason)).await?.settled(&desk.name, receipt.id)
+        let (queue_client, reason) = (self.queue_client()?, reason_of(&self.object_ref, reason.as_ref())?);
+        queue_client.settle("reject", receipt, Some(reason)).await?.into_result(&queue_client.name, receipt.id)
     }
 
-    /// Moves the end of a message's visibility by its receipt; see [`Delivery::extend`].
+    /// Sets the end of a message's visibility by its receipt; see [`Delivery::extend`].
     ///
     /// # Errors
     ///
@@ -272,37 +278,37 @@ impl<T, C> ReliableQueue<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// If dropped after the request is sent, it is still executed.
     pub async fn extend(&self, receipt: &Receipt, visibility: Duration) -> Result<(), QueueError> {
-        let (desk, visibility) = (self.desk()?, visibility_of(&self.object_ref, visibility)?);
-        desk.settle("extend", receipt, Some(visibility)).await?.settled(&desk.name, receipt.id)
+        let (queue_client, visibility) = (self.queue_client()?, visibility_of(&self.object_ref, visibility)?);
+        queue_client.settle("extend", receipt, Some(visibility)).await?.into_result(&queue_client.name, receipt.id)
     }
 
-    /// The first messages that would be received now, at most 100, without receiving them.
+    /// Returns the first messages that would be received now, at most 100, without receiving them.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if the server did not answer.
     ///
     /// # Cancel safety
     ///
     /// Dropping it changes nothing.
     #[doc(alias = "listAll")]
-    pub async fn peek(&self, most: usize) -> Result<Vec<Message<T, C>>, ObjectError>
+    pub async fn peek(&self, max: usize) -> Result<Vec<Message<T, C>>, ObjectError>
     where
         C: Clone,
     {
-        if !(1..=100).contains(&most) {
-            return Err(self.object_ref.invalid("number of messages", "1 to 100", most));
+        if !(1..=100).contains(&max) {
+            return Err(self.object_ref.invalid("number of messages", "1 to 100", max));
         }
-        self.looked(|request| request.arg("first").arg(most.to_string())).await
+        self.browse(|request| request.arg("first").arg(max.to_string())).await
     }
 
-    /// A message wherever it is, as long as it is not over.
+    /// Returns a message in any state, unless it has expired.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] if the server did not answer.
     ///
     /// # Cancel safety
     ///
@@ -312,61 +318,66 @@ impl<T, C> ReliableQueue<T, C> {
     where
         C: Clone,
     {
-        Ok(self.looked(|request| request.arg("one").arg(id.arg())).await?.pop())
+        Ok(self.browse(|request| request.arg("one").arg(id.arg())).await?.pop())
     }
 
-    pub(crate) async fn looked(&self, with: impl FnOnce(Request) -> Request) -> Result<Vec<Message<T, C>>, ObjectError>
+    pub(crate) async fn browse(&self, with: impl FnOnce(Request) -> Request) -> Result<Vec<Message<T, C>>, ObjectError>
     where
         C: Clone,
     {
-        let desk = self.desk()?;
-        let said: Vec<Bytes> = self.object_ref.read(with(desk.keys.look())).await?;
-        let messages = said.chunks(8).map(|parts| look::read(parts, &self.object_ref, &self.codec)).collect();
+        let queue_client = self.queue_client()?;
+        let reply: Vec<Bytes> = self.object_ref.read(with(queue_client.keys.browse())).await?;
+        let messages = reply.chunks(8).map(|parts| browse::read(parts, &self.object_ref, &self.codec)).collect();
         let unexpected =
             || ServerError::Decode { expected: "messages and where they are", got: "something else".into() };
-        Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&desk.name, unexpected()))
+        Option::<Vec<_>>::ok_or_else(messages, || ObjectError::of(&queue_client.name, unexpected()))
     }
 
-    /// Drops a message, wherever it is; tells whether it was there. Who has it can not acknowledge it any more.
+    /// Removes a message in any state. Returns whether it existed. Its consumer can no longer
+    /// acknowledge it.
     ///
     /// # Errors
     ///
-    /// [`QueueError`] says what is true then.
+    /// [`QueueError`] says whether it may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// If dropped after the request is sent, it is still executed.
     pub async fn remove(&self, id: MessageId) -> Result<bool, QueueError> {
-        let desk = self.desk()?;
-        match desk.change_one(vec![Bytes::from_static(b"remove"), id.arg()]).await? {
-            Told::Done => Ok(true),
-            Told::Gone => Ok(false),
-            other => Err(other.unexpected(&desk.name)),
+        let queue_client = self.queue_client()?;
+        match queue_client.change_one(vec![Bytes::from_static(b"remove"), id.arg()]).await? {
+            ChangeReply::Done => Ok(true),
+            ChangeReply::Gone => Ok(false),
+            other => Err(other.unexpected(&queue_client.name)),
         }
     }
 
-    /// Drops all messages, those that are given and the dead among them, and forgets deduplication ids; tells how many messages there were.
-    /// Settings stay, and so does what was counted.
+    /// Removes all messages, including those in flight and dead letters, and all deduplication ids.
+    /// Returns the number of messages. Settings and totals stay.
     ///
     /// # Errors
     ///
-    /// [`ObjectError`] says what is true then.
+    /// [`ObjectError`] says whether they may have been removed.
     ///
     /// # Cancel safety
     ///
-    /// What has left is carried out although nobody waits for it.
+    /// If dropped after the request is sent, it is still executed.
     pub async fn clear(&self) -> Result<u64, ObjectError> {
-        let desk = self.desk()?;
-        let cleared: Vec<u64> = self.once(desk, desk.keys.clear()).await?;
+        let queue_client = self.queue_client()?;
+        let cleared: Vec<u64> = self.run_exactly_once(queue_client, queue_client.keys.clear()).await?;
         Ok(cleared.first().copied().unwrap_or(0))
     }
 
-    pub(crate) async fn once(
+    pub(crate) async fn run_exactly_once(
         &self,
-        desk: &Desk,
+        queue_client: &QueueClient,
         request: redgrid_core::IdempotentRequest,
     ) -> Result<Vec<u64>, ObjectError> {
-        desk.client.run_exactly_once(request).await.map_err(|source| ObjectError::of(&desk.name, source))
+        queue_client
+            .client
+            .run_exactly_once(request)
+            .await
+            .map_err(|source| ObjectError::of(&queue_client.name, source))
     }
 
     pub(crate) fn unexpected(&self, expected: &'static str) -> ObjectError {
@@ -376,7 +387,7 @@ impl<T, C> ReliableQueue<T, C> {
         }
     }
 
-    /// Messages that are given to nobody any more.
+    /// Returns the dead letters: messages that are not delivered any more.
     #[doc(alias = "deadLetterQueueName")]
     pub fn dead(&self) -> DeadLetters<T, C>
     where
@@ -388,8 +399,8 @@ impl<T, C> ReliableQueue<T, C> {
 
 impl<T, C: Clone> Clone for ReliableQueue<T, C> {
     fn clone(&self) -> Self {
-        let (object_ref, desk) = (self.object_ref.clone(), self.desk.clone());
-        ReliableQueue { object_ref, desk, codec: self.codec.clone(), values: PhantomData }
+        let (object_ref, queue_client) = (self.object_ref.clone(), self.queue_client.clone());
+        ReliableQueue { object_ref, queue_client, codec: self.codec.clone(), values: PhantomData }
     }
 }
 

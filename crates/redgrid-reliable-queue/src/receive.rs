@@ -1,4 +1,4 @@
-//! Receiving: the builders.
+//! Builders of receives.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 use redgrid_core::wait_queue::WaitEnd;
 
-use crate::ask::{MOST, Wish};
 use crate::delivery::Delivery;
 use crate::error::QueueError;
 use crate::queue::ReliableQueue;
 use crate::receivers::{ReceiveRequest, Received, Receivers};
+use crate::request::{MAX_MESSAGES, MessageRequest};
 use crate::settings::visibility_of;
 
 type Boxed<O> = Pin<Box<dyn Future<Output = O> + Send>>;
 
-/// What all who receive may say.
+/// Options of a receive.
 #[derive(Debug, Clone, Copy, Default)]
 struct Options {
     visibility: Option<Duration>,
-    within: Option<Duration>,
+    timeout: Option<Duration>,
     back_on_drop: bool,
 }
 
-/// Receives one message: made by [`ReliableQueue::receive`], asked when it is awaited.
+/// Receives one message when awaited; created by [`ReliableQueue::receive`].
 #[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct Receive<T, C> {
@@ -35,34 +35,35 @@ pub struct Receive<T, C> {
     options: Options,
 }
 
-/// Receives several messages: made by [`ReliableQueue::receive_many`], asked when it is awaited.
+/// Receives several messages when awaited; created by [`ReliableQueue::receive_many`].
 #[must_use = "does nothing until awaited"]
 #[derive(Debug, Clone)]
 pub struct ReceiveMany<T, C> {
     queue: ReliableQueue<T, C>,
-    most: usize,
+    max: usize,
     options: Options,
 }
 
 macro_rules! options {
     ($receive:ident) => {
         impl<T, C> $receive<T, C> {
-            /// For how long nobody else is given the message: 1 ms to 3650 days. As the queue's settings say unless this is said, else 30 s.
-            /// Longer than the work takes; [`Delivery::extend`] moves the end.
+            /// Sets how long no other consumer receives the message: 1 ms to 3650 days. Default:
+            /// the queue's setting, else 30 s. Choose it longer than the work takes;
+            /// [`Delivery::extend`] moves its end.
             pub fn visibility(mut self, visibility: Duration) -> Self {
                 self.options.visibility = Some(visibility);
                 self
             }
 
-            /// How long is waited for a message. Without this, until there is one; with [`Duration::ZERO`] not at all, but for the server's
-            /// answer.
-            pub fn timeout(mut self, within: Duration) -> Self {
-                self.options.within = Some(within);
+            /// Limits the wait for a message. Unbounded unless set; with [`Duration::ZERO`] it does
+            /// not wait, except for the server's reply.
+            pub fn timeout(mut self, timeout: Duration) -> Self {
+                self.options.timeout = Some(timeout);
                 self
             }
 
-            /// Has a [`Delivery`] that is dropped before it is settled go back at once, as by [`Delivery::nack`] without a delay. Without
-            /// this it comes back when its visibility is over.
+            /// Returns a [`Delivery`] that is dropped unsettled at once, as [`Delivery::nack`]
+            /// without a delay does. Otherwise it is delivered again when its visibility ends.
             pub fn back_on_drop(mut self) -> Self {
                 self.options.back_on_drop = true;
                 self
@@ -81,8 +82,8 @@ impl<T, C> Receive<T, C> {
 }
 
 impl<T, C> ReceiveMany<T, C> {
-    pub(crate) fn new(queue: ReliableQueue<T, C>, most: usize) -> Self {
-        ReceiveMany { queue, most, options: Options::default() }
+    pub(crate) fn new(queue: ReliableQueue<T, C>, max: usize) -> Self {
+        ReceiveMany { queue, max, options: Options::default() }
     }
 }
 
@@ -92,11 +93,12 @@ impl<T: 'static, C: Codec + Clone> IntoFuture for Receive<T, C> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let mut given = received(&self.queue, 1, self.options).await?;
-            match given.pop() {
+            let mut deliveries = receive(&self.queue, 1, self.options).await?;
+            match deliveries.pop() {
                 Some(delivery) => Ok(delivery),
                 None => {
-                    let (name, waited) = (self.queue.desk()?.name.clone(), self.options.within.unwrap_or_default());
+                    let (name, waited) =
+                        (self.queue.queue_client()?.name.clone(), self.options.timeout.unwrap_or_default());
                     Err(QueueError::TimedOut { name, waited })
                 }
             }
@@ -109,28 +111,28 @@ impl<T: 'static, C: Codec + Clone> IntoFuture for ReceiveMany<T, C> {
     type IntoFuture = Boxed<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { received(&self.queue, self.most, self.options).await })
+        Box::pin(async move { receive(&self.queue, self.max, self.options).await })
     }
 }
 
-/// Waits for messages; returns none if the time is over.
-async fn received<T: 'static, C: Codec + Clone>(
+/// Waits for messages; returns none after the timeout.
+async fn receive<T: 'static, C: Codec + Clone>(
     queue: &ReliableQueue<T, C>,
-    most: usize,
+    max: usize,
     options: Options,
 ) -> Result<Vec<Delivery<T, C>>, QueueError> {
-    let desk = queue.desk()?;
-    if !(1..=MOST).contains(&most) {
-        return Err(queue.object_ref().invalid("number of messages", "1 to 100", most).into());
+    let queue_client = queue.queue_client()?;
+    if !(1..=MAX_MESSAGES).contains(&max) {
+        return Err(queue.object_ref().invalid("number of messages", "1 to 100", max).into());
     }
     options.visibility.map(|visibility| visibility_of(queue.object_ref(), visibility)).transpose()?;
-    let clock = desk.client.clock();
-    let try_only = options.within.is_some_and(|within| within.is_zero());
+    let clock = queue_client.client.clock();
+    let try_only = options.timeout.is_some_and(|timeout| timeout.is_zero());
     // A receive without a wait has the time of any other request: the poll bounds it.
-    let until = options.within.filter(|within| !within.is_zero()).map(|within| clock.now() + within);
+    let until = options.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| clock.now() + timeout);
     loop {
-        let wish = Wish { most, visibility: options.visibility };
-        let mut waiter = Receivers::of(desk).enter(ReceiveRequest { wish, try_only });
+        let wanted = MessageRequest { max, visibility: options.visibility };
+        let mut waiter = Receivers::of(queue_client).enter(ReceiveRequest { wanted, try_only });
         let end = tokio::select! {
             biased;
             end = waiter.ended() => end,
@@ -141,16 +143,16 @@ async fn received<T: 'static, C: Codec + Clone>(
         };
         return match end {
             WaitEnd::Completed(Received::Messages(offer)) => {
-                // Messages that were not taken in time have gone back to the queue: ask again.
+                // Messages that were not taken in time have gone back to the queue: receive again.
                 let Some(granted) = offer.take() else { continue };
-                let delivery = |given| Delivery::new(queue, desk, given, options.back_on_drop);
+                let delivery = |deliveries| Delivery::new(queue, queue_client, deliveries, options.back_on_drop);
                 Ok(granted.take().into_iter().map(delivery).collect())
             }
             WaitEnd::Completed(Received::Nothing) => Ok(Vec::new()),
-            WaitEnd::Failed(source) => Err(ObjectError::of_read(&desk.name, source).into()),
-            WaitEnd::ShuttingDown => Err(match desk.client.ended() {
-                ServerError::ShuttingDown => QueueError::ShuttingDown { name: desk.name.clone() },
-                source => ObjectError::of_read(&desk.name, source).into(),
+            WaitEnd::Failed(source) => Err(ObjectError::of_read(&queue_client.name, source).into()),
+            WaitEnd::ShuttingDown => Err(match queue_client.client.ended() {
+                ServerError::ShuttingDown => QueueError::ShuttingDown { name: queue_client.name.clone() },
+                source => ObjectError::of_read(&queue_client.name, source).into(),
             }),
         };
     }

@@ -7,8 +7,8 @@ use redgrid_core::author::ClientExt;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use redgrid_core::{ChannelEvent, Client, Offer, OrderedSubscription};
 
-use crate::ask::{Answer, Given, MOST, Wish, ask};
-use crate::desk::Desk;
+use crate::queue_client::QueueClient;
+use crate::request::{MAX_MESSAGES, MessageRequest, ReceiveReply, ReceivedMessage, send_receive};
 
 /// How a receive ends.
 #[derive(Debug)]
@@ -22,12 +22,12 @@ pub(crate) enum Received {
 /// Messages on their way to their caller. Those that are not taken out go back to the queue.
 #[derive(Debug)]
 pub(crate) struct Granted {
-    desk: Arc<Desk>,
-    messages: Vec<Given>,
+    queue_client: Arc<QueueClient>,
+    messages: Vec<ReceivedMessage>,
 }
 
 impl Granted {
-    pub(crate) fn take(mut self) -> Vec<Given> {
+    pub(crate) fn take(mut self) -> Vec<ReceivedMessage> {
         std::mem::take(&mut self.messages)
     }
 }
@@ -35,35 +35,37 @@ impl Granted {
 impl Drop for Granted {
     fn drop(&mut self) {
         let messages = std::mem::take(&mut self.messages);
-        self.desk.give_back(messages.into_iter().map(|message| message.receipt).collect());
+        self.queue_client.return_untried(messages.into_iter().map(|message| message.receipt).collect());
     }
 }
 
 /// What a caller asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceiveRequest {
-    pub(crate) wish: Wish,
+    pub(crate) wanted: MessageRequest,
     /// The wait ends with the first reply that has no message for it.
     pub(crate) try_only: bool,
 }
 
-/// The reply of a poll, with the waiters that it is for.
+/// The reply to a poll, with its waiters.
 pub(crate) struct Polled {
     /// The waiters, and the maximum number of messages for each.
-    asked_for: Vec<(WaiterId, usize)>,
-    answer: Answer,
+    limits: Vec<(WaiterId, usize)>,
+    reply: ReceiveReply,
 }
 
-/// The messages of one queue, as its waiters know them.
+/// The waiters' view of one queue.
 pub(crate) struct Receivers {
-    desk: Arc<Desk>,
+    queue_client: Arc<QueueClient>,
 }
 
 impl Receivers {
     /// Returns the queue of all callers that wait for messages of a queue through one client.
-    pub(crate) fn of(desk: &Arc<Desk>) -> Arc<WaitQueue<Receivers>> {
-        let key = desk.keys.queue();
-        desk.client.shared(key, || WaitQueue::new(&desk.client, Receivers { desk: Arc::clone(desk) }))
+    pub(crate) fn of(queue_client: &Arc<QueueClient>) -> Arc<WaitQueue<Receivers>> {
+        let key = queue_client.keys.queue();
+        queue_client
+            .client
+            .shared(key, || WaitQueue::new(&queue_client.client, Receivers { queue_client: Arc::clone(queue_client) }))
     }
 }
 
@@ -72,15 +74,15 @@ impl Resource for Receivers {
     type Outcome = Received;
     type Reply = Polled;
 
-    /// A consumer that has handled a message mostly receives the next one.
+    /// After handling a message, a consumer usually receives the next one.
     const LINGER: Duration = Duration::from_secs(1);
 
     fn key(&self) -> &[u8] {
-        self.desk.keys.queue()
+        self.queue_client.keys.queue()
     }
 
     fn subscribe(&self, client: &Client) -> OrderedSubscription {
-        client.subscribe_ordered_unpolled([self.desk.keys.channel().clone()], self.desk.keys.queue())
+        client.subscribe_ordered_unpolled([self.queue_client.keys.channel().clone()], self.queue_client.keys.queue())
     }
 
     fn poll<'a>(
@@ -88,43 +90,43 @@ impl Resource for Receivers {
         _client: &Client,
         waiters: impl Iterator<Item = (WaiterId, &'a ReceiveRequest)>,
     ) -> PollFuture<Polled> {
-        let mut room = MOST;
-        let mut asked_for = Vec::new();
-        let mut wishes = Vec::new();
-        for (id, ReceiveRequest { wish, .. }) in waiters {
-            let most = wish.most.min(room);
-            if most == 0 {
+        let mut capacity = MAX_MESSAGES;
+        let mut limits = Vec::new();
+        let mut requests = Vec::new();
+        for (id, ReceiveRequest { wanted, .. }) in waiters {
+            let max = wanted.max.min(capacity);
+            if max == 0 {
                 break;
             }
-            room -= most;
-            asked_for.push((id, most));
-            wishes.push(Wish { most, ..*wish });
+            capacity -= max;
+            limits.push((id, max));
+            requests.push(MessageRequest { max, ..*wanted });
         }
-        let desk = Arc::clone(&self.desk);
-        Box::pin(async move { Ok(Polled { asked_for, answer: ask(desk, wishes).await? }) })
+        let queue_client = Arc::clone(&self.queue_client);
+        Box::pin(async move { Ok(Polled { limits, reply: send_receive(queue_client, requests).await? }) })
     }
 
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Polled, sent_before: WaiterId) -> NextPoll {
-        let Polled { asked_for, answer } = reply;
+        let Polled { limits, reply } = reply;
         let mut all_full = true;
-        for ((id, most), messages) in asked_for.into_iter().zip(answer.given) {
-            all_full &= messages.len() == most;
+        for ((id, max), messages) in limits.into_iter().zip(reply.messages) {
+            all_full &= messages.len() == max;
             if messages.is_empty() {
                 continue;
             }
-            // If the caller has left meanwhile, they go back when this is dropped.
-            let granted = Granted { desk: Arc::clone(&self.desk), messages };
-            queue.complete(id, || Received::Messages(self.desk.client.offer(granted)));
+            // If the caller has left meanwhile, dropping this returns the messages.
+            let granted = Granted { queue_client: Arc::clone(&self.queue_client), messages };
+            queue.complete(id, || Received::Messages(self.queue_client.client.offer(granted)));
         }
-        if all_full || answer.more {
-            // There may be messages for others.
+        if all_full || reply.more {
+            // There may be messages for other waiters.
             return NextPoll::Now;
         }
         queue.complete_below(sent_before, |request| request.try_only, || Received::Nothing);
-        answer.due.map_or(NextPoll::Regular, NextPoll::Within)
+        reply.next_due.map_or(NextPoll::Regular, NextPoll::Within)
     }
 
-    /// A message has the time in milliseconds until something is due, or causes a poll.
+    /// The message has the milliseconds until a message is due, or causes a poll.
     fn received(&self, _queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll {
         let ChannelEvent::Message { payload, .. } = event else { return NextPoll::Now };
         let millis: Option<u64> = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok());

@@ -1,4 +1,4 @@
-//! What a queue has for all who use it.
+//! The settings of a queue.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use bytes::Bytes;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED};
 
-use crate::ask::millis;
+use crate::request::millis;
 
 /// The names of the settings in the queue's hash, in the order of [`QueueSettings::values`].
 pub(crate) const NAMES: [&str; 8] =
     ["visibility", "attempts", "size", "window", "lifetime", "dead_lifetime", "capacity", "delay"];
 
-/// Settings of a queue: kept on the server, for all processes alike. What is `None` is as each field says; whoever pushes or receives may
-/// say otherwise for a message, where that is possible.
+/// Settings of a queue, stored on the server and shared by all processes. A push or a receive may
+/// override some of them for its message.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,22 +29,27 @@ pub(crate) const NAMES: [&str; 8] =
 #[doc(alias = "QueueConfig")]
 // Exhaustive: users write `QueueSettings { capacity, ..QueueSettings::default() }`.
 pub struct QueueSettings {
-    /// For how long a message is given to nobody else: 1 ms to 3650 days. `None`: 30 s.
+    /// How long no other consumer receives a message: 1 ms to 3650 days. `None`: 30 s.
     pub visibility: Option<Duration>,
-    /// How often a message is given to somebody before it is dead, 1 or more. `None`: without end.
+    /// Maximum number of deliveries before a message becomes a dead letter, 1 or more. `None`:
+    /// unlimited.
     #[doc(alias = "deliveryLimit")]
     pub max_attempts: Option<u32>,
-    /// How many bytes a message may have, with its headers and one byte of ours; 1 or more. `None`: as many as the server takes.
+    /// Maximum size of a message in bytes, with its headers and one byte of framing; 1 or more.
+    /// `None`: the server's limit.
     #[doc(alias = "maxMessageSize")]
     pub max_message_size: Option<u64>,
     /// How long a deduplication id counts: 1 ms to 3650 days. `None`: 5 minutes.
     pub deduplication_window: Option<Duration>,
-    /// How long a message may wait to be received before it is dropped: 1 ms to 3650 days. `None`: without end.
+    /// How long a message may wait to be received before it is dropped: 1 ms to 3650 days. `None`:
+    /// unlimited.
     #[doc(alias = "timeToLive")]
     pub lifetime: Option<Duration>,
-    /// How long the dead are kept: 1 ms to 3650 days. `None`: until they are moved or removed.
+    /// How long dead letters are kept: 1 ms to 3650 days. `None`: until they are redriven or
+    /// removed.
     pub dead_lifetime: Option<Duration>,
-    /// How many messages the queue takes, those that are given and the dead among them; 1 or more. `None`: as many as come.
+    /// Maximum number of messages, including those in flight and dead letters; 1 or more. `None`:
+    /// unlimited.
     #[doc(alias = "maxSize")]
     pub capacity: Option<u64>,
     /// How long each message waits before it is ready: zero to 3650 days. `None`: zero.
@@ -52,14 +57,14 @@ pub struct QueueSettings {
 }
 
 impl QueueSettings {
-    /// As names and values; `` is not set.
+    /// The names and values; an empty value is unset.
     pub(crate) fn values(&self, object_ref: &ObjectRef) -> Result<[(&'static str, Bytes); 8], ObjectError> {
         let time = |option, time: Option<Duration>| match time {
             None => Ok(Bytes::new()),
             Some(time) if LIFETIMES.contains(&time) => Ok(millis(time)),
             Some(time) => Err(object_ref.invalid(option, LIFETIMES_EXPECTED, format!("{time:?}"))),
         };
-        // What scripts compare is exact up to there.
+        // Lua compares integers exactly up to this bound.
         let number = |option, number: Option<u64>| match number {
             None => Ok(Bytes::new()),
             Some(number @ 1..=9_007_199_254_740_992) => Ok(number.to_string().into()),
@@ -79,7 +84,7 @@ impl QueueSettings {
         Ok(values.map(|value| (names.next().unwrap_or_default(), value)))
     }
 
-    /// What the server has, in the order of [`NAMES`].
+    /// Parses the server's values, in the order of [`NAMES`].
     pub(crate) fn read(values: &[Option<u64>]) -> Option<QueueSettings> {
         let &[visibility, attempts, size, window, lifetime, dead_lifetime, capacity, delay] = values else {
             return None;
@@ -100,24 +105,27 @@ impl QueueSettings {
 
 /// A delay in milliseconds, as text.
 pub(crate) fn delay_of(object_ref: &ObjectRef, option: &'static str, delay: Duration) -> Result<Bytes, ObjectError> {
-    match delay <= *LIFETIMES.end() {
-        true => Ok(millis(delay)),
-        false => Err(object_ref.invalid(option, "at most 3650 days", format!("{delay:?}"))),
+    if delay <= *LIFETIMES.end() {
+        Ok(millis(delay))
+    } else {
+        Err(object_ref.invalid(option, "at most 3650 days", format!("{delay:?}")))
     }
 }
 
 /// A visibility in milliseconds, as text.
 pub(crate) fn visibility_of(object_ref: &ObjectRef, visibility: Duration) -> Result<Bytes, ObjectError> {
-    match LIFETIMES.contains(&visibility) {
-        true => Ok(millis(visibility)),
-        false => Err(object_ref.invalid("visibility", LIFETIMES_EXPECTED, format!("{visibility:?}"))),
+    if LIFETIMES.contains(&visibility) {
+        Ok(millis(visibility))
+    } else {
+        Err(object_ref.invalid("visibility", LIFETIMES_EXPECTED, format!("{visibility:?}")))
     }
 }
 
-/// Why a message is rejected, as it is kept.
+/// The reason of a rejection, as it is stored.
 pub(crate) fn reason_of(object_ref: &ObjectRef, reason: &str) -> Result<Bytes, ObjectError> {
-    match reason.len() <= 1024 {
-        true => Ok(Bytes::copy_from_slice(reason.as_bytes())),
-        false => Err(object_ref.invalid("reason", "at most 1024 bytes", format!("{} bytes", reason.len()))),
+    if reason.len() <= 1024 {
+        Ok(Bytes::copy_from_slice(reason.as_bytes()))
+    } else {
+        Err(object_ref.invalid("reason", "at most 1024 bytes", format!("{} bytes", reason.len())))
     }
 }

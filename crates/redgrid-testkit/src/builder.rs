@@ -1,4 +1,4 @@
-//! How a server is set up before it starts.
+//! Options of a server before it starts.
 
 use std::fmt::Write as _;
 use std::io;
@@ -13,8 +13,8 @@ use crate::{
     tls::Authority,
 };
 
-/// The user of the testkit's own connections, in every server. Tests that take rights from the default user, or kill
-/// "all" connections, do not cut off the testkit.
+/// The user of the testkit's own connections, in every server. So tests that restrict the default
+/// user, or kill "all" connections, do not affect the testkit.
 pub(crate) const TESTKIT_USER: &str = "redgrid-testkit";
 
 /// The options of a [`RedisServer`], see [`RedisServer::builder`].
@@ -26,21 +26,21 @@ pub struct ServerBuilder {
     pub(crate) password: Option<String>,
     pub(crate) role: Role,
     pub(crate) tls: Option<TlsClients>,
-    /// Members of a deployment trust each other, and speak TLS among themselves.
+    /// Signs the certificates of all members of a deployment, which use TLS among themselves.
     pub(crate) authority: Option<Arc<Authority>>,
     pub(crate) socket: bool,
     users: Vec<(String, String)>,
     lines: Vec<String>,
 }
 
-/// Whether clients that come by TLS need a certificate.
+/// Whether TLS clients need a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TlsClients {
     Any,
     Certified,
 }
 
-/// What a server process is there for.
+/// The role of a server process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Role {
     #[default]
@@ -50,7 +50,7 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    /// An address for such a process.
+    /// Returns an address for such a process.
     pub(crate) fn free_address(self) -> io::Result<SocketAddr> {
         match self {
             Role::ClusterNode => port::free_cluster_address(),
@@ -73,56 +73,61 @@ impl ServerBuilder {
         self
     }
 
-    /// Writes an append-only file, so that acknowledged writes survive [`RedisServer::kill`]. Off unless set.
+    /// Writes an append-only file, so that acknowledged writes survive [`RedisServer::kill`]. Off
+    /// unless set.
     ///
-    /// The file is written before each reply and never synced: it survives the death of the process, not of the
-    /// machine, and costs little. Another `appendfsync` may be set by [`config`](Self::config).
+    /// The file is written before each reply and never synced: it survives the death of the
+    /// process, not of the machine, and costs little. Another `appendfsync` may be set by
+    /// [`config`](Self::config).
     pub fn append_only(mut self, on: bool) -> Self {
         self.append_only = on;
         self
     }
 
-    /// Asks this password of the default user. None unless set.
+    /// Sets the password of the default user. None unless set.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// Adds a user with the rules of `ACL SETUSER`, for example `("app", "on >secret ~app:* &* +@all")`.
+    /// Adds a user with the rules of `ACL SETUSER`, for example
+    /// `("app", "on >secret ~app:* &* +@all")`.
     pub fn user(mut self, name: impl Into<String>, rules: impl Into<String>) -> Self {
         self.users.push((name.into(), rules.into()));
         self
     }
 
-    /// Takes TLS connections too, on a second port, with certificates made for this server; see
-    /// [`RedisServer::tls`]. Not every server program can: [`StartError::NoTls`].
+    /// Also accepts TLS connections, on a second port, with certificates created for this server;
+    /// see [`RedisServer::tls`]. Some server programs cannot: [`StartError::NoTls`].
     ///
-    /// In a deployment all speak TLS with each other, trust the same authority, and tell clients the ports for TLS. In a
-    /// cluster that takes Redis 7.0: before, who asks by one kind of connection is told the ports of the other.
+    /// In a deployment, all members use TLS among themselves, trust the same authority, and
+    /// announce their TLS ports. A cluster needs Redis 7.0 for that: earlier ones announce the port
+    /// of the other kind.
     pub fn tls(mut self) -> Self {
         self.tls = Some(TlsClients::Any);
         self
     }
 
-    /// [`tls`](Self::tls), for clients that have a certificate of the same authority only.
+    /// Like [`tls`](Self::tls), but requires a client certificate of the same authority.
     pub fn tls_client_certificates(mut self) -> Self {
         self.tls = Some(TlsClients::Certified);
         self
     }
 
-    /// Listens on a socket of this machine too, in the server's own folder; see [`RedisServer::socket`].
+    /// Also listens on a Unix socket in the server's own folder; see [`RedisServer::socket`].
     pub fn socket(mut self) -> Self {
         self.socket = true;
         self
     }
 
-    /// Adds a line to the configuration, for example `maxmemory-policy allkeys-lru`. Later lines win.
+    /// Adds a line to the configuration, for example `maxmemory-policy allkeys-lru`. Later lines
+    /// win.
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
     }
 
-    /// The same for the members of a deployment.
+    /// Prepares the options for a member of a deployment.
     pub(crate) fn among_themselves(mut self) -> io::Result<Self> {
         if self.tls.is_some() && self.authority.is_none() {
             self.authority = Some(Arc::new(Authority::new()?));
@@ -139,8 +144,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// [`StartError`]; nothing is left running. A port that somebody else took in the last moment is not an error:
-    /// another one is tried.
+    /// [`StartError`]; nothing is left running. If another process has taken the port meanwhile,
+    /// another port is tried.
     ///
     /// # Cancel safety
     ///
@@ -149,7 +154,7 @@ impl ServerBuilder {
         RedisServer::start_with(self).await
     }
 
-    /// The configuration file.
+    /// Returns the text of the configuration file.
     pub(crate) fn configuration(
         &self,
         addr: SocketAddr,
@@ -167,16 +172,16 @@ impl ServerBuilder {
         if self.role != Role::Sentinel {
             let append_only = if self.append_only { "yes" } else { "no" };
             let _ = writeln!(text, "save \"\"\nappendonly {append_only}\nappendfsync no");
-            // 7.0 locks DEBUG away unless allowed; before, there was no such line (and it would be refused).
+            // 7.0 disables DEBUG unless allowed; earlier versions reject this line.
             if version >= SEVEN {
                 text.push_str("enable-debug-command local\n");
             }
         }
         if self.role == Role::ClusterNode {
-            // Outside the data: a node that lost its data is still a member.
+            // Outside the data folder: a node that lost its data is still a member.
             let members = data.with_file_name("nodes.conf");
             let _ = writeln!(text, "cluster-enabled yes\ncluster-config-file {}", members.display());
-            // A node learns its own address from others; one without others has none to tell.
+            // A node learns its own address from other nodes; a single one has none to announce.
             let _ = writeln!(text, "cluster-announce-ip {}", addr.ip());
         }
         if let Some(password) = &self.password {
@@ -193,5 +198,5 @@ impl ServerBuilder {
     }
 }
 
-/// Redis 7.0, and with it every Valkey.
+/// Redis 7.0; also every Valkey.
 pub(crate) const SEVEN: Version = Version { major: 7, minor: 0, patch: 0 };

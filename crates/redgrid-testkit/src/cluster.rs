@@ -15,14 +15,16 @@ use crate::{
     topology::{self, SETTLED_WITHIN, TopologyError, ask, follows, running, until},
 };
 
-/// A planned failover that has not come about within 5 s is given up by the servers, in silence; then it is asked for again.
+/// Servers silently abandon a planned failover after 5 s; then it is requested again.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(6);
 
-/// A cluster of primaries and replicas, among which the 16384 slots of the keys are shared out evenly.
+/// A cluster of primaries and replicas, among which the 16384 slots of the keys are shared out
+/// evenly.
 ///
-/// Each node is a [`RedisServer`] with all its faults; none of them makes a node forget that it is a member. A primary
-/// that is down or paused for longer than the node timeout is replaced by one of its replicas, and is a replica when it
-/// comes back; [`wait_until_ok`](Self::wait_until_ok) waits for either.
+/// Each node is a [`RedisServer`] with all its faults; none of them makes a node forget that it is
+/// a member. A primary that is down or paused for longer than the node timeout is replaced by one
+/// of its replicas, and is a replica when it comes back; [`wait_until_ok`](Self::wait_until_ok)
+/// waits for either.
 ///
 /// # Examples
 ///
@@ -42,7 +44,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts a cluster; when this returns, every node is content and every replica has caught up.
+    /// Starts a cluster; when this returns, every node is healthy and every replica has caught up.
     ///
     /// # Errors
     ///
@@ -56,12 +58,13 @@ impl Cluster {
         ClusterBuilder::default()
     }
 
-    /// All nodes: first those that were primaries at the start, in the order of their slots, then the replicas.
+    /// All nodes: first those that were primaries at the start, in the order of their slots, then
+    /// the replicas.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The addresses of all nodes as they tell them.
+    /// The announced addresses of all nodes.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(RedisServer::announced).collect()
     }
@@ -94,7 +97,8 @@ impl Cluster {
         until(SETTLED_WITHIN, || async {
             let mut latest = None;
             for (node, own) in self.views().await?.iter().filter_map(|(node, view)| Some((node, view::own(view)?))) {
-                // A primary that was replaced while it was paused believes in its slots for a moment, in an older epoch.
+                // A primary that was replaced while it was paused claims its slots for a moment,
+                // with an older epoch.
                 if own.serves(slot) && latest.is_none_or(|(_, epoch)| own.epoch > epoch) {
                     latest = Some((*node, own.epoch));
                 }
@@ -119,13 +123,13 @@ impl Cluster {
         .await
     }
 
-    /// Has a replica take the place of `primary`, which must be running, and returns it when all has settled as in
-    /// [`wait_until_ok`](Self::wait_until_ok). No write is lost.
+    /// Promotes a replica of `primary`, which must be running, and returns it when the cluster has
+    /// settled as in [`wait_until_ok`](Self::wait_until_ok). No write is lost.
     ///
     /// # Errors
     ///
-    /// [`TopologyError::NoReplica`], or [`TopologyError::Server`]: the replica refused. In both cases nothing changes.
-    /// [`TopologyError::TimedOut`]: a minute was not enough.
+    /// [`TopologyError::NoReplica`], or [`TopologyError::Server`]: the replica refused. In both
+    /// cases nothing changes. [`TopologyError::TimedOut`]: a minute was not enough.
     pub async fn fail_over(&self, primary: &RedisServer) -> Result<&RedisServer, TopologyError> {
         let replicas = self.replicas_of(primary).await?;
         let none = TopologyError::NoReplica { primary: primary.addr() };
@@ -136,7 +140,7 @@ impl Cluster {
             if until(GIVEN_UP_AFTER, || follows(primary, successor)).await.is_ok() {
                 break;
             }
-            // Refused where it has come about meanwhile.
+            // Rejected if it has happened meanwhile.
             let _ = observer.cmd(&["CLUSTER", "FAILOVER"]).await;
         }
         until(GIVEN_UP_AFTER, || follows(primary, successor)).await?;
@@ -144,8 +148,8 @@ impl Cluster {
         Ok(successor)
     }
 
-    /// Waits until everything that runs has settled: every node is content, all agree which running primary serves
-    /// which slot, none is suspected, and the replicas have caught up.
+    /// Waits until all running nodes have settled: every node is healthy, all agree on the primary
+    /// of each slot, none is suspected, and the replicas have caught up.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Faults a server suffers while it runs, and deeds of others.
+//! Faults of a running server, and changes by other clients.
 
 use redis::RedisError;
 
@@ -14,14 +14,15 @@ pub enum Kind {
     PubSub,
 }
 
-/// Faults. Each returns when the server has answered that it is done.
+/// Faults. Each method returns when the server has confirmed it.
 ///
 /// # Errors
 ///
-/// All of them fail in the same two cases: the server refused, and nothing was changed, or the connection was lost, and
-/// the outcome is unknown.
+/// All methods fail in the same two cases. The server rejected the command, and nothing changed. Or
+/// the connection was lost, and the outcome is unknown.
 impl RedisServer {
-    /// Closes the connections of one kind, except the testkit's own, and returns how many there were.
+    /// Closes the connections of one kind, except the testkit's own, and returns how many there
+    /// were.
     pub async fn kill_connections(&self, kind: Kind) -> Result<usize, RedisError> {
         self.kill_connections_where(|client| client.kind == kind).await
     }
@@ -31,8 +32,8 @@ impl RedisServer {
         self.kill_connections_where(|client| client.name == name).await
     }
 
-    /// Closes the connections that `choose` picks, and returns how many there were. It is not asked about the
-    /// testkit's own.
+    /// Closes the connections for which `choose` returns true, and returns their number. The
+    /// testkit's own connections are excluded.
     pub async fn kill_connections_where(&self, choose: impl Fn(&ClientInfo) -> bool) -> Result<usize, RedisError> {
         let observer = self.observer().await?;
         let mut killed = 0;
@@ -42,13 +43,14 @@ impl RedisServer {
         Ok(killed)
     }
 
-    /// The connections there are, except the testkit's own.
+    /// Returns the connections, except the testkit's own.
     pub async fn clients(&self) -> Result<Vec<ClientInfo>, RedisError> {
         let list: String = self.observer().await?.query(&["CLIENT", "LIST"]).await?;
         Ok(list.lines().map(ClientInfo::from_line).filter(|client| client.user != TESTKIT_USER).collect())
     }
 
-    /// Forgets all cached scripts, as a restart or a failover does: `EVALSHA` then answers `NOSCRIPT`.
+    /// Removes all cached scripts, as a restart or a failover does: `EVALSHA` then answers
+    /// `NOSCRIPT`.
     pub async fn flush_scripts(&self) -> Result<(), RedisError> {
         self.command(&["SCRIPT", "FLUSH", "SYNC"]).await
     }
@@ -58,29 +60,31 @@ impl RedisServer {
         self.command(&["FLUSHALL", "SYNC"]).await
     }
 
-    /// Deletes a key by hand; `false` if there was none.
+    /// Deletes a key; `false` if it did not exist.
     pub async fn delete_key(&self, key: &str) -> Result<bool, RedisError> {
         self.observer().await?.query(&["DEL", key]).await
     }
 
-    /// Adds rules to a user as `ACL SETUSER` does, for example `("default", &["-evalsha", "resetchannels"])`. They hold
-    /// at once, for open connections too, until the server is restarted.
+    /// Adds rules to a user as `ACL SETUSER` does, for example
+    /// `("default", &["-evalsha", "resetchannels"])`. They apply immediately, also to open
+    /// connections, until the server is restarted.
     pub async fn set_user(&self, name: &str, rules: &[&str]) -> Result<(), RedisError> {
         self.command(&[&["ACL", "SETUSER", name], rules].concat()).await
     }
 
-    /// Takes commands (`evalsha`) or categories (`@scripting`) from the default user: they are answered by `NOPERM`.
+    /// Removes commands (`evalsha`) or categories (`@scripting`) from the default user: the server
+    /// then answers `NOPERM`.
     pub async fn deny(&self, commands: &[&str]) -> Result<(), RedisError> {
         self.change_default_user('-', commands).await
     }
 
-    /// Gives commands or categories back to the default user.
+    /// Restores commands or categories of the default user.
     pub async fn allow(&self, commands: &[&str]) -> Result<(), RedisError> {
         self.change_default_user('+', commands).await
     }
 
-    /// With `true`, the memory limit is reached and nothing may be evicted: commands that need memory are answered by
-    /// `OOM`. With `false`, there is no limit.
+    /// With `true`, the memory limit is exceeded and nothing may be evicted: commands that need
+    /// memory fail with `OOM`. With `false`, there is no limit.
     pub async fn out_of_memory(&self, on: bool) -> Result<(), RedisError> {
         self.set_config("maxmemory-policy", "noeviction").await?;
         // One byte is always exceeded; zero means no limit.
@@ -102,15 +106,15 @@ impl RedisServer {
     }
 }
 
-/// A connection, as the server lists it.
+/// A connection in the server's list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientInfo {
-    /// The server's number for it.
+    /// The server's id of it.
     pub id: String,
     /// The client's address as the server sees it.
     pub addr: String,
-    /// The name it gave itself, or nothing.
+    /// Its name, or empty.
     pub name: String,
     /// The user it is logged in as.
     pub user: String,

@@ -1,4 +1,4 @@
-//! Finding a server program on this machine.
+//! Finds a server program on this machine.
 
 use std::{
     env, fmt, io,
@@ -9,19 +9,20 @@ use std::{
 /// The environment variable that names the server program to use; it wins over everything else.
 pub const SERVER_VARIABLE: &str = "REDGRID_REDIS_SERVER";
 
-/// The environment variable that names a second, newer server program for the tests that run on several.
+/// The environment variable that names a second, newer server program for the tests that run on
+/// several.
 pub const NEWEST_VARIABLE: &str = "REDGRID_NEWEST_SERVER";
 
-/// The oldest release the tests accept: 6.2, the first with all the commands the scripts call.
+/// The oldest supported release: 6.2, the first with all commands of the scripts.
 pub const OLDEST: Version = Version { major: 6, minor: 2, patch: 0 };
 
-/// Names a server program goes by.
+/// Names of server programs.
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Where `cargo xtask` puts the programs it fetches, below the root of the workspace.
+/// The folder of programs downloaded by `cargo xtask`, relative to the workspace.
 const FETCHED: &str = "target/redis";
 
-/// A server program that was run once to learn its version.
+/// A server program whose version is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerBinary {
     path: PathBuf,
@@ -31,13 +32,13 @@ pub struct ServerBinary {
 impl ServerBinary {
     /// Finds a Redis or Valkey server of at least [`OLDEST`].
     ///
-    /// Looks at [`SERVER_VARIABLE`], then along `PATH`, then in `target/redis` of the workspace around this crate
-    /// or the current directory (where `cargo xtask server` puts one).
+    /// Searches [`SERVER_VARIABLE`], then `PATH`, then `target/redis` of the workspace around this
+    /// crate or the current directory (where `cargo xtask server` puts one).
     ///
     /// # Errors
     ///
-    /// [`FindError`] when there is none, listing every place that was looked at. A variable that is set and names an
-    /// unusable program is an error too, even if another program could be found: it was asked for by name.
+    /// [`FindError`] if there is none, with every searched place. If the variable names an unusable
+    /// program, that is an error too, even if another program exists.
     pub fn find() -> Result<Self, FindError> {
         if let Some(path) = env::var_os(SERVER_VARIABLE) {
             return Self::at(path);
@@ -50,8 +51,8 @@ impl ServerBinary {
     ///
     /// # Errors
     ///
-    /// [`FindError`], as for [`ServerBinary::find`]. Not having one is usually a reason to skip, see
-    /// [`ServerBinary::newest_or_skip`].
+    /// [`FindError`], as for [`ServerBinary::find`]. Not having one is usually a reason to skip,
+    /// see [`ServerBinary::newest_or_skip`].
     pub fn newest() -> Result<Self, FindError> {
         match env::var_os(NEWEST_VARIABLE) {
             Some(path) => Self::at(path),
@@ -59,9 +60,11 @@ impl ServerBinary {
         }
     }
 
-    /// The newer server of the matrix; without one, says on standard error that `test` is skipped, and why.
+    /// Finds the newer server of the matrix; without one, prints to standard error that `test` is
+    /// skipped, and why.
     ///
-    /// The line is written past the test harness's capture, so that a skipped test shows even when all pass.
+    /// The line is written past the test harness's capture, so that a skipped test shows even when
+    /// all pass.
     pub fn newest_or_skip(test: &str) -> Option<Self> {
         match Self::newest() {
             Ok(binary) => Some(binary),
@@ -72,7 +75,7 @@ impl ServerBinary {
                     }
                     unusable => unusable.to_string(),
                 };
-                // A closed standard error is no reason to fail a test that does not run.
+                // A closed standard error must not fail a skipped test.
                 let _ = io::Write::write_all(&mut io::stderr(), format!("SKIPPED {test}: {reason}\n").as_bytes());
                 None
             }
@@ -92,7 +95,8 @@ impl ServerBinary {
     ///
     /// # Errors
     ///
-    /// [`FindError`] when it does not run, is no Redis or Valkey server, or is older than [`OLDEST`].
+    /// [`FindError`] when it does not run, is no Redis or Valkey server, or is older than
+    /// [`OLDEST`].
     pub fn at(path: impl Into<PathBuf>) -> Result<Self, FindError> {
         let path = path.into();
         let unusable = |path: &Path, reason: String| FindError::Unusable { path: path.to_owned(), reason };
@@ -108,12 +112,12 @@ impl ServerBinary {
         }
     }
 
-    /// Where the program is.
+    /// Returns the path of the program.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The version it reported. Valkey counts on from Redis 7.2: its first release is 7.2.5.
+    /// Returns its version. Valkey continues from Redis 7.2: its first release is 7.2.5.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -132,7 +136,8 @@ pub struct Version {
 }
 
 impl Version {
-    /// Reads the answer to `--version`: `Redis server v=7.0.15 sha=…` or `Valkey server v=9.1.2 sha=…`.
+    /// Reads the answer to `--version`: `Redis server v=7.0.15 sha=…` or
+    /// `Valkey server v=9.1.2 sha=…`.
     fn from_banner(banner: &str) -> Option<Self> {
         let word = banner.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
         let mut numbers = word.split('.').map(|number| number.parse().ok());
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_nothing_says_where_it_looked_and_what_to_do() {
+    fn a_failed_search_lists_its_places_and_the_remedy() {
         let error = first_usable([PathBuf::from("/nowhere/at/all")].into_iter()).unwrap_err().to_string();
         assert!(error.contains("/nowhere/at/all") && error.contains("cargo xtask server"), "{error}");
     }

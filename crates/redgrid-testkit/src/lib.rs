@@ -1,8 +1,9 @@
 //! Real Redis servers, faults and checks, for tests of code whose promises hold over a network.
 //!
-//! A lock that works while everything works proves little. With this crate a test has a server of its own and can do
-//! to it, and to the way there, what happens in production: kill it, pause it, lose its data, cut a connection after the
-//! request and before the reply, deliver a request long after its client has given up.
+//! A lock that works while everything works proves little. With this crate a test has its own
+//! server, and can cause what happens in production: kill or pause the server, lose its data, cut a
+//! connection after the request and before the reply, deliver a request long after its client has
+//! given up.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,25 +20,29 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What is in it
+//! # Contents
 //!
-//! - [`RedisServer`]: a server process on a free port, gone with its guard or with the test process, even by `kill -9`.
-//!   Its methods are the faults on the server's side: [`kill`](RedisServer::kill),
-//!   [`restart_empty`](RedisServer::restart_empty), [`pause`](RedisServer::pause),
-//!   [`kill_connections`](RedisServer::kill_connections), [`flush_scripts`](RedisServer::flush_scripts),
-//!   [`deny`](RedisServer::deny), [`out_of_memory`](RedisServer::out_of_memory) and others. With
-//!   [`tls`](ServerBuilder::tls) it has certificates and a second port.
-//! - [`Replicated`], [`Sentinels`], [`Cluster`]: several such servers that replicate, fail over and share out keys, ready
-//!   within seconds. Each server in them suffers the same faults; they also fail over, and move slots, on request.
-//! - [`Proxy`]: the faults on the way there, for everything or for single commands.
-//! - [`Observer`]: looks at the server past the code under test, by another client.
-//! - [`Monitor`]: lists the commands the server executed.
+//! - [`RedisServer`]: a server process on a free port. It ends with its guard or with the test
+//!   process, even by `kill -9`. Its methods are the faults on the server's side:
+//!   [`kill`](RedisServer::kill), [`restart_empty`](RedisServer::restart_empty),
+//!   [`pause`](RedisServer::pause), [`kill_connections`](RedisServer::kill_connections),
+//!   [`flush_scripts`](RedisServer::flush_scripts), [`deny`](RedisServer::deny),
+//!   [`out_of_memory`](RedisServer::out_of_memory) and others. With [`tls`](ServerBuilder::tls) it
+//!   has certificates and a second port.
+//! - [`Replicated`], [`Sentinels`], [`Cluster`]: several servers that replicate, fail over and
+//!   share keys, ready within seconds. Each of their servers has the same faults; they also fail
+//!   over, and move slots, on request.
+//! - [`Proxy`]: faults of the network, for all traffic or for single commands.
+//! - [`Observer`]: inspects the server with another client than the code under test.
+//! - [`Monitor`]: lists the commands that the server executed.
 //! - [`wait_until`]: waits for a condition, with a deadline.
-//! - [`ServerBinary`]: finds the server program. Nothing is downloaded here; `cargo xtask server` does that.
+//! - [`ServerBinary`]: finds the server program. Nothing is downloaded; `cargo xtask server` does
+//!   that.
 //!
-//! # What it needs
+//! # Requirements
 //!
-//! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`] (the same program is the sentinel), and a Tokio runtime with I/O and time enabled.
+//! A Unix with `/bin/sh`, a Redis or Valkey of at least [`OLDEST`] (the same program is the
+//! sentinel), and a Tokio runtime with I/O and time enabled.
 
 mod builder;
 mod cluster;

@@ -1,4 +1,4 @@
-//! Counting what a client really sends.
+//! Records the commands of clients.
 
 use std::{collections::HashSet, fmt, io};
 
@@ -11,11 +11,12 @@ use tokio::{
 
 use crate::{builder::TESTKIT_USER, faults::ClientInfo, observer::Observer, server::RedisServer};
 
-/// Sees every command the server executes, by `MONITOR`.
+/// Records every command that the server executes, by `MONITOR`.
 ///
-/// Left out are what scripts do inside the server (unless asked for by [`with_scripts`](Self::with_scripts)), the testkit's own commands, and those named to
-/// [`without`](Self::without). The server itself does not show some: `AUTH` and `HELLO` (they hold passwords),
-/// administrative commands such as `CONFIG`, and requests it refused before executing them.
+/// Excluded are commands of scripts (unless [`with_scripts`](Self::with_scripts) is set), the
+/// testkit's own commands, and those named by [`without`](Self::without). The server itself hides
+/// some: `AUTH` and `HELLO` (they contain passwords), administrative commands such as `CONFIG`, and
+/// requests that it rejected before executing them.
 ///
 /// # Examples
 ///
@@ -40,11 +41,11 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts to watch: what the server executes after this has returned is seen.
+    /// Starts recording: it includes everything that the server executes after this has returned.
     ///
     /// # Errors
     ///
-    /// The server did not take the connections.
+    /// The server did not accept the connections.
     pub async fn start(server: &RedisServer) -> Result<Self, MonitorError> {
         let observer = server.observer().await?;
         let mut stream = BufReader::new(TcpStream::connect(server.addr()).await?);
@@ -61,28 +62,29 @@ impl Monitor {
         Ok(Self { stream, observer, without: Vec::new(), scripts: false, own: HashSet::new(), markers: 0 })
     }
 
-    /// Leaves out a command by its name, whatever its arguments.
+    /// Excludes a command by its name, whatever its arguments.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.without.push(name.to_ascii_uppercase());
         self
     }
 
-    /// Also shows what scripts do inside the server: their source is `lua`.
+    /// Includes commands of scripts; their source is `lua`.
     #[must_use]
     pub fn with_scripts(mut self) -> Self {
         self.scripts = true;
         self
     }
 
-    /// Everything executed since the start or the last call, up to this call, in the server's order.
+    /// Returns everything executed since the start or the last call, up to this call, in the
+    /// server's order.
     ///
-    /// A marker is sent on another connection, and everything the server shows before it is returned: a command that
-    /// was answered before this call is in the list.
+    /// It sends a marker on another connection, and returns everything before the marker. So the
+    /// list includes all commands that were answered before this call.
     ///
     /// # Errors
     ///
-    /// The server went away. The monitor is of no use any more.
+    /// The connection was lost. The monitor cannot be used any more.
     pub async fn take(&mut self) -> Result<Vec<SeenCommand>, MonitorError> {
         self.markers += 1;
         let marker = format!("{TESTKIT_USER} monitor {}", self.markers);
@@ -151,14 +153,14 @@ impl SeenCommand {
         Some(Self { name, args: words.collect(), source })
     }
 
-    /// Whether a testkit connection introduces itself.
+    /// Whether it is the `CLIENT SETNAME` of a testkit connection.
     fn is_own_name(&self) -> bool {
         self.name == "CLIENT"
             && matches!(&self.args[..], [verb, name] if verb.eq_ignore_ascii_case(b"setname") && name == TESTKIT_USER)
     }
 }
 
-/// Splits `"a" "b\x00"` as the server quotes it; `None` if it is not so quoted.
+/// Splits words that are quoted as in `"a" "b\x00"`; `None` if the line is not.
 fn quoted_words(mut rest: &[u8]) -> Option<Vec<Bytes>> {
     let mut words = Vec::new();
     while !rest.is_empty() {

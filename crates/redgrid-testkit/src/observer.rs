@@ -1,14 +1,15 @@
-//! Looking at the server past everything under test.
+//! Inspects a server independently of the code under test.
 
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError, Value, aio::MultiplexedConnection};
 
-/// A connection for looking at a server, and for doing by hand what a test needs done.
+/// A connection to inspect and change a server in tests.
 ///
-/// It uses another client than the code under test, so that the two do not share their mistakes. From
-/// [`RedisServer::observer`](crate::RedisServer::observer) it has all rights, and [`Monitor`](crate::Monitor) and the
-/// faults leave it out. Clones share one connection, which lives on the runtime it was made on.
+/// It uses another client than the code under test, so that they do not share errors. From
+/// [`RedisServer::observer`](crate::RedisServer::observer) it has all permissions, and
+/// [`Monitor`](crate::Monitor) and the faults exclude it. Clones share one connection, which lives
+/// on the runtime that created it.
 #[derive(Clone)]
 pub struct Observer {
     connection: MultiplexedConnection,
@@ -21,11 +22,12 @@ impl std::fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Connects to `url`. [`RedisServer::observer`](crate::RedisServer::observer) knows the one with all rights.
+    /// Connects to `url`. [`RedisServer::observer`](crate::RedisServer::observer) has all
+    /// permissions.
     ///
     /// # Errors
     ///
-    /// The URL is none, or the server did not take the connection.
+    /// The URL is invalid, or the server did not accept the connection.
     pub async fn connect(url: &str) -> Result<Self, RedisError> {
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
@@ -33,11 +35,12 @@ impl Observer {
         Ok(Self { connection })
     }
 
-    /// Sends one command as it is and returns the reply as it is.
+    /// Sends a command unchanged and returns the reply unchanged.
     ///
     /// # Errors
     ///
-    /// The server's error reply, or the loss of the connection; in the second case the command may have been executed.
+    /// The server's error reply, or the loss of the connection; in the second case the command may
+    /// have been executed.
     pub async fn cmd<A: AsRef<[u8]>>(&self, command: &[A]) -> Result<Value, RedisError> {
         self.query(command).await
     }
@@ -94,7 +97,7 @@ impl Observer {
         Ok(keys)
     }
 
-    /// The channels somebody subscribes to that match a pattern as in `PUBSUB CHANNELS`, sorted.
+    /// Returns the channels with subscribers that match a pattern as in `PUBSUB CHANNELS`, sorted.
     ///
     /// # Errors
     ///
@@ -105,7 +108,8 @@ impl Observer {
         Ok(channels)
     }
 
-    /// The sharded channels somebody subscribes to that match a pattern, sorted. Needs a server of 7.0 or newer.
+    /// Returns the sharded channels with subscribers that match a pattern, sorted. Needs Redis 7.0
+    /// or newer.
     ///
     /// # Errors
     ///
@@ -126,7 +130,7 @@ impl Observer {
         Ok(seconds * 1_000_000 + micros)
     }
 
-    /// Asks for a sign of life.
+    /// Sends PING.
     ///
     /// # Errors
     ///
@@ -136,6 +140,6 @@ impl Observer {
     }
 }
 
-/// How long an answer may take: 10 s. Long enough for a loaded machine, short enough to fail a test that looks at a
+/// Response timeout: 10 s. Long enough for a loaded machine, short enough to fail a test with a
 /// paused server.
 const PATIENCE: Duration = Duration::from_secs(10);

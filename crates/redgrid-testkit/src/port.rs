@@ -5,24 +5,24 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
 };
 
-/// Where ports are taken from: below the range from which the kernel takes the ports of outgoing connections (from
-/// 32768 on Linux, 49152 elsewhere). A server that is down for a restart thus cannot lose its port to a connection.
+/// The range of ports: below the kernel's range for outgoing connections (from 32768 on Linux,
+/// 49152 elsewhere). So a server that is down for a restart cannot lose its port to a connection.
 const RANGE: std::ops::Range<u16> = 15_000..32_000;
 
 /// How many ports are tried. With half of the range taken, all of them fail once in 10^15 times.
 const TRIES: usize = 50;
 
-/// What a cluster node adds to its port for the bus that the nodes talk over.
+/// A cluster node's bus port is its port plus this.
 const BUS: u16 = 10_000;
 
-/// A loopback address on which nobody listened a moment ago, nor on its bus port.
+/// Returns a loopback address that was free a moment ago, as was its bus port.
 pub(crate) fn free_cluster_address() -> io::Result<SocketAddr> {
-    // So that the bus ports are in the range too.
+    // The bus ports must be in the range too.
     let bus_is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port + BUS)).map(drop);
     free_listener_in(RANGE.start..RANGE.end - BUS, bus_is_free).and_then(|listener| listener.local_addr())
 }
 
-/// A loopback address on which nobody listened a moment ago.
+/// Returns a loopback address that was free a moment ago.
 pub(crate) fn free_address() -> io::Result<SocketAddr> {
     free_listener().and_then(|listener| listener.local_addr())
 }

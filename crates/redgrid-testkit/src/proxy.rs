@@ -1,4 +1,4 @@
-//! A TCP proxy in front of a server, with faults to switch while it runs.
+//! A TCP proxy in front of a server, with faults that can be changed while it runs.
 
 pub(crate) mod action;
 mod link;
@@ -30,12 +30,14 @@ use crate::{
     server::RedisServer,
 };
 
-/// A loopback TCP proxy that understands enough of the Redis protocol to lose, hold or cut single commands.
+/// A loopback TCP proxy that understands enough of the Redis protocol to lose, hold or cut single
+/// commands.
 ///
-/// Everything can be changed while it runs, and holds for the connections there are and for new ones. It runs on the
-/// Tokio runtime it was started on, and ends, with all its connections, when it is dropped.
+/// All settings can be changed at any time, and apply to existing and new connections. It runs on
+/// the Tokio runtime that started it, and ends, with all its connections, when it is dropped.
 ///
-/// Not supported are TLS and `CLIENT REPLY`, which unsettles which reply belongs to which request.
+/// TLS and `CLIENT REPLY` are not supported; the latter breaks the assignment of replies to
+/// requests.
 ///
 /// # Examples
 ///
@@ -60,11 +62,11 @@ pub struct Proxy {
 
 type Links = Arc<Mutex<JoinSet<()>>>;
 
-/// Whether new connections are taken.
+/// Whether new connections are accepted.
 #[derive(Debug)]
 enum Door {
     Open(JoinHandle<()>),
-    /// Bound and not listening: connections are refused, and the port stays ours.
+    /// Bound and not listening: connections are refused, and the port stays reserved.
     Shut(Option<TcpSocket>),
 }
 
@@ -72,7 +74,7 @@ impl Proxy {
     /// Starts a proxy in front of `server`. The client's URL is `server.url_via(proxy.addr())`.
     ///
     /// # Errors
-    ///
+    /// No loopback port is available.
     /// No loopback port can be had.
     pub async fn to(server: &RedisServer) -> io::Result<Self> {
         Self::start(server.addr()).await
@@ -82,7 +84,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// No loopback port can be had.
+    /// No loopback port is available.
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
         let listener = port::free_listener()?;
         listener.set_nonblocking(true)?;
@@ -93,7 +95,7 @@ impl Proxy {
         Ok(Self { addr, shared, links, target, door: tokio::sync::Mutex::new(door) })
     }
 
-    /// Where clients connect to.
+    /// Returns the address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -103,12 +105,12 @@ impl Proxy {
         format!("redis://{}", self.addr)
     }
 
-    /// Sends new connections to another address, as after a failover. Those there are stay where they are.
+    /// Sends new connections to another address, as after a failover. Existing ones stay.
     pub fn redirect(&self, target: SocketAddr) {
         *lock(&self.target) = target;
     }
 
-    /// Sets what happens to all traffic in one direction, until it is set again.
+    /// Sets a fault for all traffic in one direction.
     pub fn set(&self, direction: Direction, fault: Fault) {
         self.shared.faults.send_modify(|faults| *faults.towards_mut(direction) = fault);
     }
@@ -119,45 +121,48 @@ impl Proxy {
         self.set(Direction::ToClient, fault);
     }
 
-    /// Drops what is published to subscribers, while replies and confirmations go through.
+    /// Drops messages published to subscribers; replies and confirmations pass.
     pub fn drop_publishes(&self, on: bool) {
         self.shared.faults.send_modify(|faults| faults.drop_publishes = on);
     }
 
-    /// Does `action` to the next `count` requests whose name or arguments contain `needle`, which is compared byte by
-    /// byte, case included. Rules are tried in the order they were given, before the hook of
-    /// [`on_request`](Self::on_request).
+    /// Applies `action` to the next `count` requests whose name or arguments contain `needle`,
+    /// compared byte by byte and case-sensitively. Rules are tried in the order of these calls,
+    /// before the hook of [`on_request`](Self::on_request).
     pub fn next(&self, count: usize, needle: impl AsRef<[u8]>, action: Action) {
         self.shared.add_rule(count, Bytes::copy_from_slice(needle.as_ref()), action);
     }
 
-    /// Asks `hook` about every request that no rule of [`next`](Self::next) fits. It replaces the hook before it.
+    /// Sets a hook for every request that matches no rule of [`next`](Self::next). It replaces the
+    /// previous hook.
     pub fn on_request(&self, hook: impl Fn(&[Bytes]) -> Action + Send + Sync + 'static) {
         self.shared.set_hook(Some(Arc::new(hook)));
     }
 
-    /// Ends every fault, rule and hook. What is held stays held, and refused connections stay refused.
+    /// Removes every fault, rule and hook. Held requests stay held, and refused connections stay
+    /// refused.
     pub fn heal(&self) {
         self.shared.clear();
         self.shared.faults.send_modify(|faults| *faults = state::Faults::default());
     }
 
-    /// Cuts all connections there are. What has not reached its end is lost, except for held requests; new connections
-    /// are taken.
+    /// Cuts all existing connections. Undelivered data is lost, except for held requests; new
+    /// connections are accepted.
     pub fn cut_all(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Refuses new connections, as if nobody listened. The connections there are stay.
+    /// Refuses new connections, as if no process listened. Existing connections stay.
     ///
     /// # Errors
     ///
-    /// The port could not be kept. New connections are refused, and may not be possible again.
+    /// The port could not be kept. New connections are refused, and perhaps cannot be accepted
+    /// again.
     pub async fn refuse_connections(&self) -> io::Result<()> {
         let mut door = self.door.lock().await;
         if let Door::Open(accepting) = &mut *door {
             accepting.abort();
-            // It ends by being aborted; what matters is that its listener is gone.
+            // It ends by cancellation; what matters is that its listener is closed.
             let _ = accepting.await;
             *door = Door::Shut(None);
             *door = Door::Shut(Some(bind_again(self.addr).await?));
@@ -165,11 +170,11 @@ impl Proxy {
         Ok(())
     }
 
-    /// Takes new connections again.
+    /// Accepts new connections again.
     ///
     /// # Errors
     ///
-    /// Somebody else listens on the port now. New connections are refused.
+    /// Another process listens on the port now. New connections are refused.
     pub async fn accept_connections(&self) -> io::Result<()> {
         let mut door = self.door.lock().await;
         if let Door::Shut(socket) = &mut *door {
@@ -181,12 +186,13 @@ impl Proxy {
         Ok(())
     }
 
-    /// Sends every held request on to the server, and waits for the answers. Returns how many were answered; the others
-    /// met a server that had closed their connection.
+    /// Sends every held request to the server, and waits for the replies. Returns the number of
+    /// answered ones; for the others, the server had closed the connection.
     ///
     /// # Cancel safety
     ///
-    /// The requests go on at the first poll; dropping the future only stops waiting for the answers.
+    /// The requests are sent at the first poll; dropping the future only stops waiting for the
+    /// replies.
     pub async fn release_held(&self) -> usize {
         let mut answered = 0;
         for held in self.shared.release() {
@@ -195,7 +201,7 @@ impl Proxy {
         answered
     }
 
-    /// What has happened so far.
+    /// Returns the counters.
     pub fn counts(&self) -> ProxyCounts {
         let counts = &self.shared.counts;
         let now = |count: &AtomicU64| count.load(Ordering::SeqCst);
@@ -221,23 +227,23 @@ impl Drop for Proxy {
     }
 }
 
-/// What a [`Proxy`] has seen since it was started.
+/// Counters of a [`Proxy`] since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProxyCounts {
-    /// Connections taken.
+    /// Accepted connections.
     pub accepted: u64,
-    /// Connections open on the client's side now.
+    /// Connections that are open on the client's side.
     pub open: u64,
     /// Connections cut by the proxy.
     pub cut: u64,
-    /// Requests read from clients, whatever became of them.
+    /// Requests read from clients, whatever happened to them.
     pub commands: u64,
-    /// Replies read from the server, whatever became of them; messages are not among them.
+    /// Replies read from the server, whatever happened to them; messages are excluded.
     pub replies: u64,
     /// Replies swallowed by [`Action::SwallowReply`]: their requests have been executed.
     pub swallowed: u64,
-    /// Requests held now.
+    /// Requests that are held.
     pub held: u64,
     /// Messages dropped by [`Proxy::drop_publishes`].
     pub publishes_dropped: u64,
@@ -245,7 +251,7 @@ pub struct ProxyCounts {
 
 fn open(listener: TcpListener, shared: Arc<Shared>, links: Links, target: Arc<Mutex<SocketAddr>>) -> Door {
     Door::Open(tokio::spawn(async move {
-        // An error here is about one connection that came and went.
+        // An error here concerns one connection that was already closed.
         loop {
             let Ok((client, _)) = listener.accept().await else { continue };
             shared.counts.accepted.fetch_add(1, Ordering::SeqCst);
@@ -253,7 +259,7 @@ fn open(listener: TcpListener, shared: Arc<Shared>, links: Links, target: Arc<Mu
             let mut links = lock(&links);
             while links.try_join_next().is_some() {}
             links.spawn(async move {
-                // Without a server the client sees its connection close.
+                // Without a server, the client's connection is closed.
                 if let Ok(server) = TcpStream::connect(target).await {
                     link::serve(client, server, shared).await;
                 }
@@ -262,7 +268,8 @@ fn open(listener: TcpListener, shared: Arc<Shared>, links: Links, target: Arc<Mu
     }))
 }
 
-/// The same once it is free: somebody may have got the port for a connection of his own in the moment in which nobody had it.
+/// Binds the address again once it is free: meanwhile another process may have got the port for an
+/// outgoing connection.
 async fn bind_again(addr: SocketAddr) -> io::Result<TcpSocket> {
     let until = Instant::now() + FREE_WITHIN;
     loop {
@@ -277,7 +284,7 @@ async fn bind_again(addr: SocketAddr) -> io::Result<TcpSocket> {
 
 fn bind(addr: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
-    // The connections taken so far still use the address.
+    // The existing connections still use the address.
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
     Ok(socket)
@@ -287,8 +294,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long it is tried to have a port again.
+/// How long binding a port again is retried.
 const FREE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Connections that may wait to be taken; what the standard library asks for.
+/// Connections waiting to be accepted; the default of the standard library.
 const BACKLOG: u32 = 128;

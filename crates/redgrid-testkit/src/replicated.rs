@@ -8,9 +8,9 @@ use crate::{
     topology::{SETTLED_WITHIN, TopologyError, acknowledged, follows, member, running, start_all, until},
 };
 
-/// A primary with replicas, and nobody who would replace it.
+/// A primary with replicas, without automatic failover.
 ///
-/// Each is a [`RedisServer`] with all its faults. A server that is started again has its role again.
+/// Each is a [`RedisServer`] with all its faults. A restarted server has its role again.
 ///
 /// # Examples
 ///
@@ -29,7 +29,8 @@ pub struct Replicated {
 }
 
 impl Replicated {
-    /// Starts a primary and replicas; when this returns, every replica has caught up, and has told the primary so.
+    /// Starts a primary and replicas; when this returns, every replica has caught up, and the
+    /// primary knows it.
     ///
     /// # Errors
     ///
@@ -38,7 +39,8 @@ impl Replicated {
         Self::start_with(replicas, RedisServer::builder()).await
     }
 
-    /// Like [`start`](Self::start), with options for every server. A password is also the one replicas log in with.
+    /// Like [`start`](Self::start), with options for every server. A password is also the one
+    /// replicas log in with.
     ///
     /// # Errors
     ///
@@ -69,13 +71,13 @@ impl Replicated {
         &self.servers
     }
 
-    /// The addresses of all servers as they tell them, the primary's first.
+    /// The announced addresses of all servers, the primary's first.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.servers.iter().map(RedisServer::announced).collect()
     }
 
-    /// Waits until every running replica has caught up with the primary and acknowledges what it is sent: up to a second after it has copied
-    /// everything it does not yet.
+    /// Waits until every running replica has caught up with the primary and acknowledges writes. Up
+    /// to a second after a full synchronization, a replica does not acknowledge.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
-//! As much of the RESP protocol as a proxy needs: where commands and replies end, and what they begin with.
+//! The part of the RESP protocol that a proxy needs: the ends of commands and replies, and their
+//! first words.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// Bytes that are no RESP. The connection that sent them cannot be followed any further.
+/// Bytes that are not RESP. The rest of the connection cannot be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("these bytes do not follow the RESP protocol")]
 pub(crate) struct NotResp;
@@ -10,7 +11,7 @@ pub(crate) struct NotResp;
 /// One command of a request stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Command {
-    /// The bytes as they came.
+    /// The unchanged bytes.
     pub(crate) raw: Bytes,
     /// The name and the arguments. Empty for an empty line or array, which servers do not answer.
     pub(crate) parts: Vec<Bytes>,
@@ -23,7 +24,7 @@ impl Command {
     }
 }
 
-/// Takes the first command off `buffer`; `None` when it is not complete yet.
+/// Takes the first command off `buffer`; `None` if it is incomplete.
 pub(crate) fn take_command(buffer: &mut BytesMut) -> Result<Option<Command>, NotResp> {
     if buffer.first() != Some(&b'*') {
         // An inline command: words on a line.
@@ -39,13 +40,13 @@ pub(crate) fn take_command(buffer: &mut BytesMut) -> Result<Option<Command>, Not
     Ok(Some(Command { raw, parts }))
 }
 
-/// Takes the first reply off `buffer`; `None` when it is not complete yet.
+/// Takes the first reply off `buffer`; `None` if it is incomplete.
 pub(crate) fn take_reply(buffer: &mut BytesMut) -> Result<Option<Bytes>, NotResp> {
     Ok(frame_end(buffer, 0)?.map(|end| buffer.split_to(end).freeze()))
 }
 
-/// The elements of an array or push frame, up to the first that is itself an aggregate; for strings their content, for
-/// anything else the text after the type. `None` for other frames.
+/// Returns the elements of an array or push frame, up to the first nested aggregate: the content of
+/// strings, and the text after the type of others. `None` for other frames.
 pub(crate) fn elements(frame: &Bytes) -> Option<Vec<Bytes>> {
     let mut rest = frame.clone();
     if !matches!(rest.first(), Some(b'*' | b'>')) {
@@ -81,7 +82,7 @@ fn take_line(rest: &mut Bytes) -> Option<String> {
     Some(String::from_utf8_lossy(&line[1..]).into_owned())
 }
 
-/// Where the frame that begins at `at` ends; `None` when it is not complete.
+/// Returns the end of the frame at `at`; `None` if it is incomplete.
 fn frame_end(buffer: &[u8], at: usize) -> Result<Option<usize>, NotResp> {
     let Some(kind) = buffer.get(at) else { return Ok(None) };
     let Some(line) = buffer[at..].windows(2).position(|two| two == b"\r\n") else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! A primary, its replicas, and sentinels that watch them.
+//! A primary, its replicas, and the sentinels that monitor them.
 
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
@@ -9,16 +9,18 @@ use crate::{
     topology::{self, SETTLED_WITHIN, TopologyError, ask, follows, running, start_all, until},
 };
 
-/// A primary and replicas watched by sentinels, which name another primary when it is gone.
+/// A primary and replicas monitored by sentinels, which promote another primary if it fails.
 ///
-/// Each is a [`RedisServer`] with all its faults. A primary that was replaced becomes a replica when it is started
-/// again or goes on; [`wait_until_ok`](Self::wait_until_ok) waits for that too.
+/// Each is a [`RedisServer`] with all its faults. A replaced primary becomes a replica when it is
+/// restarted or resumed; [`wait_until_ok`](Self::wait_until_ok) waits for that too.
 ///
-/// A sentinel that changes the role of a server has it write its configuration, as it is at that moment, to its file:
-/// what was set by [`set_config`](RedisServer::set_config) or [`deny`](RedisServer::deny) then outlives a restart.
+/// A sentinel that changes the role of a server makes it write its current configuration to its
+/// file. Settings of [`set_config`](RedisServer::set_config) or [`deny`](RedisServer::deny) then
+/// survive a restart.
 ///
-/// From 7.0 on the sentinels look and talk more often than usual (by `SENTINEL DEBUG`), until they are restarted: a
-/// killed primary is replaced within 2 to 4 s, and all has settled about as soon. With 6.2 settling takes up to 15 s.
+/// From 7.0 on, the sentinels poll more often than usual (by `SENTINEL DEBUG`), until they are
+/// restarted. A killed primary is replaced within 2 to 4 s, and the deployment settles about as
+/// soon. With 6.2, settling takes up to 15 s.
 ///
 /// # Examples
 ///
@@ -63,7 +65,7 @@ impl Sentinels {
         &self.sentinels
     }
 
-    /// The addresses of the sentinels as they tell them.
+    /// The announced addresses of the sentinels.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(RedisServer::announced).collect()
     }
@@ -78,13 +80,15 @@ impl Sentinels {
         topology::at(self.servers(), addr)
     }
 
-    /// `redis-sentinel://host:port,…/mymaster`, with the password of the servers, not of the sentinels, if there is one.
+    /// `redis-sentinel://host:port,…/mymaster`, with the password of the servers, not of the
+    /// sentinels, if there is one.
     pub fn url(&self) -> String {
         let hosts = topology::url("sentinel", self.data.primary(), &self.sentinels);
         format!("{hosts}/{MASTER_NAME}")
     }
 
-    /// The primary, as the running sentinels name it; if they disagree, the one of the latest failover.
+    /// Returns the primary named by the running sentinels; if they disagree, that of the latest
+    /// failover.
     ///
     /// # Errors
     ///
@@ -98,7 +102,8 @@ impl Sentinels {
         .await
     }
 
-    /// Waits until all running sentinels name the same primary, which is not `addr` and takes writes, and returns it.
+    /// Waits until all running sentinels name the same writable primary other than `addr`, and
+    /// returns it.
     ///
     /// # Errors
     ///
@@ -111,16 +116,16 @@ impl Sentinels {
         .await
     }
 
-    /// Has the sentinels replace the primary, although nothing is wrong with it, and returns the new one when all has
-    /// settled as in [`wait_until_ok`](Self::wait_until_ok).
+    /// Replaces the healthy primary, and returns the new one when the deployment has settled as in
+    /// [`wait_until_ok`](Self::wait_until_ok).
     ///
     /// # Errors
     ///
-    /// [`TopologyError::Server`]: the sentinel refused. Nothing changes. [`TopologyError::TimedOut`] after a minute, also where no replica was
-    /// good enough all the time.
+    /// [`TopologyError::Server`]: the sentinel rejected it; nothing changes.
+    /// [`TopologyError::TimedOut`] after a minute, also if no replica was usable.
     pub async fn fail_over(&self) -> Result<&RedisServer, TopologyError> {
         let before = self.current_primary().await?.addr();
-        // `current_primary` has just heard from one.
+        // `current_primary` has just received a reply from one.
         let sentinel = running(&self.sentinels).first().copied().unwrap_or(&self.sentinels[0]);
         let observer = sentinel.observer().await?;
         // On a busy machine a replica may have been silent for a moment.
@@ -136,8 +141,8 @@ impl Sentinels {
         self.current_primary().await
     }
 
-    /// Waits until everything that runs has settled: the sentinels agree on a running primary, know all servers and
-    /// each other, and the other servers follow the primary and have caught up.
+    /// Waits until all running servers have settled. The sentinels agree on a running primary, and
+    /// know all servers and each other. The other servers follow the primary and have caught up.
     ///
     /// # Errors
     ///
@@ -161,7 +166,7 @@ impl Sentinels {
         .await
     }
 
-    /// Has the sentinels look and talk more often.
+    /// Makes the sentinels poll more often.
     async fn make_haste(&self) -> Result<(), TopologyError> {
         for sentinel in &self.sentinels {
             if sentinel.binary().version() >= SEVEN {
@@ -171,7 +176,7 @@ impl Sentinels {
         Ok(())
     }
 
-    /// The one primary all running sentinels name, if it agrees.
+    /// Returns the primary that all running sentinels and the server itself agree on.
     async fn agreed(&self) -> Result<&RedisServer, String> {
         let opinions = self.opinions().await?;
         let first = opinions.first().ok_or("a running sentinel")?;
@@ -187,12 +192,12 @@ impl Sentinels {
         }
     }
 
-    /// What each running sentinel thinks.
+    /// Returns the view of each running sentinel.
     async fn opinions(&self) -> Result<Vec<Opinion>, String> {
         let mut opinions = Vec::new();
         for sentinel in running(&self.sentinels) {
             let fields: HashMap<String, String> = ask(sentinel, &["SENTINEL", "MASTER", MASTER_NAME]).await?;
-            // Asked after the epoch: a late answer may be newer than its epoch, never older.
+            // Queried after the epoch: a late reply may be newer than its epoch, never older.
             let (host, port): (String, u16) =
                 ask(sentinel, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER_NAME]).await?;
             let primary = format!("{host}:{port}").parse().map_err(|_| format!("{host}:{port} is no address"))?;
@@ -213,7 +218,7 @@ impl Sentinels {
     }
 }
 
-/// What one sentinel says of the primary.
+/// One sentinel's view of the primary.
 #[derive(Debug)]
 struct Opinion {
     primary: SocketAddr,
@@ -247,7 +252,8 @@ impl Default for SentinelsBuilder {
 }
 
 impl SentinelsBuilder {
-    /// How many sentinels there are, at least one; more than half of them must agree on a failover. 3 unless set.
+    /// Sets the number of sentinels, at least one; a majority must agree on a failover. 3 unless
+    /// set.
     pub fn sentinels(mut self, count: usize) -> Self {
         self.sentinels = count.max(1);
         self
@@ -259,28 +265,29 @@ impl SentinelsBuilder {
         self
     }
 
-    /// How long a server may be silent before a sentinel takes it for dead. 1 s unless set: less, and a loaded machine
-    /// causes failovers nobody asked for.
+    /// Sets how long a server may be silent before a sentinel considers it down. 1 s unless set:
+    /// less causes unwanted failovers on a loaded machine.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
         self
     }
 
-    /// The options of the primary and the replicas. A password is also the one that replicas and sentinels log in with.
+    /// The options of the primary and the replicas. A password is also the one that replicas and
+    /// sentinels log in with.
     pub fn server_options(mut self, options: ServerBuilder) -> Self {
         self.server_options = options;
         self
     }
 
-    /// The options of the sentinels. Their password is another than that of the servers, and the one they use among
-    /// themselves; none unless set. Without a program of their own they use that of the servers.
+    /// Sets the options of the sentinels. Their password differs from that of the servers, and is
+    /// used among them; none unless set. Without their own program they use that of the servers.
     pub fn sentinel_options(mut self, options: ServerBuilder) -> Self {
         self.sentinel_options = options;
         self
     }
 
-    /// Starts the servers; when this returns, the replicas have caught up and the sentinels know all servers and each
-    /// other.
+    /// Starts the servers; when this returns, the replicas have caught up and the sentinels know
+    /// all servers and each other.
     ///
     /// # Errors
     ///
@@ -298,7 +305,7 @@ impl SentinelsBuilder {
         Ok(started)
     }
 
-    /// How to start a sentinel that watches `primary`.
+    /// Returns the options of a sentinel that monitors `primary`.
     fn sentinel(&self, primary: &RedisServer) -> ServerBuilder {
         let mut sentinel = self.sentinel_options.clone().role(Role::Sentinel);
         sentinel.binary.get_or_insert_with(|| primary.binary().clone());
@@ -317,13 +324,14 @@ impl SentinelsBuilder {
     }
 }
 
-/// What the sentinels call the primary: the name in every example of the manual.
+/// The sentinels' name for the primary: as in every example of the manual.
 const MASTER_NAME: &str = "mymaster";
 
-/// What a failed failover waits for; the next one begins after twice this time. 3 s: a promotion is seen within one.
+/// Timeout of a failover; the next one begins after twice this time. 3 s: a promotion takes less
+/// than one.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How often sentinels look and talk, in milliseconds, instead of every 1 to 10 s; and how long they refuse to act after
-/// their process stood still, instead of 30 s.
+/// Poll intervals of sentinels in milliseconds, instead of 1 to 10 s, and how long they refuse to
+/// act after a pause of their process, instead of 30 s.
 const HASTE: &[&str] =
     &["info-period", "300", "ping-period", "200", "ask-period", "200", "publish-period", "200", "tilt-period", "2000"];

@@ -1,4 +1,4 @@
-//! A real server of one's own.
+//! A real server for a test.
 
 use std::{
     fs, io,
@@ -25,9 +25,10 @@ use crate::{
 
 /// A Redis or Valkey server that belongs to this value: its own process, port and folder.
 ///
-/// It ends, and its folder goes, when the value is dropped, and also when this process ends in any other way,
-/// `kill -9` included. It keeps its port over restarts. The calls need a Tokio runtime with I/O and time enabled, but
-/// not always the same one: a server may be shared by tests that each have their own.
+/// It ends, and its folder is deleted, when the value is dropped, and also when this process ends
+/// in any other way, including `kill -9`. It keeps its port over restarts. The methods need a Tokio
+/// runtime with I/O and time enabled, but not always the same one: tests with their own runtimes
+/// may share a server.
 #[derive(Debug)]
 pub struct RedisServer {
     addr: SocketAddr,
@@ -47,7 +48,7 @@ pub struct RedisServer {
 struct Process {
     supervisor: Supervisor,
     pid: Option<Pid>,
-    // Removed by the supervisor; kept here for the case that it could not.
+    // Deleted by the supervisor; kept here in case that fails.
     _folder: TempDir,
 }
 
@@ -130,8 +131,8 @@ impl RedisServer {
         self.addr
     }
 
-    /// Where the others of its deployment, and clients, are told that it is: for TLS where all speak it, otherwise
-    /// [`addr`](Self::addr).
+    /// Returns the address announced to clients and to other servers: that for TLS in a TLS
+    /// deployment, otherwise [`addr`](Self::addr).
     pub fn announced(&self) -> SocketAddr {
         self.tls.as_ref().filter(|_| self.announces_tls).map_or(self.addr, Tls::addr)
     }
@@ -141,12 +142,13 @@ impl RedisServer {
         self.url_via(self.addr)
     }
 
-    /// [`url`](Self::url), but for another address that leads here, such as a [`Proxy`](crate::Proxy)'s.
+    /// Like [`url`](Self::url), with another address that leads here, such as a
+    /// [`Proxy`](crate::Proxy)'s.
     pub fn url_via(&self, addr: SocketAddr) -> String {
         with_credentials(addr, "", self.password.as_deref())
     }
 
-    /// The URL for a user of one's own, see [`ServerBuilder::user`].
+    /// Returns the URL for another user, see [`ServerBuilder::user`].
     pub fn url_for(&self, user: &str, password: &str) -> String {
         with_credentials(self.addr, user, Some(password))
     }
@@ -156,7 +158,8 @@ impl RedisServer {
         self.tls.as_ref()
     }
 
-    /// `rediss://127.0.0.1:port`, where the server takes TLS connections, with the password if there is one.
+    /// `rediss://127.0.0.1:port`, where the server takes TLS connections, with the password if
+    /// there is one.
     pub fn tls_url(&self) -> Option<String> {
         self.tls().map(|tls| self.url_via(tls.addr()).replacen("redis:", "rediss:", 1))
     }
@@ -181,22 +184,22 @@ impl RedisServer {
         self.lock().pid.is_some_and(|pid| !has_ended(pid) && !is_stopped(pid))
     }
 
-    /// What the server has written to its log.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         fs::read(self.folder.join("server.log"))
             .map(|log| String::from_utf8_lossy(&log).into_owned())
             .unwrap_or_default()
     }
 
-    /// A connection for looking at the server, with all rights whatever happens to the other users.
+    /// Connects to the server with all permissions, whatever happens to other users.
     ///
     /// # Errors
     ///
-    /// The server did not take the connection.
+    /// The server did not accept the connection.
     pub async fn observer(&self) -> Result<Observer, redis::RedisError> {
         let observer =
             Observer::connect(&with_credentials(self.addr, TESTKIT_USER, Some(&self.testkit_secret))).await?;
-        // The name lets a monitor skip this connection. A server may run without the command.
+        // The name lets a monitor exclude this connection. A server may lack the command.
         match observer.cmd(&["CLIENT", "SETNAME", TESTKIT_USER]).await {
             Err(error) if error.code() != Some("ERR") => Err(error),
             _ => Ok(observer),
@@ -208,11 +211,11 @@ impl RedisServer {
         (TESTKIT_USER, &self.testkit_secret)
     }
 
-    /// Kills the server (-9); when this returns the process is gone. A server that is down stays down.
+    /// Kills the server (-9) and waits for its end. A server that is down stays down.
     ///
     /// # Errors
     ///
-    /// The process that looks after the server is gone; the server's state is unknown.
+    /// The supervisor process is gone; the server's state is unknown.
     pub async fn kill(&self) -> io::Result<()> {
         self.with_process(|process| {
             process.supervisor.kill_server()?;
@@ -222,10 +225,11 @@ impl RedisServer {
         .await
     }
 
-    /// Starts again without any data, killing (-9) the server if it runs. Scripts and users are those of the start.
+    /// Restarts without data, killing (-9) the server if it runs. Scripts and users are those of
+    /// the start.
     ///
-    /// What it knows of others is no data and stays: the members of its cluster, the primary a sentinel gave it, and
-    /// all that a sentinel knows.
+    /// Its knowledge of other servers stays: the members of its cluster, the primary set by a
+    /// sentinel, and the state of a sentinel.
     ///
     /// # Errors
     ///
@@ -238,11 +242,11 @@ impl RedisServer {
         self.start_process().await
     }
 
-    /// Starts again with its data, killing (-9) the server if it runs.
+    /// Restarts with its data, killing (-9) the server if it runs.
     ///
-    /// With [`append_only`](ServerBuilder::append_only) that is every acknowledged write. Otherwise it is what the
-    /// server held at this call, which saves first, or, if it was killed before, what it held at the last save. Users
-    /// are those of the start.
+    /// With [`append_only`](ServerBuilder::append_only) that is every acknowledged write. Otherwise
+    /// the server saves first; if it was killed before, it has the data of its last save. Users are
+    /// those of the start.
     ///
     /// # Errors
     ///
@@ -265,7 +269,7 @@ impl RedisServer {
         self.with_process(|process| stop_or_continue(process.pid.ok_or_else(down)?, Signal::SIGSTOP)).await
     }
 
-    /// Lets a paused server run on (SIGCONT). A server that was not paused is left as it is.
+    /// Resumes a paused server (SIGCONT). A server that was not paused is not affected.
     ///
     /// # Errors
     ///
@@ -274,7 +278,7 @@ impl RedisServer {
         self.with_process(|process| stop_or_continue(process.pid.ok_or_else(down)?, Signal::SIGCONT)).await
     }
 
-    /// Starts the process on the files as they are, and waits until it answers.
+    /// Starts the process with the existing files, and waits until it answers.
     async fn start_process(&self) -> Result<(), StartError> {
         let log_before = self.log().len();
         let pid = self
@@ -307,7 +311,7 @@ impl RedisServer {
             if let Ok(observer) = self.observer().await
                 && observer.ping().await.is_ok()
             {
-                // Only our server knows the testkit's password, so it was ours that answered.
+                // Only our server knows the testkit's password, so this reply is from it.
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -317,7 +321,7 @@ impl RedisServer {
         }
     }
 
-    /// Works with the process on a thread that may block.
+    /// Runs `work` with the process on a blocking thread.
     async fn with_process<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Process) -> io::Result<T> + Send + 'static,
@@ -390,7 +394,7 @@ fn down() -> io::Error {
 
 fn with_credentials(addr: SocketAddr, user: &str, password: Option<&str>) -> String {
     let plain = format!("redis://{addr}");
-    // An address is always a valid host and port; `Url` is here to escape the password.
+    // An address is always a valid host and port; `Url` only escapes the password.
     match (password, Url::parse(&plain)) {
         (Some(password), Ok(mut url)) => match (url.set_username(user), url.set_password(Some(password))) {
             (Ok(()), Ok(())) => url.to_string(),
@@ -406,11 +410,11 @@ const DATA: &str = "data";
 /// The socket, inside the server's folder. Short: the path of a socket has room for some 100 bytes.
 const SOCKET: &str = "s";
 
-/// How often another port is tried before the last attempt. Ports are random, so one retry is already rare.
+/// How often another port is tried. Ports are random, so one retry is already rare.
 const START_TRIES: usize = 4;
 
-/// How long a server may take to answer: 30 s. It takes some 20 ms; a loaded machine of two cores takes longer.
+/// Timeout of a start: 30 s. It takes about 20 ms; a loaded machine with two cores takes longer.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// Time between two looks at a starting server: 5 ms, a fraction of what a start takes.
+/// Poll interval of a start: 5 ms, a fraction of its duration.
 const READY_POLL: Duration = Duration::from_millis(5);

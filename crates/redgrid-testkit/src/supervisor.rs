@@ -1,4 +1,4 @@
-//! The process that stands between a test and its server, so that no server outlives its test.
+//! A process between a test and its server, so that no server outlives its test.
 
 use std::{
     fs,
@@ -13,9 +13,11 @@ use nix::{
     unistd::Pid,
 };
 
-/// A running `supervisor.sh`. Its server lives at most as long as this value and as this process, even by `kill -9`.
+/// A running `supervisor.sh`. Its server ends with this value or with this process, even by
+/// `kill -9`.
 ///
-/// The calls block for the few milliseconds a process takes to start or die; async code moves them off its threads.
+/// The methods block for the milliseconds of a start or kill; async code calls them on blocking
+/// threads.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     shell: Child,
@@ -25,12 +27,13 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// `options` follow the configuration file on the server's command line.
+    /// Starts the shell. `options` follow the configuration file on the server's command line.
     pub(crate) fn start(program: &Path, configuration: &Path, folder: &Path, options: &[&str]) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", include_str!("supervisor.sh"), "redgrid-testkit"]).args([program, configuration, folder]);
         command.args(options);
-        // A process group of its own: what ends the tests as a group must not end the shell before it has cleaned up.
+        // Its own process group: a signal to the group of the tests must not end the shell before
+        // it has cleaned up.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut shell = command.spawn()?;
         match (shell.stdin.take(), shell.stdout.take()) {
@@ -66,16 +69,18 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         drop(self.verbs.take());
-        // Waits for `kill -9` of one process and the removal of its folder. A failure leaves nothing else to try.
+        // Waits for `kill -9` of one process and the deletion of its folder. If it fails, nothing
+        // else can be done.
         let _ = self.shell.wait();
     }
 }
 
-/// Sends SIGSTOP or SIGCONT, and waits until the kernel shows that it took effect.
+/// Sends SIGSTOP or SIGCONT, and waits until it takes effect.
 pub(crate) fn stop_or_continue(pid: Pid, signal: Signal) -> io::Result<()> {
     kill(pid, signal)?;
     let stopped = signal == Signal::SIGSTOP;
-    // A signal is delivered within a scheduler tick; the bound is for a process that died meanwhile.
+    // A signal is delivered within a scheduler tick; the bound is for a process that died
+    // meanwhile.
     for _ in 0..2000 {
         match state(pid) {
             Some('T' | 't') if stopped => return Ok(()),
@@ -88,7 +93,7 @@ pub(crate) fn stop_or_continue(pid: Pid, signal: Signal) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::TimedOut, format!("process {pid} did not react to {signal}")))
 }
 
-/// Whether the process has ended (it may still be waiting for its parent to notice).
+/// Whether the process has ended (it may be a zombie).
 pub(crate) fn has_ended(pid: Pid) -> bool {
     matches!(state(pid), None | Some('Z' | 'X'))
 }

@@ -1,4 +1,4 @@
-//! Certificates for a server of one's own.
+//! Certificates for a server of a test.
 
 use std::{
     fs, io,
@@ -8,17 +8,17 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 
-/// The TLS side of a [`RedisServer`](crate::RedisServer): a port of its own, and the files clients need.
+/// TLS of a [`RedisServer`](crate::RedisServer): its port, and the files for clients.
 ///
-/// The server's certificate is for `127.0.0.1` and `localhost`, and signed by an authority made for this server, or for the
-/// deployment that it is a member of. All files are PEM, and last as long as the server.
+/// The server's certificate is for `127.0.0.1` and `localhost`, signed by an authority created for
+/// this server or its deployment. All files are PEM, and exist as long as the server.
 #[derive(Debug)]
 pub struct Tls {
     addr: SocketAddr,
     folder: PathBuf,
 }
 
-/// Who signs certificates.
+/// Signs certificates.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -32,7 +32,8 @@ impl Authority {
         authority().map(Self).map_err(io::Error::other)
     }
 
-    /// Writes its own certificate, and one with its key for the server and for clients, into `folder`.
+    /// Writes its own certificate, and one with its key for the server and for clients, into
+    /// `folder`.
     fn write(&self, folder: &Path) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         fs::write(folder.join(CA), self.0.pem())?;
         for name in ["server", "client"] {
@@ -46,18 +47,19 @@ impl Authority {
 }
 
 impl Tls {
-    /// Has `authority` make the certificates in `folder`.
+    /// Creates the certificates in `folder`, signed by `authority`.
     pub(crate) fn new(addr: SocketAddr, folder: &Path, authority: &Authority) -> io::Result<Self> {
         authority.write(folder).map_err(io::Error::other)?;
         Ok(Self { addr, folder: folder.to_owned() })
     }
 
-    /// Where the server takes TLS connections. On [`addr`](crate::RedisServer::addr) it takes others.
+    /// Returns the address for TLS connections. [`addr`](crate::RedisServer::addr) is for plain
+    /// ones.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The certificate of the authority that signed the server's: what a client must trust.
+    /// Returns the authority's certificate, which clients must trust.
     pub fn ca_file(&self) -> PathBuf {
         self.folder.join(CA)
     }
@@ -72,7 +74,7 @@ impl Tls {
         self.folder.join("client.key")
     }
 
-    /// The lines of the server's configuration.
+    /// Returns the lines of the server's configuration.
     pub(crate) fn configuration(&self, clients_prove_themselves: bool) -> String {
         format!(
             "tls-port {}\ntls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\ntls-auth-clients {}\n",
@@ -88,15 +90,16 @@ impl Tls {
 /// The file of the authority's certificate.
 const CA: &str = "ca.crt";
 
-/// A certificate for this machine. Each needs another name: OpenSSL takes one that is named like its issuer for
-/// self-signed.
+/// Returns the parameters of a certificate for this machine. Each needs a different name: OpenSSL
+/// considers a certificate with its issuer's name self-signed.
 fn params(name: &str) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(["127.0.0.1", "localhost"].map(str::to_owned))?;
     params.distinguished_name.push(DnType::CommonName, name);
     Ok(params)
 }
 
-/// Whether a log says that the server cannot do TLS: an unknown option, or since Valkey 8 a missing part.
+/// Whether a log shows that the server lacks TLS: an unknown option, or since Valkey 8 a missing
+/// module.
 pub(crate) fn is_missing(log: &str) -> bool {
     log.contains("Failed finding TLS support") || (log.contains(">>> 'tls-port") && log.contains("Bad directive"))
 }

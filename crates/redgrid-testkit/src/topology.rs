@@ -1,4 +1,4 @@
-//! What deployments of several servers have in common.
+//! Common parts of deployments with several servers.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -17,7 +17,8 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// A server refused a command, and did nothing; or the connection was lost, and the outcome is unknown.
+    /// A server refused a command, and did nothing; or the connection was lost, and the outcome is
+    /// unknown.
     #[error("a request to a server of the deployment failed: {0}")]
     Server(#[from] RedisError),
     /// What was asked for has not come about yet. It may still do so.
@@ -42,7 +43,7 @@ pub enum TopologyError {
     },
 }
 
-/// Starts servers side by side, and returns them in the same order.
+/// Starts servers concurrently, and returns them in the same order.
 pub(crate) async fn start_all(builders: Vec<ServerBuilder>) -> Result<Vec<RedisServer>, StartError> {
     let mut starting = JoinSet::new();
     for (place, builder) in builders.into_iter().enumerate() {
@@ -56,9 +57,9 @@ pub(crate) async fn start_all(builders: Vec<ServerBuilder>) -> Result<Vec<RedisS
     Ok(servers.into_iter().map(|(_, server)| server).collect())
 }
 
-/// Options that every member of a deployment has, on top of those of the user.
+/// Options of every member of a deployment, in addition to the user's.
 pub(crate) fn member(options: &ServerBuilder) -> ServerBuilder {
-    // Replicas get their first data at once, not after the usual 5 s, and from memory.
+    // Replicas synchronize at once, not after the usual 5 s, and from memory.
     let member = options.clone().config("repl-diskless-sync yes").config("repl-diskless-sync-delay 0");
     match &options.password {
         Some(password) => member.config(format!("masterauth {password:?}")),
@@ -66,17 +67,17 @@ pub(crate) fn member(options: &ServerBuilder) -> ServerBuilder {
     }
 }
 
-/// The server that listens on `addr`, in the clear or for TLS.
+/// Returns the server that listens on `addr`, plain or for TLS.
 pub(crate) fn at(servers: &[RedisServer], addr: SocketAddr) -> Option<&RedisServer> {
     servers.iter().find(|server| server.addr() == addr || server.announced() == addr)
 }
 
-/// The servers that can answer.
+/// Returns the running servers.
 pub(crate) fn running(servers: &[RedisServer]) -> Vec<&RedisServer> {
     servers.iter().filter(|server| server.is_running()).collect()
 }
 
-/// The URL of a deployment: of its kind, with the credentials of one of its servers.
+/// Returns the URL of a deployment of this kind, with the credentials of one of its servers.
 pub(crate) fn url(kind: &str, credentials: &RedisServer, servers: &[RedisServer]) -> String {
     let Some((first, others)) = servers.split_first() else { return format!("redis-{kind}://") };
     let scheme = if first.announced() == first.addr() { "redis" } else { "rediss" };
@@ -87,10 +88,10 @@ pub(crate) fn url(kind: &str, credentials: &RedisServer, servers: &[RedisServer]
     url
 }
 
-/// Looks again and again until `look` finds what it looks for; its error says what is missing.
+/// Calls `look` repeatedly until it succeeds; its error says what is missing.
 pub(crate) async fn until<T, L: Future<Output = Result<T, String>>>(
     within: Duration,
-    // No `AsyncFnMut`: what waits by one cannot be sent to another thread.
+    // Not `AsyncFnMut`, whose future cannot be sent to another thread.
     mut look: impl FnMut() -> L,
 ) -> Result<T, TopologyError> {
     let deadline = Instant::now() + within;
@@ -105,7 +106,7 @@ pub(crate) async fn until<T, L: Future<Output = Result<T, String>>>(
     }
 }
 
-/// Asks one server, for a look that may fail and is repeated.
+/// Queries one server, for a check that is repeated if it fails.
 pub(crate) async fn ask<T: FromRedisValue>(server: &RedisServer, command: &[&str]) -> Result<T, String> {
     in_time(server, async { server.observer().await?.query(command).await }).await
 }
@@ -133,11 +134,11 @@ pub(crate) async fn follows(replica: &RedisServer, primary: &RedisServer) -> Res
     }
 }
 
-/// Checks that so many replicas of `primary` acknowledge what is written from now on.
+/// Checks that this many replicas of `primary` acknowledge new writes.
 pub(crate) async fn acknowledged(primary: &RedisServer, replicas: usize) -> Result<(), String> {
     let asked = async {
         let observer = primary.observer().await?;
-        // Goes to replicas as a change does, and leaves nothing behind.
+        // Replicated as a write is, without changing data.
         observer.cmd(&["PUBLISH", "redgrid-testkit:acknowledged", ""]).await?;
         observer.query::<usize>(&["WAIT", &replicas.to_string(), WAIT_MILLIS]).await
     };
@@ -147,14 +148,14 @@ pub(crate) async fn acknowledged(primary: &RedisServer, replicas: usize) -> Resu
     }
 }
 
-/// How long a primary waits for its replicas when it is asked whether they acknowledge: half of the time that its answer may take.
+/// How long a primary waits for acknowledgements: half of the response timeout.
 const WAIT_MILLIS: &str = "500";
 
-/// How long a deployment may take to come together or to change: 60 s. It takes seconds; a loaded machine longer.
+/// Timeout of forming or changing a deployment: 60 s. It takes seconds; a loaded machine longer.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Time between two looks: 10 ms. Each asks all servers, over new connections.
+/// Poll interval: 10 ms. Each poll queries all servers, over new connections.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How long one server may take to answer a look: 1 s, so that one that hangs does not hide the others.
+/// Timeout of one server's reply: 1 s, so that a hanging server does not hide the others.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);

@@ -1,17 +1,18 @@
-//! Waiting for a condition instead of sleeping.
+//! Waits for a condition instead of sleeping.
 
 use std::{future::Future, panic::Location, time::Duration};
 
 use tokio::time::Instant;
 
-/// Time between two looks: 2 ms, short against anything a test measures and long enough to let a server work.
+/// Poll interval: 2 ms, short compared with what tests measure, and long enough for a server to
+/// work.
 const POLL: Duration = Duration::from_millis(2);
 
-/// Asks `condition` again and again until it is true.
+/// Polls `condition` until it is true.
 ///
 /// # Panics
 ///
-/// When it is still false after `within`; the message names the place of the call.
+/// If it is still false after `within`; the message names the location of the call.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! A cluster, its failovers and the moves of its slots.
+//! A cluster, its failovers and the migration of its slots.
 
 mod support;
 
@@ -39,7 +39,7 @@ async fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() -> Outcome {
         let cluster = Cluster::builder().server_options(program).start().await?;
         let old = cluster.primary_of(0).await?;
         old.kill().await?;
-        // The others go on.
+        // The other primaries are not affected.
         cluster.primary_of(16_383).await?.observer().await?.cmd(&["SET", "a", "1"]).await?;
         let new = cluster.primary_of(0).await?;
         assert_ne!(new.addr(), old.addr());

@@ -6,7 +6,7 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 const SCRIPT: &str = "redis.call('SET', KEYS[1], ARGV[1]) return 1";
 
-/// The servers to run on: the usual one, and the newest where there is one.
+/// Starts the default server, and the newest one if it exists.
 async fn servers(test: &str) -> Result<Vec<RedisServer>, redgrid_testkit::StartError> {
     let mut servers = vec![RedisServer::start().await?];
     if let Some(binary) = ServerBinary::newest_or_skip(&format!("{test} on the newest server")) {

@@ -12,10 +12,10 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// How long something that must not come is waited for.
+/// How long to wait for something that must not happen.
 const NEVER: Duration = Duration::from_millis(150);
 
-/// A client without any wisdom: what it sends and gets is what the wire carries.
+/// A plain socket: it sends and receives exactly the bytes on the wire.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -27,7 +27,7 @@ impl Raw {
         self.0.write_all(format!("{line}\r\n").as_bytes()).await
     }
 
-    /// Reads until `text` has come.
+    /// Reads until `text` has arrived.
     async fn expect(&mut self, text: &str) -> Outcome {
         let mut seen = Vec::new();
         while !String::from_utf8_lossy(&seen).ends_with(text) {
@@ -118,7 +118,7 @@ async fn a_held_request_arrives_after_its_connection_closed() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_held_request_survives_a_cut_and_what_came_behind_it_does_not() -> Outcome {
+async fn a_held_request_survives_a_cut_and_later_ones_do_not() -> Outcome {
     let (_server, proxy, observer) = setup().await?;
     let mut client = Raw::connect(&proxy).await?;
     proxy.next(1, "held", Action::Hold);

@@ -10,7 +10,7 @@ const SOON: std::time::Duration = std::time::Duration::from_secs(10);
 #[tokio::test]
 async fn replicas_have_caught_up_and_refuse_writes() -> Outcome {
     for program in programs("replicas_have_caught_up_and_refuse_writes")? {
-        // On a task of its own: what starts a deployment can be sent to other threads.
+        // On its own task: the future that starts a deployment is `Send`.
         let deployment = tokio::spawn(Replicated::start_with(2, program.password("p@ss \"word\""))).await??;
         assert_eq!((deployment.replicas().len(), deployment.addrs().len()), (2, 3));
         Observer::connect(&deployment.primary().url()).await?.cmd(&["SET", "a", "1"]).await?;

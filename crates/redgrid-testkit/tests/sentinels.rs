@@ -1,4 +1,4 @@
-//! Sentinels and what they watch.
+//! Sentinels and their servers.
 
 mod support;
 
@@ -45,7 +45,7 @@ async fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() -> Outcome {
         assert_eq!(deployment.current_primary().await?.addr(), new.addr());
         assert!(old.observer().await?.exists("a").await?);
 
-        // What the sentinels told it survives its next death.
+        // The sentinels' setting survives its next restart.
         old.kill().await?;
         old.restart_empty().await?;
         let info: String = old.observer().await?.query(&["INFO", "replication"]).await?;

@@ -1,4 +1,4 @@
-//! Servers start, restart and end as their documentation says.
+//! Servers start, restart and end as documented.
 
 use std::{
     process::{Command, Stdio},
@@ -11,7 +11,7 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Whether the process is gone, or only waits for its parent to notice.
+/// Whether the process has ended, or is a zombie.
 fn is_gone(pid: u32) -> bool {
     let output = Command::new("sh")
         .args([
@@ -34,7 +34,7 @@ async fn a_server_ends_with_its_guard_and_leaves_no_folder() -> Outcome {
     Ok(())
 }
 
-/// Runs as a process of its own inside the next test; by itself it has nothing to do.
+/// Runs as a separate process inside the next test; otherwise it does nothing.
 #[tokio::test]
 async fn a_process_that_is_killed() -> Outcome {
     match std::env::var("REDGRID_TESTKIT_VICTIM").as_deref().unwrap_or_default() {
@@ -50,7 +50,7 @@ async fn a_process_that_is_killed() -> Outcome {
     Ok(())
 }
 
-/// Says what servers there are, and keeps them.
+/// Prints the servers, and keeps them.
 async fn hold(servers: impl IntoIterator<Item = &RedisServer>) {
     for server in servers {
         println!("server {} {}", server.pid().unwrap_or_default(), server.folder().display());
@@ -78,7 +78,7 @@ async fn servers_end_when_their_process_is_killed() -> Outcome {
             .collect();
         assert_eq!(servers.len(), count, "the victim says which servers it started");
         assert!(servers.iter().all(|(pid, _)| !is_gone(*pid)));
-        // `Child::kill` is SIGKILL: nothing of the victim runs any more.
+        // `Child::kill` is SIGKILL: no code of the victim runs any more.
         victim.kill()?;
         victim.wait()?;
         for (pid, folder) in servers {

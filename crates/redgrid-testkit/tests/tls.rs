@@ -17,7 +17,7 @@ use tokio_rustls::{
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-/// Greets the server over TLS, with the client's certificate or without, and returns its answer.
+/// Sends PING over TLS, with or without a client certificate, and returns the reply.
 async fn ping(tls: &Tls, host: &str, certified: bool) -> Result<String, Box<dyn std::error::Error>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(tls.ca_file())?)?;
@@ -38,7 +38,7 @@ async fn ping(tls: &Tls, host: &str, certified: bool) -> Result<String, Box<dyn 
     Ok(String::from_utf8(answer)?)
 }
 
-/// A started server; `None`, and a line that says so, where the program has no TLS.
+/// Starts a server; `None`, and a message, if the program lacks TLS.
 async fn start(test: &str, builder: redgrid_testkit::ServerBuilder) -> Result<Option<RedisServer>, StartError> {
     match builder.start().await {
         Err(error @ StartError::NoTls { .. }) => {
@@ -87,7 +87,7 @@ async fn a_program_without_tls_is_named() -> Outcome {
     match RedisServer::builder().binary(binary).tls().start().await {
         Err(StartError::NoTls { path: named }) => assert_eq!(named, path),
         Err(error) => return Err(error.into()),
-        // A newest server that has TLS starts.
+        // A newest server with TLS starts.
         Ok(server) => assert!(server.tls().is_some()),
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The table: each way of being wrong, by what is wrong.
+//! The table of unusable targets, by kind of error.
 
 mod deployments;
 mod encryption;

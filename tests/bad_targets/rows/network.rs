@@ -1,4 +1,4 @@
-//! Names, ports, sockets, and ways to them.
+//! Names, ports, sockets, and proxies.
 
 use std::io;
 use std::net::SocketAddr;

@@ -23,7 +23,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::{calls, node, replica_of, replicas};
 
-/// A node that keeps the answer to one renewal back, once it is told so, and that proves nothing once it is told so.
+/// A node that, on request, holds back the reply to one renewal, or confirms no durability.
 struct Gated {
     node: Arc<dyn Server>,
     /// A renewal of two names was answered.
@@ -82,7 +82,7 @@ impl Server for Gated {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_first_by_then() {
+async fn a_renewal_is_as_durable_as_each_name_requires() {
     let server = server().await;
     let gated = Arc::new(Gated {
         node: node(&server).await,
@@ -109,7 +109,7 @@ async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_firs
     one.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     gated.pass.notify_one();
-    // An answer that counted would have been heard by then, as a rule: nothing else tells that it does not.
+    // A valid reply would usually have arrived by then; nothing else shows that it does not count.
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(other.remaining() <= left, "{:?} {left:?}", other.remaining());
     drop((next, other));
@@ -119,7 +119,7 @@ async fn a_renewal_is_as_durable_as_each_of_its_names_asked_whoever_has_the_firs
 async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
-    // What is released passes on, if it may.
+    // Releases are handed over if allowed.
     let passing = |config: Config| config.watchdog_lease(SOON).stretch(Duration::from_millis(500));
     let client = redgrid_tests::client_with(&primary.url(), passing).await;
     let mail = Semaphore::new(&client, "mail", 3);
@@ -127,7 +127,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     let proven = mail.acquire().durability(both).await.unwrap();
     let unproven = mail.acquire().await.unwrap();
     replica.pause().await.unwrap();
-    // One waits for the replica; who comes behind it does not.
+    // One waits for the replica; the one behind it does not.
     let durable = replicas(1, Duration::from_secs(3));
     let short = tokio::spawn(mail.acquire().durability(durable).into_future());
     wait_until(SOON, async || mail.available_permits().await.unwrap() == 0).await;
@@ -136,7 +136,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     assert!(!short.is_finished());
     let told = short.await.unwrap();
     assert!(matches!(told, Err(semaphore::AcquireError::NotDurable { .. })), "{told:?}");
-    // What one had without that is not passed on to one who asks for it.
+    // A grant without durability is not handed over to one that requires it.
     wait_until(SOON, async || mail.available_permits().await.unwrap() == 1).await;
     let all = [proven, behind, mail.acquire().await.unwrap()];
     let short = tokio::spawn(mail.acquire().durability(durable).into_future());

@@ -1,4 +1,4 @@
-//! What waits until replicas or the disk have it is told the truth, and nobody else notices.
+//! Calls that wait for replicas or the disk get the true result, and do not delay others.
 
 mod holds;
 mod troubles;
@@ -30,7 +30,8 @@ async fn replica_of(primary: &RedisServer) -> RedisServer {
     let (host, port) = (primary.addr().ip().to_string(), primary.addr().port().to_string());
     observer.cmd(&["REPLICAOF", &host, &port]).await.unwrap();
     wait_until(SOON, async || info(&observer, "replication", "master_link_status").await == "up").await;
-    // A replica that has just copied everything acknowledges for the first time up to a second later.
+    // A replica that has just copied everything acknowledges for the first time up to a second
+    // later.
     let primary = primary.observer().await.unwrap();
     let all = info(&primary, "replication", "connected_slaves").await;
     wait_until(SOON, async || {
@@ -88,7 +89,7 @@ fn unproven(told: &Result<(), CommitError>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_replica_acknowledged_is_there() {
+async fn acknowledged_writes_are_on_the_replica() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let node = node(&primary).await;
@@ -181,7 +182,7 @@ async fn many_callers_share_one_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_ask_for_less_are_not_held_up_by_a_dead_replica() {
+async fn weaker_requests_are_not_delayed_by_a_dead_replica() {
     let primary = server().await;
     let (_one, two) = (replica_of(&primary).await, replica_of(&primary).await);
     let node = node(&primary).await;
@@ -233,8 +234,8 @@ async fn a_disk_is_refused_by_a_server_that_can_not_tell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_has_it_or_it_is_told_on_the_newest_server() {
-    let test = "a_disk_has_it_or_it_is_told_on_the_newest_server";
+async fn disk_durability_is_confirmed_or_reported_on_the_newest_server() {
+    let test = "disk_durability_is_confirmed_or_reported_on_the_newest_server";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     let disk = |timeout| Durability::Disk { timeout };
     let kept = RedisServer::builder().binary(newest.clone()).append_only(true).config("appendfsync always");

@@ -1,4 +1,5 @@
-//! Proofs that other processes, demotions, cut connections and hung servers spoil.
+//! Durability confirmations disturbed by other processes, demotions, cut connections and hung
+//! servers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use redgrid_tests::{SOON, server};
 use super::{COMMIT, SLACK, commits, epoch, grant, info, node, node_with, replica_of, replicas, unproven};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_takes_nobody_along() {
+async fn a_cancelled_caller_cancels_no_other() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let node = node(&primary).await;
@@ -66,7 +67,8 @@ async fn a_primary_that_was_demoted_and_promoted_meanwhile_proves_nothing() {
     let since = grant(&node, "key").await;
     node.commit(since, replicas(1, SOON), b"key").await.unwrap();
     let since = grant(&node, "lost").await;
-    // It copies the data of an empty server, and is made a primary again: same process, same connections.
+    // It copies the data of an empty server, and is made a primary again: same process, same
+    // connections.
     let observer = primary.observer().await.unwrap();
     other.set_config("repl-diskless-sync-delay", "0").await.unwrap();
     let (host, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
@@ -101,13 +103,13 @@ async fn a_killed_commit_connection_is_neither_an_acknowledgement_nor_a_hang() {
         let commit = spawn_commit(grant(&node, "key").await, asked);
         wait_until(SOON, blocked).await;
         assert_eq!(primary.kill_connections_named(COMMIT).await.unwrap(), 1);
-        // A fresh connection has nothing to wait for, and counts whom it finds.
+        // A new connection has nothing to wait for, and counts the replicas it finds.
         let told = commit.await.unwrap();
         let lost = matches!(told, Err(CommitError::Asking(ServerError::Unknown { .. })));
         assert!(lost || told == Err(CommitError::Shortfall { asked, acknowledged: 0 }), "{told:?}");
         assert!(began.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", began.elapsed());
     }
-    // With time left, it is asked again on the next connection.
+    // With time left, it is retried on the next connection.
     let commit = spawn_commit(grant(&node, "key").await, replicas(1, SOON));
     wait_until(SOON, blocked).await;
     primary.kill_connections_named(COMMIT).await.unwrap();
@@ -117,7 +119,7 @@ async fn a_killed_commit_connection_is_neither_an_acknowledgement_nor_a_hang() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hung_primary_is_told_within_the_time_and_one_timeout() {
+async fn a_hung_primary_is_reported_within_the_timeout() {
     let primary = server().await;
     let _replica = replica_of(&primary).await;
     let timeout = Duration::from_millis(600);
@@ -161,7 +163,7 @@ async fn a_wait_far_longer_than_the_timeout_keeps_its_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_read_the_run_id_is_refused_in_words() {
+async fn missing_permission_for_the_run_id_is_reported() {
     let primary = server().await;
     primary.deny(&["info"]).await.unwrap();
     let node = node(&primary).await;

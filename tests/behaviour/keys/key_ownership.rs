@@ -1,4 +1,4 @@
-//! What belongs to an object, and what does not.
+//! Companion keys of objects.
 
 use redgrid_barrier::Event;
 use redgrid_core::object::key_ownership::{owner_of, possible_owner};
@@ -9,7 +9,7 @@ use redgrid_tests::{client, server};
 use super::{ALL, left, objects, one_of_each, outlives};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_belongs_to_an_object_goes_with_it() {
+async fn companion_keys_are_deleted_with_their_object() {
     for (deleted, by_pattern) in [(true, false), (false, false), (false, true)] {
         let server = server().await;
         let (client, observer) = (client(&server).await, server.observer().await.unwrap());
@@ -38,7 +38,7 @@ async fn what_belongs_to_an_object_goes_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_somebodys_own_is_nobodys_companion() {
+async fn a_users_own_key_is_not_a_companion() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -50,7 +50,7 @@ async fn what_is_somebodys_own_is_nobodys_companion() {
     observer.cmd(&["HSET", "hash", "rate", "1"]).await.unwrap();
     observer.cmd(&["SET", "{hash}:value", "1"]).await.unwrap();
     assert_eq!(objects(&keys).await.len(), 8);
-    // A queue of somebody's beside a text is no semaphore's.
+    // A user's queue beside a text does not belong to a semaphore.
     observer.cmd(&["SET", "json", "{\"a\":1}"]).await.unwrap();
     observer.cmd(&["ZADD", "{json}:timeout", "1", "mine"]).await.unwrap();
     assert_eq!(keys.delete(["json"]).await.unwrap(), 1);
@@ -64,7 +64,7 @@ async fn what_is_somebodys_own_is_nobodys_companion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_an_id_is_a_companion_where_its_object_is_there() {
+async fn a_key_with_an_id_is_a_companion_if_its_object_exists() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -73,7 +73,7 @@ async fn what_has_an_id_is_a_companion_where_its_object_is_there() {
         let parts = [format!("value:{id}"), format!("{id}:counter"), format!("{round}:semaphore")];
         parts.map(|part| format!("{{{name}}}:{part}"))
     };
-    // Somebody's own, and beside them a limiter and a round.
+    // A user's keys, and beside them a limiter and a round.
     for key in named("mine").iter().chain(&named("limiter")[..1]).chain(&named("adder")[2..]) {
         observer.cmd(&["SET", key, "1"]).await.unwrap();
     }
@@ -140,7 +140,7 @@ fn every_key_that_the_page_has_leads_to_its_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_no_key_of_its_plain_name_is_found_by_its_name() {
+async fn objects_without_a_key_of_their_plain_name_are_found() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -148,7 +148,7 @@ async fn what_has_no_key_of_its_plain_name_is_found_by_its_name() {
     assert_eq!((keys.exists(["event"]).await.unwrap(), keys.kind("event").await.unwrap()), (1, Some(Kind::Hash)));
     assert_eq!(keys.kind("nothing").await.unwrap(), None);
     assert_eq!(keys.random().await.unwrap().unwrap().as_str(), Some("event"));
-    // What is left of an object is none.
+    // Leftovers of an object are not an object.
     Event::new(&client, "event").object().delete().await.unwrap();
     observer.cmd(&["SET", "redgrid_wait:{gone}", "1"]).await.unwrap();
     assert_eq!(keys.random().await.unwrap(), None);

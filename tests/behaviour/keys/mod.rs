@@ -1,4 +1,4 @@
-//! All that is on a server: what is there, what belongs to whom, and what goes together.
+//! All objects of a server: listing, companion keys, and deletion.
 
 mod key_ownership;
 mod walks;
@@ -35,7 +35,8 @@ async fn left(observer: &Observer) -> Vec<String> {
     left
 }
 
-/// One of most types, each with what is beside it. Guards and waiters live as long as what it returns.
+/// One of most types, each with what is beside it. Guards and waiters live as long as what it
+/// returns.
 async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
     let fair = FairLock::new(client, "fair").acquire().await.unwrap();
     let other = redgrid_tests::client(server).await;
@@ -69,13 +70,13 @@ async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
 const ALL: [&str; 11] =
     ["barrier", "bucket", "event", "fair", "fenced", "ids", "latch", "limiter", "map", "permits", "rw"];
 
-/// What outlives its object, as docs/keyspace.md says.
+/// Keys that outlive their object, as in docs/keyspace.md.
 fn outlives(key: &str) -> bool {
     ["redgrid_fence:", "redisson_lock_token:", "redgrid_once:"].iter().any(|prefix| key.starts_with(prefix))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn objects_are_told_by_their_names_and_all_keys_by_whom_they_belong_to() {
+async fn objects_are_listed_by_name_and_all_keys_by_owner() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let _all = one_of_each(&client, &server).await;
@@ -95,7 +96,7 @@ async fn objects_are_told_by_their_names_and_all_keys_by_whom_they_belong_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_look_at_others_keys_is_told_all_the_same() {
+async fn without_permission_for_other_keys_objects_are_listed() {
     let server = RedisServer::builder().user("some", "on >secret ~ok:* ~*{ok:* &* +@all").start().await.unwrap();
     let client = client_with(&server.url_for("some", "secret"), |config| config).await;
     let observer = server.observer().await.unwrap();
@@ -148,7 +149,7 @@ async fn a_namespace_is_all_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn patterns_and_types_say_what_is_told() {
+async fn patterns_and_types_filter_the_list() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -179,7 +180,7 @@ async fn patterns_and_types_say_what_is_told() {
     assert!(matches!(told, KeysError::Failed(Failure::InvalidArgument { option: "kind", .. })), "{told:?}");
     assert_eq!(keys.kind("cart:list").await.unwrap(), Some(Kind::List));
     assert_eq!((keys.kind("nothing").await.unwrap(), keys.kind("cart:map").await.unwrap()), (None, Some(Kind::Hash)));
-    // What is no name can be dealt with as it was found.
+    // Invalid names can be used as they were found.
     let odd: Vec<Key> = keys.objects().matching(Bytes::from_static(b"*\xff")).try_collect().await.unwrap();
     assert!(odd[0].name().is_err() && odd[0].as_str().is_none() && odd[0].as_bytes() == b"cart:\xff");
     assert_eq!((keys.exists(&odd).await.unwrap(), keys.delete(&odd).await.unwrap()), (1, 1));
@@ -252,7 +253,7 @@ async fn another_name_is_for_all_that_belongs_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_done_is_told_name_by_name() {
+async fn failed_deletions_are_reported_by_name() {
     let user = "on >secret ~ok:* ~*{ok:* &* +@all";
     let server = RedisServer::builder().user("some", user).start().await.unwrap();
     let client = client_with(&server.url_for("some", "secret"), |config| config).await;
@@ -272,7 +273,7 @@ async fn what_is_not_done_is_told_name_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_whose_answer_is_lost_is_unknown_and_made_once() {
+async fn a_deletion_with_a_lost_reply_is_unknown_and_executed_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -287,7 +288,7 @@ async fn a_deletion_whose_answer_is_lost_is_unknown_and_made_once() {
     let KeysError::Partial { done: 0, failed } = &told else { panic!("{told:?}") };
     assert!(matches!(failed[0].source, ServerError::Unknown { .. }), "{}", failed[0]);
     assert!(!observer.exists("a").await.unwrap());
-    // What only reads is asked again.
+    // Reads are retried.
     observer.cmd(&["SET", "b", "1"]).await.unwrap();
     assert_eq!(keys.exists(["a"]).await.unwrap(), 0);
     for command in ["EVALSHA", "DBSIZE", "SCAN"] {

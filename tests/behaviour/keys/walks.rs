@@ -1,4 +1,4 @@
-//! Streams of keys and deletions of everything, over servers that begin anew and primaries that are gone.
+//! Streams of keys and deletions of everything, with restarted servers and missing primaries.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -76,7 +76,7 @@ async fn everything_goes_by_a_pattern_in_bounded_parts() {
     assert!(keys.random().await.unwrap().unwrap().as_str().unwrap().starts_with("k:"));
     assert_eq!(keys.delete_by_pattern("k:*").await.unwrap(), 20_000);
     assert_eq!(keys.count().await.unwrap(), 0);
-    // Only what outlives its object: it is nobody to be chosen.
+    // Only a key that outlives its object: it cannot be chosen.
     observer.cmd(&["SET", "redisson_lock_token:{a}", "1"]).await.unwrap();
     assert_eq!(keys.random().await.unwrap(), None);
     observer.cmd(&["SELECT", "1"]).await.unwrap();
@@ -91,7 +91,7 @@ async fn everything_goes_by_a_pattern_in_bounded_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_primary_is_asked_and_one_that_is_gone_is_told() {
+async fn every_primary_is_queried_and_a_missing_one_reported() {
     let server = server().await;
     let client =
         client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(300)).retries(1)).await;
@@ -111,7 +111,7 @@ async fn every_primary_is_asked_and_one_that_is_gone_is_told() {
     client.shutdown(SOON).await.unwrap();
     let told = client.run_on::<()>(&primaries[0], ping()).await.unwrap_err();
     assert!(matches!(told, ServerError::ShuttingDown), "{told:?}");
-    // Who asks already does not go on for as long as he else would.
+    // A running call does not continue as long as it otherwise would.
     let server = redgrid_tests::server().await;
     let patient = client_with(&server.url(), |config| config.response_timeout(HOUR / 12).retries(10)).await;
     let primary = patient.primaries().await.unwrap()[0].clone();

@@ -1,5 +1,5 @@
-//! Each type of objects as a whole: it exists, expires, is renamed, copied, deleted and flushed with all of its keys, by its own
-//! `object()` and by its name through `Keys`.
+//! Each type of objects as a whole: it exists, expires, is renamed, copied, deleted and flushed
+//! with all of its keys, by its own `object()` and by its name through `Keys`.
 
 mod types;
 
@@ -18,11 +18,12 @@ use redgrid_tests::{SOON, client_with};
 
 use types::{HOUR, Type, all};
 
-/// Short enough to wait for, long enough for one request on a busy machine: only the end is asserted, never that it is not over.
+/// Short enough to wait for, long enough for one request on a busy machine: only the end is
+/// asserted, never that it is not over.
 const SHORT: Duration = Duration::from_millis(20);
 
 /// The server of a row of the table, and the keys of the object that was made there.
-struct Rig {
+struct Harness {
     observer: Observer,
     client: Client,
     keys: Keys,
@@ -31,7 +32,8 @@ struct Rig {
     made: Vec<(String, Vec<u8>)>,
 }
 
-/// Keys that outlive their object or end by themselves: records of answers, fences, tokens, and a reader's lease.
+/// Keys that outlive their object or end by themselves: records of answers, fences, tokens, and a
+/// reader's lease.
 fn stays(key: &str) -> bool {
     let prefixes = ["redgrid_once:", "redgrid_wait:", "redgrid_fence:", "redisson_lock_token:", "redgrid_renamed:"];
     prefixes.iter().any(|prefix| key.starts_with(prefix)) || key.contains(":rwlock_timeout:")
@@ -46,9 +48,9 @@ async fn client(server: &RedisServer, namespace: &str) -> Client {
     client_with(&server.url(), |config| config.watchdog_lease(2 * HOUR).namespace(namespace).unwrap()).await
 }
 
-impl Rig {
+impl Harness {
     /// Makes an object of the type, records its keys, and ends the client that uses it.
-    async fn of(server: &RedisServer, of: &Type, namespace: &'static str) -> Rig {
+    async fn of(server: &RedisServer, of: &Type, namespace: &'static str) -> Harness {
         let observer = server.observer().await.unwrap();
         observer.cmd(&["FLUSHALL"]).await.unwrap();
         let maker = client(server, namespace).await;
@@ -63,7 +65,7 @@ impl Rig {
         drop(used);
         let _ = maker.shutdown(SOON).await;
         let client = client(server, namespace).await;
-        Rig { observer, keys: Keys::new(&client), client, namespace, made }
+        Harness { observer, keys: Keys::new(&client), client, namespace, made }
     }
 
     /// Puts the object in place as it was made, without a lifetime, and nothing else.
@@ -79,7 +81,8 @@ impl Rig {
         self.made.iter().map(|(key, _)| key.replace("from", name)).collect()
     }
 
-    /// Whether no key of the object has a lifetime. In a native multimap, the values of the one key with a lifetime of its own keep it.
+    /// Whether no key of the object has a lifetime. In a native multimap, the values of the one key
+    /// with a lifetime of its own keep it.
     async fn is_endless(&self, of: &Type) -> bool {
         let ending = self.ending().await;
         let ending: Vec<String> = self.expected("from").into_iter().filter(|key| ending.contains(key)).collect();
@@ -126,34 +129,34 @@ fn ends(lifetime: Result<Lifetime, ObjectError>) -> bool {
     matches!(lifetime, Ok(Lifetime::Ends(left)) if left <= HOUR)
 }
 
-async fn by_object(rig: &Rig, of: &Type, wrong: &mut Wrong) {
-    let from = (of.object)(of.name, &rig.client, "from");
-    let to = (of.object)(of.name, &rig.client, "to");
+async fn by_object(harness: &Harness, of: &Type, wrong: &mut Wrong) {
+    let from = (of.object)(of.name, &harness.client, "from");
+    let to = (of.object)(of.name, &harness.client, "to");
     let what = |call: &str| format!("{}: object().{call}", of.name);
-    rig.again().await;
+    harness.again().await;
     wrong.expect(what("exists"), from.exists().await.ok(), Some(true));
     wrong.expect(what("lifetime"), from.lifetime().await.ok(), Some(Lifetime::Endless));
     wrong.expect(what("expire_in"), from.expire_in(HOUR).await.ok(), Some(true));
-    wrong.expect(what("expire_in, keys"), rig.ending().await.is_superset(&rig.expected("from")), true);
+    wrong.expect(what("expire_in, keys"), harness.ending().await.is_superset(&harness.expected("from")), true);
     wrong.expect(what("lifetime"), ends(from.lifetime().await), true);
     wrong.expect(what("persist"), from.persist().await.ok(), Some(true));
-    wrong.expect(what("persist, keys"), rig.is_endless(of).await, true);
+    wrong.expect(what("persist, keys"), harness.is_endless(of).await, true);
     wrong.expect(what("expire_in, soon"), from.expire_in(SHORT).await.ok(), Some(true));
-    wrong.expect(what("expire_in, at its end"), rig.all_over().await, true);
+    wrong.expect(what("expire_in, at its end"), harness.all_over().await, true);
     wrong.expect(what("exists, at its end"), from.exists().await.ok(), Some(false));
 
-    rig.again().await;
+    harness.again().await;
     wrong.expect(what("copy_to"), from.copy_to("to").await.ok(), Some(true));
-    let both = rig.expected("from").union(&rig.expected("to")).cloned().collect();
-    wrong.expect(what("copy_to, keys"), keys_of(&rig.observer).await, both);
+    let both = harness.expected("from").union(&harness.expected("to")).cloned().collect();
+    wrong.expect(what("copy_to, keys"), keys_of(&harness.observer).await, both);
     wrong.expect(what("copy_to, taken"), from.copy_to("to").await.ok(), Some(false));
 
-    rig.again().await;
+    harness.again().await;
     wrong.expect(what("rename"), from.rename("to").await.map_err(|error| error.to_string()), Ok(true));
-    wrong.expect(what("rename, keys"), keys_of(&rig.observer).await, rig.expected("to"));
+    wrong.expect(what("rename, keys"), keys_of(&harness.observer).await, harness.expected("to"));
     wrong.expect(what("rename, exists"), (from.exists().await.ok(), to.exists().await.ok()), (Some(false), Some(true)));
     wrong.expect(what("delete"), to.delete().await.ok(), Some(true));
-    wrong.expect(what("delete, keys"), keys_of(&rig.observer).await, BTreeSet::new());
+    wrong.expect(what("delete, keys"), keys_of(&harness.observer).await, BTreeSet::new());
 
     // What is not there.
     wrong.expect(what("exists, absent"), from.exists().await.ok(), Some(false));
@@ -169,65 +172,66 @@ async fn by_object(rig: &Rig, of: &Type, wrong: &mut Wrong) {
     );
 }
 
-async fn by_keys(rig: &Rig, of: &Type, wrong: &mut Wrong) {
-    let (keys, name) = (&rig.keys, ["from"]);
+async fn by_keys(harness: &Harness, of: &Type, wrong: &mut Wrong) {
+    let (keys, name) = (&harness.keys, ["from"]);
     let what = |call: &str| format!("{}: keys().{call}", of.name);
-    rig.again().await;
+    harness.again().await;
     wrong.expect(what("exists"), keys.exists(name).await.ok(), Some(1));
-    wrong.expect(what("objects"), rig.listed().await, vec!["from".to_owned()]);
+    wrong.expect(what("objects"), harness.listed().await, vec!["from".to_owned()]);
     wrong.expect(what("kind"), keys.kind("from").await.unwrap().is_some(), true);
     wrong.expect(what("random"), keys.random().await.unwrap().map(|key| key.to_string()), Some("from".to_owned()));
     wrong.expect(what("expire_in"), keys.expire_in(HOUR, name).await.ok(), Some(1));
-    wrong.expect(what("expire_in, keys"), rig.ending().await.is_superset(&rig.expected("from")), true);
+    wrong.expect(what("expire_in, keys"), harness.ending().await.is_superset(&harness.expected("from")), true);
     let lifetime = keys.lifetimes(name).await.unwrap().into_values().next();
     wrong.expect(what("lifetimes"), ends(Ok(lifetime.unwrap())), true);
     wrong.expect(what("persist"), keys.persist(name).await.ok(), Some(1));
-    wrong.expect(what("persist, keys"), rig.is_endless(of).await, true);
+    wrong.expect(what("persist, keys"), harness.is_endless(of).await, true);
     wrong.expect(what("expire_in, soon"), keys.expire_in(SHORT, name).await.ok(), Some(1));
-    wrong.expect(what("expire_in, at its end"), rig.all_over().await, true);
+    wrong.expect(what("expire_in, at its end"), harness.all_over().await, true);
     wrong.expect(what("exists, at its end"), keys.exists(name).await.ok(), Some(0));
-    wrong.expect(what("objects, at its end"), rig.listed().await, Vec::new());
+    wrong.expect(what("objects, at its end"), harness.listed().await, Vec::new());
 
-    rig.again().await;
+    harness.again().await;
     wrong.expect(what("copy"), keys.copy("from", "to").await.ok(), Some(true));
-    let both = rig.expected("from").union(&rig.expected("to")).cloned().collect();
-    wrong.expect(what("copy, keys"), keys_of(&rig.observer).await, both);
+    let both = harness.expected("from").union(&harness.expected("to")).cloned().collect();
+    wrong.expect(what("copy, keys"), keys_of(&harness.observer).await, both);
     wrong.expect(what("rename_unless_taken"), keys.rename_unless_taken("from", "to").await.ok(), Some(false));
 
-    rig.again().await;
+    harness.again().await;
     wrong.expect(what("rename"), keys.rename("from", "to").await.map_err(|error| error.to_string()), Ok(()));
-    wrong.expect(what("rename, keys"), keys_of(&rig.observer).await, rig.expected("to"));
+    wrong.expect(what("rename, keys"), keys_of(&harness.observer).await, harness.expected("to"));
     wrong.expect(
         what("rename, exists"),
         (keys.exists(name).await.ok(), keys.exists(["to"]).await.ok()),
         (Some(0), Some(1)),
     );
     wrong.expect(what("delete"), keys.delete(["to"]).await.ok(), Some(1));
-    wrong.expect(what("delete, keys"), keys_of(&rig.observer).await, BTreeSet::new());
+    wrong.expect(what("delete, keys"), keys_of(&harness.observer).await, BTreeSet::new());
     wrong.expect(what("delete, absent"), keys.delete(["to"]).await.ok(), Some(0));
 
-    rig.again().await;
+    harness.again().await;
     wrong.expect(what("unlink"), keys.unlink(name).await.ok(), Some(1));
-    wrong.expect(what("unlink, keys"), keys_of(&rig.observer).await, BTreeSet::new());
+    wrong.expect(what("unlink, keys"), keys_of(&harness.observer).await, BTreeSet::new());
 
-    rig.again().await;
+    harness.again().await;
     wrong.expect(what("delete_by_pattern"), keys.delete_by_pattern("fr?m").await.ok(), Some(1));
-    wrong.expect(what("delete_by_pattern, keys"), keys_of(&rig.observer).await, BTreeSet::new());
+    wrong.expect(what("delete_by_pattern, keys"), keys_of(&harness.observer).await, BTreeSet::new());
 
-    rig.again().await;
-    let everything = if rig.namespace.is_empty() { FlushScope::Database } else { FlushScope::Namespace };
+    harness.again().await;
+    let everything =
+        if harness.namespace.is_empty() { FlushScope::Database } else { FlushScope::Namespace };
     keys.flush(everything).await.unwrap();
-    wrong.expect(what("flush, keys"), rig.observer.keys("*").await.unwrap(), Vec::<String>::new());
+    wrong.expect(what("flush, keys"), harness.observer.keys("*").await.unwrap(), Vec::<String>::new());
 }
 
 async fn table(server: &RedisServer, types: impl Iterator<Item = Type>, namespace: &'static str) {
     let mut wrong = Wrong::default();
     for of in types {
-        let rig = Rig::of(server, &of, namespace).await;
-        assert!(!rig.made.is_empty(), "{} has keys", of.name);
-        by_object(&rig, &of, &mut wrong).await;
-        by_keys(&rig, &of, &mut wrong).await;
-        let _ = rig.client.shutdown(SOON).await;
+        let harness = Harness::of(server, &of, namespace).await;
+        assert!(!harness.made.is_empty(), "{} has keys", of.name);
+        by_object(&harness, &of, &mut wrong).await;
+        by_keys(&harness, &of, &mut wrong).await;
+        let _ = harness.client.shutdown(SOON).await;
     }
     assert!(wrong.0.is_empty(), "{} differences\n{}", wrong.0.len(), wrong.0.join("\n"));
 }
@@ -253,7 +257,7 @@ async fn an_object_of_any_type_is_one_thing_on_the_newest_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_added_to_an_empty_object_ends_with_it() {
+async fn an_addition_to_an_empty_object_gets_its_lifetime() {
     let server = redgrid_tests::server().await;
     let (client, observer) = (client(&server, "").await, server.observer().await.unwrap());
     let (filter, ring) = (BloomFilter::<u64>::new(&client, "filter"), RingBuffer::<u64>::new(&client, "ring"));
@@ -268,7 +272,7 @@ async fn what_is_added_to_an_empty_object_ends_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_whose_values_look_like_hashes_is_no_multimap() {
+async fn a_map_with_hash_like_values_is_not_a_multimap() {
     let server = redgrid_tests::server().await;
     let (client, observer) = (client(&server, "").await, server.observer().await.unwrap());
     let (keys, hash) = (Keys::new(&client), "V7p3tUdzrwY3/qsccaFtGw");

@@ -1,4 +1,4 @@
-//! All types of objects: how one is made, and its `object()`.
+//! All types of objects: how to create one, and its `object()`.
 
 use std::time::Duration;
 
@@ -99,7 +99,8 @@ macro_rules! types {
     (@is native) => { true };
 }
 
-/// Every type that has an `object()`, filled; and empty where the type stores an object without elements.
+/// Every type that has an `object()`, filled; and empty where the type stores an object without
+/// elements.
 pub(super) fn all() -> Vec<Type> {
     let mut all = types! {
         "list": List<u64>, |it| { it.push_many(&[1, 2]).await.unwrap() }

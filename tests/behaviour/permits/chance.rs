@@ -1,4 +1,4 @@
-//! Random requests against a model, and requests that are dropped wherever they are.
+//! Random requests compared with a model, and requests dropped at any point.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 use super::{MS, is_idle, number, times};
 
-/// Random requests of several clients, on ways that take their time and break, each checked against what a model says is possible.
+/// Random requests of several clients, on ways that take their time and break, each checked against
+/// what a model says is possible.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_requests_agree_with_a_model() {
     for seed in 0..times("REDGRID_PERMIT_SEEDS", 8) as u64 {
@@ -39,7 +40,7 @@ async fn random_requests_agree_with_a_model() {
             let semaphore = &semaphores[who];
             match random.u8(..12) {
                 10 => proxies[who].set_both(Fault::Delay(random.u32(..3) * MS)),
-                // Whatever is under way is asked again on another connection.
+                // Requests under way are repeated on another connection.
                 11 => proxies[who].cut_all(),
                 0..5 => {
                     let permits = random.u64(1..=capacity);
@@ -48,7 +49,7 @@ async fn random_requests_agree_with_a_model() {
                         let granted = semaphore.try_acquire_many(permits).await;
                         assert!(!matches!(granted, Ok(Some(_))), "seed {seed}: {permits} with {out} of {capacity} out");
                     } else {
-                        // Where others were just told of what came back, they go first: it may take a moment.
+                        // Waiters that were just notified go first: it may take a moment.
                         let granted = semaphore.acquire_many(permits).timeout(SOON).await;
                         (out, next) = (out + permits, next + 1);
                         held.insert(next, granted.unwrap_or_else(|error| panic!("seed {seed}: {error}")));
@@ -67,7 +68,7 @@ async fn random_requests_agree_with_a_model() {
                     permit.release().await.unwrap();
                 }
                 8 => {
-                    // Asked for, and given up at some point of the way.
+                    // Requested, and cancelled at some point.
                     let asked =
                         at_most(random.usize(..4), semaphore.acquire_many(random.u64(1..=capacity)).into_future());
                     drop(tokio::time::timeout(random.u32(1..20) * MS, asked).await);
@@ -101,7 +102,7 @@ async fn requests_that_are_dropped_wherever_they_are_leave_nothing() {
                 let semaphore = EitherSemaphore::new(client, "mail", 7, leases).await;
                 semaphores.push(if fair { semaphore.fair() } else { semaphore });
             }
-            // Two of each process in turn, who mostly find too few.
+            // Two tasks of each process in turn, which mostly find too few permits.
             let tasks = (0..4_usize).map(|task| {
                 let semaphore = semaphores[task % 2].clone();
                 tokio::spawn(async move {

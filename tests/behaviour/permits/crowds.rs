@@ -1,4 +1,4 @@
-//! Many who want permits: behind ways that lose answers, and processes that are killed or take turns.
+//! Many callers of permits: with lost replies, killed processes, and turns between processes.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ async fn answers_that_are_lost_or_late_cost_no_permit() {
             async move {
                 let mut before = 0;
                 while lost.load(Ordering::Relaxed) < wanted as u64 {
-                    // What is given up while it is under way is settled by the client itself.
+                    // The client itself settles a request that is cancelled under way.
                     let permits = fastrand::u64(1..=3);
                     match semaphore.acquire_many(permits).timeout(fastrand::u32(1..400) * MS).await {
                         Ok(permit) if fastrand::bool() => drop(permit),
@@ -190,7 +190,7 @@ async fn a_fair_one_serves_processes_in_the_order_of_asking() {
     for nth in 0..8_usize {
         let (semaphore, order) = (semaphores[nth % 2].clone(), Arc::clone(&order));
         waiters.push(tokio::spawn(async move {
-            // The first wants all: nobody overtakes it, although there are two left.
+            // The first wants all permits: no other request overtakes it, although two are free.
             let permit = semaphore.acquire_many(if nth == 0 { 3 } else { 2 }).timeout(SOON).await.unwrap();
             order.lock().unwrap().push(nth);
             permit.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Permits under what is hard: lost and late answers, processes that die, other processes, futures that are dropped.
+//! Permits with lost and late replies, dying processes, other processes, and dropped futures.
 
 mod chance;
 mod crowds;
@@ -28,7 +28,7 @@ fn is_idle(client: &Client) -> bool {
     (hand.names, hand.holds, hand.waiting, hand.channels) == (0, 0, 0, 0)
 }
 
-/// What renews leases waits for the next that is due; where none is left it waits for nothing.
+/// The renewal task waits for the next due lease; without leases it waits for nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_has_given_all_its_permits_back_shuts_down_at_once() {
     let server = server().await;
@@ -66,7 +66,7 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     drop(permit);
     wait_until(SOON, async || counts().await == (3, 0, 3) && is_idle(&one)).await;
 
-    // A lease that ended: nobody has taken it back yet, and reading does not.
+    // An expired lease: it has not been removed yet, and reading does not remove it.
     let fixed = mine.acquire().lease(100 * MS).await.unwrap();
     let id = fixed.ids().next().unwrap();
     fixed.forget();
@@ -80,7 +80,8 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     assert!(matches!(mine.acquire().await.err(), Some(AcquireError::NotInitialised { .. })));
 }
 
-/// The leases once ended with the lifetime of a number that was set anew without one, and what was held came back to nobody.
+/// Leases once ended with the lifetime of a number that was set again without one, and its permits
+/// did not come back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
     let server = server().await;
@@ -97,7 +98,7 @@ async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
     assert_eq!(lifetimes().await, (false, false));
     assert!(mail.set_permits(3).expires_in(SOON).await.unwrap());
     assert_eq!(lifetimes().await, (true, true));
-    // Somebody else ends the lifetime of the number alone: the next who takes a permit puts that right.
+    // Another client ends the lifetime of the number alone: the next acquire corrects it.
     assert!(observer.query::<bool>(&["PERSIST", "seats"]).await.unwrap());
     seats.acquire().await.unwrap().release().await.unwrap();
     assert_eq!(lifetimes().await, (false, false));
@@ -117,7 +118,7 @@ async fn a_fixed_lease_is_lengthened_and_shortened_by_its_guard() {
     permit.extend(200 * MS).await.unwrap();
     assert!(permit.remaining().unwrap() <= 200 * MS);
     assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.unwrap(), LostReason::Expired);
-    // Its end wakes who waits, of every size.
+    // The end of a lease wakes waiters of every size.
     let next = seats.acquire().timeout(SOON).await.unwrap();
     assert!(permit.extend(SOON).await.is_err());
     drop(permit);
@@ -126,7 +127,7 @@ async fn a_fixed_lease_is_lengthened_and_shortened_by_its_guard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn leases_that_end_wake_those_who_wait_for_many() {
+async fn ending_leases_wake_waiters_for_many_permits() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let seats = PermitExpirableSemaphore::new(&one, "seats");
@@ -163,7 +164,7 @@ async fn an_extended_lease_is_not_shortened_by_renewals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_next_in_the_line_of_a_fair_one_hears_of_what_is_left() {
+async fn the_next_fair_waiter_learns_of_remaining_permits() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let mut clients = Vec::new();
@@ -180,7 +181,7 @@ async fn whoever_is_next_in_the_line_of_a_fair_one_hears_of_what_is_left() {
             wait_until(SOON, async || number(&observer, &line).await == nth as i64 + 1).await;
         }
         held.release().await.unwrap();
-        // All at a time: nobody is woken by another's release.
+        // All at once: no waiter is woken by another's release.
         let mut permits = Vec::new();
         for waiter in waiters {
             permits.push(tokio::time::timeout(SOON, waiter).await.expect("it is woken").unwrap().unwrap());

@@ -1,4 +1,4 @@
-//! Many who want all that the rate allows.
+//! Many callers at the limit of a rate.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use redgrid_tests::{client, server};
 
 use super::{LONG, MS, SECOND, limiter, patient, until_waiting};
 
-/// What the log was told: at which microsecond how many were taken.
+/// The grants in the log: the microsecond of each, and how many permits it took.
 fn taken(commands: &[SeenCommand]) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     for command in commands.iter().filter(|command| command.name == "ZADD") {
@@ -113,7 +113,7 @@ async fn tasks_of_a_process_come_in_their_order_and_one_request_at_a_time_asks_f
     // Four windows; one look more for each where a timer was early.
     assert!(asked <= 16, "{asked}: {seen:?}");
     let order = order.lock().unwrap();
-    // Those of a window go on together.
+    // The permits of a window are granted together.
     let windows = order.chunks(10).map(<[usize]>::to_vec);
     for (n, mut window) in windows.enumerate() {
         window.sort();
@@ -123,7 +123,7 @@ async fn tasks_of_a_process_come_in_their_order_and_one_request_at_a_time_asks_f
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_log_holds_nobody_up() {
+async fn a_large_log_delays_no_caller() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 1_000_000, LONG).await;

@@ -1,4 +1,4 @@
-//! Rates that all processes keep together: the sliding log.
+//! Rate limits shared by all processes: the sliding log.
 
 mod limit;
 mod troubles;
@@ -36,13 +36,13 @@ async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(LONG)).await
 }
 
-/// Waits until somebody listens for changes: then it has been refused, and waits.
+/// Waits until a client subscribes to changes: its request was rejected, and it waits.
 async fn until_waiting(observer: &Observer, name: &str) {
     let channel = format!("redgrid_rate__channel:{{{name}}}");
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
 }
 
-/// One who wants five permits, and was told to wait.
+/// A request for five permits that has to wait.
 async fn waits(limiter: &RateLimiter, observer: &Observer) -> JoinHandle<Result<Taken, LimitError>> {
     let waiting = tokio::spawn(limiter.acquire().permits(5).into_future());
     until_waiting(observer, "a").await;
@@ -69,7 +69,7 @@ async fn a_rate_is_set_read_changed_and_deleted() {
     assert_eq!(limiter.try_acquire_many(3).await.unwrap().unwrap().permits(), 3);
     assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
     assert_eq!(limiter.available_permits().await.unwrap(), 2);
-    // What was taken counts on, or does not.
+    // The permits taken keep counting, or not.
     assert!(limiter.set_rate(Rate::overall(9, LONG)).keeping_state().await.unwrap());
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
     assert!(limiter.set_rate(Rate::overall(2, LONG)).keeping_state().if_set().await.unwrap());
@@ -87,7 +87,7 @@ async fn a_rate_is_set_read_changed_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_be_had_is_told() {
+async fn invalid_requests_are_reported() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = RateLimiter::new(&client, "a");
@@ -128,7 +128,7 @@ async fn what_can_not_be_had_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_hears_of_changes_at_once() {
+async fn waiters_learn_of_changes_at_once() {
     let server = server().await;
     let (one, two) = (patient(&server).await, patient(&server).await);
     let observer = server.observer().await.unwrap();
@@ -148,7 +148,7 @@ async fn who_waits_hears_of_changes_at_once() {
             assert_eq!(here.available_permits().await.unwrap(), 0);
         }
     }
-    // What a task of the same process gives back is for those who wait there.
+    // A release in the same process wakes its waiters.
     let waiting = waits(&there, &observer).await;
     assert_eq!(held.release().await.unwrap(), 5);
     tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
@@ -208,7 +208,7 @@ async fn keys_live_as_long_as_they_are_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_client_has_its_own_rate_and_hears_of_a_new_one() {
+async fn each_client_has_its_own_rate_and_learns_of_a_new_one() {
     let server = server().await;
     let (one, two) = (patient(&server).await, patient(&server).await);
     let observer = server.observer().await.unwrap();
@@ -220,7 +220,7 @@ async fn each_client_has_its_own_rate_and_hears_of_a_new_one() {
     }
     let waiting = tokio::spawn(there.acquire().permits(2).into_future());
     until_waiting(&observer, "a").await;
-    // What the other client took still counts, and no more.
+    // The permits of the other client still count, and no others.
     here.set_rate(Rate::per_client(5, LONG)).keeping_state().await.unwrap();
     tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
     assert_eq!((here.available_permits().await.unwrap(), there.available_permits().await.unwrap()), (2, 0));
@@ -240,7 +240,8 @@ async fn a_value_that_is_wrong_is_made_right() {
     limiter.acquire().await.unwrap();
     observer.cmd(&["DEL", "{a}:value"]).await.unwrap();
     assert_eq!((limiter.available_permits().await.unwrap(), value().await), (2, "2".into()));
-    // Too high, too low: as when Redisson gives back what was not taken, or keys went apart.
+    // Too high or too low: as when Redisson releases more than it took, or when keys were lost
+    // separately.
     observer.cmd(&["SET", "{a}:value", "11"]).await.unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 2);
     observer.cmd(&["SET", "{a}:value", "-5"]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Answers that are lost, those who leave, and servers that refuse or are gone.
+//! Lost replies, cancelled callers, and servers that reject requests or are gone.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ async fn a_lost_answer_takes_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leaves_takes_nothing_wherever_he_leaves() {
+async fn a_cancelled_caller_takes_nothing_at_any_point() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 10, LONG).await;
@@ -52,14 +52,14 @@ async fn who_leaves_takes_nothing_wherever_he_leaves() {
             drop(at_most(polls, limiter.try_acquire()).await);
             let all = limiter.available_permits().await.unwrap();
             let used = 10 - all;
-            // Those that were handed out.
+            // The permits that were granted.
             if used > 4 {
                 limiter.release(used).await.unwrap();
             }
         }
     }
     limiter.set_rate(Rate::overall(10, LONG)).await.unwrap();
-    // A request that has left, and nobody there when it is answered.
+    // A request under way whose caller is gone when the reply arrives.
     for _ in 0..20 {
         let mut taking = Box::pin(limiter.acquire().permits(2).into_future());
         assert!(futures_util::poll!(&mut taking).is_pending());
@@ -68,7 +68,7 @@ async fn who_leaves_takes_nothing_wherever_he_leaves() {
     }
     wait_until(SOON, async || limiter.available_permits().await.unwrap() == 10).await;
     assert_eq!(log(&observer).await, 0);
-    // Who waits behind others leaves nothing either, and lets those go who come behind.
+    // A cancelled waiter behind others leaves nothing, and lets those behind it continue.
     limiter.acquire().permits(8).await.unwrap();
     let big = tokio::spawn(limiter.acquire().permits(5).into_future());
     until_waiting(&observer, "a").await;
@@ -81,7 +81,7 @@ async fn who_leaves_takes_nothing_wherever_he_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_taken_for_who_has_left_goes_back() {
+async fn permits_of_a_cancelled_caller_are_returned() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let patient = |config: Config| config.response_timeout(SOON);
@@ -91,7 +91,7 @@ async fn what_was_taken_for_who_has_left_goes_back() {
     proxy.set(Direction::ToClient, Fault::Stall);
     let leaving = tokio::spawn(limiter.acquire().permits(2).into_future());
     wait_until(SOON, async || log(&observer).await == 2).await;
-    // One that stays is not to be asked for before.
+    // A waiter that stays is not overtaken.
     let staying = tokio::spawn(limiter.acquire().permits(7).into_future());
     leaving.abort();
     assert!(leaving.await.unwrap_err().is_cancelled());
@@ -101,7 +101,7 @@ async fn what_was_taken_for_who_has_left_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_back_late_frees_nothing_of_others() {
+async fn a_late_return_frees_no_permits_of_others() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let one = limiter(&clients[0], 4, LONG).await;
@@ -129,7 +129,7 @@ async fn what_goes_back_late_frees_nothing_of_others() {
     two.acquire().permits(4).await.unwrap();
     assert_eq!(late.release().await.unwrap(), 0);
     assert_eq!(two.available_permits().await.unwrap(), 0);
-    // Without knowing what was whose, the oldest go, and never more than count.
+    // Without a record of the owners, the oldest permits are released, and never more than count.
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (3, 3));
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (1, 4));
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (0, 4));
@@ -158,9 +158,9 @@ async fn without_contact_all_end_in_time() {
     wait_until(SOON, async || limiter.try_acquire().await.is_ok()).await;
 }
 
-/// On one thread, where nobody asks before both are in line.
+/// On one thread, so that both are queued before either sends its request.
 #[tokio::test]
-async fn what_is_denied_half_way_changes_nothing() {
+async fn a_change_denied_half_way_changes_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 5, LONG).await;
@@ -201,7 +201,7 @@ async fn what_is_denied_half_way_changes_nothing() {
             assert_eq!(state().await, before, "{denied} {step}");
         }
     }
-    // What is over has been dropped, and is free.
+    // Expired permits are removed, and free.
     let after = state().await;
     assert_eq!((after.0.as_str(), after.1.len()), ("2", 1));
     assert_eq!((taken.release().await.unwrap(), limiter.available_permits().await.unwrap()), (3, 5));

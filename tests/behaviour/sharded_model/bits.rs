@@ -1,4 +1,4 @@
-//! Sharded sets of bits beside bits in memory.
+//! Sharded bit sets compared with bits in memory.
 
 use fastrand::Rng;
 use redgrid_core::{Client, Failure};

@@ -1,4 +1,4 @@
-//! Sharded maps beside a map of std.
+//! Sharded maps compared with a map of std.
 
 use std::collections::{BTreeMap, BTreeSet};
 

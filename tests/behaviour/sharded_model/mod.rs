@@ -1,4 +1,5 @@
-//! Sharded objects are what their models are, whoever of several clients asks, on one server and on a cluster.
+//! Sharded objects compared with their models, with several clients, on one server and on a
+//! cluster.
 
 mod bits;
 mod filters;
@@ -65,31 +66,31 @@ async fn on_a_cluster() -> (Cluster, Ground) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_map_is_what_its_model_is_to_all_clients() {
+async fn a_sharded_map_matches_its_model_for_all_clients() {
     let (_server, ground) = on_one_server().await;
     maps(&ground, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_set_is_what_its_model_is_to_all_clients() {
+async fn a_sharded_set_matches_its_model_for_all_clients() {
     let (_server, ground) = on_one_server().await;
     sets(&ground, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_bit_set_is_what_its_model_is_to_all_clients() {
+async fn a_sharded_bit_set_matches_its_model_for_all_clients() {
     let (_server, ground) = on_one_server().await;
     bit_sets(&ground, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sharded_filter_is_what_its_model_is_to_all_clients() {
+async fn a_sharded_filter_matches_its_model_for_all_clients() {
     let (_server, ground) = on_one_server().await;
     filters(&ground, 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_cluster_sharded_objects_are_what_their_models_are() {
+async fn in_a_cluster_sharded_objects_match_their_models() {
     let (_cluster, ground) = on_a_cluster().await;
     maps(&ground, 3).await;
     sets(&ground, 3).await;
@@ -97,7 +98,8 @@ async fn in_a_cluster_sharded_objects_are_what_their_models_are() {
     filters(&ground, 1).await;
 }
 
-/// What every sharded object has: of a whole whose lifetime is asked for, set, taken away, and which is deleted; nothing stays behind.
+/// The operations of every sharded object: its lifetime is read, set and removed, and it is deleted
+/// without a rest.
 async fn ends(ground: &Ground, name: &str, there: bool, objects: [ShardedObject; 2]) -> bool {
     let [one, other] = objects;
     let lasting = if there { Lifetime::Endless } else { Lifetime::Absent };

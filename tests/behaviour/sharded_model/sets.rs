@@ -1,4 +1,4 @@
-//! Sharded sets beside a set of std.
+//! Sharded sets compared with a set of std.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,11 @@
-//! Recorded histories of numbers: three clients change one or two of them while everything goes wrong, and a search looks for an
-//! order that explains what all were told.
+//! Recorded histories of numbers: three clients change one or two of them while everything goes
+//! wrong, and a search looks for an order that explains what all were told.
 //!
-//! `REDGRID_HISTORIES=1000` runs so many instead of twenty, `REDGRID_HISTORY=17` the one with that seed, and tells its story.
+//! `REDGRID_HISTORIES=1000` runs so many instead of twenty, `REDGRID_HISTORY=17` the one with that
+//! seed, and tells its story.
 
+mod harness;
 mod plan;
-mod rig;
 mod search;
 
 use std::collections::BTreeSet;
@@ -43,7 +44,7 @@ async fn every_history_of_numbers_has_an_order_that_explains_it() {
     let lane = |first: u64| {
         let seeds = seeds.clone();
         async move {
-            let (server, mut seen) = (rig::server().await, Seen::default());
+            let (server, mut seen) = (harness::server().await, Seen::default());
             for seed in seeds.filter(|seed| seed % AT_A_TIME == first) {
                 one(&server, seed, &mut seen).await;
             }
@@ -75,7 +76,7 @@ async fn every_history_of_numbers_has_an_order_that_explains_it() {
 
 async fn one(server: &RedisServer, seed: u64, seen: &mut Seen) {
     let plan = Plan::draw(seed);
-    let numbers = rig::run(&plan, server, seed).await;
+    let numbers = harness::run(&plan, server, seed).await;
     let looking_at_one = number("REDGRID_HISTORY").is_some();
     for mut calls in numbers {
         calls.sort_by_key(|call| call.from);

@@ -1,4 +1,4 @@
-//! What is done to numbers, and what goes wrong meanwhile: all drawn by a seed.
+//! The operations on numbers, and the faults, drawn from a seed.
 
 use fastrand::Rng;
 use redgrid_atomic_long::Comparison;
@@ -22,7 +22,7 @@ const ALL: usize = MOST - 1;
 pub(crate) struct Plan {
     /// Of each task, those of the first client first.
     pub(crate) tasks: Vec<Vec<Step>>,
-    pub(crate) spells: Vec<Spell>,
+    pub(crate) faults: Vec<FaultSpan>,
     pub(crate) exactly_once: bool,
 }
 
@@ -40,15 +40,15 @@ pub(crate) struct Step {
 
 /// Something that goes wrong at a time, in milliseconds after the start.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Spell {
+pub(crate) struct FaultSpan {
     pub(crate) at: u64,
     pub(crate) lasts: u64,
     pub(crate) client: usize,
-    pub(crate) trouble: Trouble,
+    pub(crate) fault: HistoryFault,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Trouble {
+pub(crate) enum HistoryFault {
     /// Requests about numbers are carried out, and their answers do not come back.
     Swallow(usize),
     /// The same, and the connection is cut.
@@ -88,10 +88,10 @@ impl Plan {
         };
         let tasks = (0..CLIENTS * TASKS).map(|_| task(&mut rng)).collect();
         // One history in eight is calm.
-        let spells = if seed % 8 == 1 { 0 } else { rng.usize(1..6) };
-        let mut spells: Vec<Spell> = (0..spells).map(|_| Spell::draw(&mut rng)).collect();
-        spells.sort_by_key(|spell| spell.at);
-        Plan { tasks, spells, exactly_once: rng.bool() }
+        let faults = if seed % 8 == 1 { 0 } else { rng.usize(1..6) };
+        let mut faults: Vec<FaultSpan> = (0..faults).map(|_| FaultSpan::draw(&mut rng)).collect();
+        faults.sort_by_key(|fault| fault.at);
+        Plan { tasks, faults, exactly_once: rng.bool() }
     }
 }
 
@@ -129,20 +129,20 @@ impl Step {
     }
 }
 
-impl Spell {
-    fn draw(rng: &mut Rng) -> Spell {
-        let trouble = match rng.u8(..20) {
-            0..4 => Trouble::Swallow(rng.usize(1..3)),
-            4..7 => Trouble::CutAfter(rng.usize(1..3)),
-            7 => Trouble::CutBefore(rng.usize(1..3)),
-            8..12 => Trouble::Late(rng.usize(1..3)),
-            12 => Trouble::CutAll,
-            13..15 => Trouble::Stall,
-            15 => Trouble::BlackHole,
-            16..18 => Trouble::Restart,
-            18 => Trouble::Pause,
-            _ => Trouble::FlushScripts,
+impl FaultSpan {
+    fn draw(rng: &mut Rng) -> FaultSpan {
+        let fault = match rng.u8(..20) {
+            0..4 => HistoryFault::Swallow(rng.usize(1..3)),
+            4..7 => HistoryFault::CutAfter(rng.usize(1..3)),
+            7 => HistoryFault::CutBefore(rng.usize(1..3)),
+            8..12 => HistoryFault::Late(rng.usize(1..3)),
+            12 => HistoryFault::CutAll,
+            13..15 => HistoryFault::Stall,
+            15 => HistoryFault::BlackHole,
+            16..18 => HistoryFault::Restart,
+            18 => HistoryFault::Pause,
+            _ => HistoryFault::FlushScripts,
         };
-        Spell { at: rng.u64(..80), lasts: rng.u64(20..250), client: rng.usize(..CLIENTS), trouble }
+        FaultSpan { at: rng.u64(..80), lasts: rng.u64(20..250), client: rng.usize(..CLIENTS), fault }
     }
 }

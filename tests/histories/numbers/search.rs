@@ -1,7 +1,8 @@
-//! A number as a sequential object, and whether there is an order of what was done that explains what everybody was told.
+//! A number as a sequential object, and whether there is an order of what was done that explains
+//! what everybody was told.
 //!
-//! The search is that of Wing and Gong, with Lowe's memory of situations: what has been done, and the number then. What was not
-//! answered may take effect at any time later, or never.
+//! The search is that of Wing and Gong, with Lowe's memory of situations: what has been done, and
+//! the number then. What was not answered may take effect at any time later, or never.
 
 use std::collections::HashSet;
 
@@ -88,7 +89,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether what is left can be explained from here; nothing where there are too many situations.
+    /// Whether what is left can be explained from here; nothing where there are too many
+    /// situations.
     fn goes_on(&mut self, done: u64, number: Option<i64>) -> Option<bool> {
         if done & self.must == self.must {
             return Some(true);
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_an_order_is_explained() {
+    fn a_linearizable_history_is_explained() {
         // One after the other.
         let (one, two) = (call(Op::Add(2), 0, 1, Answer::Number(2)), call(Op::GetAndSet(7), 2, 3, Answer::Number(2)));
         assert!(is_explained(&[one, two, call(Op::Delete, 4, 5, Answer::Truth(true))]));
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_none_is_contradicted() {
+    fn a_contradictory_history_is_rejected() {
         let one = call(Op::Add(2), 0, 1, Answer::Number(2));
         // Twice; not at all; seen before it began; a sum that two were told.
         assert!(!is_explained(&[one, call(Op::Get, 2, 3, Answer::Number(4))]));
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_that_could_be_explained_is_told() {
+    fn the_longest_explainable_order_is_reported() {
         let (one, two) = (call(Op::Add(2), 0, 1, Answer::Number(2)), call(Op::Get, 2, 3, Answer::Number(3)));
         assert_eq!(judge(&[one, two]), Verdict::Contradicted(vec![one]));
     }
@@ -235,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_does_what_it_says() {
+    fn every_operation_has_its_documented_effect() {
         let cases = [
             (Some(3), Op::Add(i64::MAX), Some(3), Answer::Overflow),
             (None, Op::AddAtMost { by: 4, most: 3, clamps: false }, None, Answer::OutOfBounds(0)),

@@ -2,19 +2,21 @@
 //!
 //! # What is modelled
 //!
-//! The server's queue with its scores, and who keeps which place. A client of ours asks for a place by a request that may come
-//! late or whose answer is lost, keeps it at each tick, tries when it is told or finds itself next, gives up, crashes. A client of
-//! Redisson tries whenever it likes, by a clock that is ahead, throws out any head whose score is over, and crashes.
+//! The server's queue with its scores, and who keeps which place. A client of ours asks for a place
+//! by a request that may come late or whose answer is lost, keeps it at each tick, tries when it is
+//! told or finds itself next, gives up, crashes. A client of Redisson tries whenever it likes, by a
+//! clock that is ahead, throws out any head whose score is over, and crashes.
 //!
 //! # Time
 //!
-//! Ticks. A place of ours is kept for one tick more; a score is worth [`WAIT`] of them, one of Redisson's [`THEIRS`]. Who lives
-//! keeps its place, and renews what it holds, before the next tick.
+//! Ticks. A place of ours is kept for one tick more; a score is worth [`WAIT`] of them, one of
+//! Redisson's [`THEIRS`]. Who lives keeps its place, and renews what it holds, before the next
+//! tick.
 //!
 //! # What is left out
 //!
-//! Leases of one's own, re-entry, force: [`one_level`](crate::one_level) has them. That a grant is answered: whoever is granted
-//! knows.
+//! Leases of one's own, re-entry, force: [`one_level`](crate::one_level) has them. That a grant is
+//! answered: whoever is granted knows.
 
 use stateright::{Model, Property};
 
@@ -33,7 +35,8 @@ pub const DEAD_OUT: &str = "a dead place goes";
 /// Both kinds have had the lock in one run.
 pub const BOTH: &str = "both kinds are served";
 
-/// Ticks that a place of ours is worth: more than Redisson's clock is ahead, and a tick until it is kept again.
+/// Ticks that a place of ours is worth: more than Redisson's clock is ahead, and a tick until it is
+/// kept again.
 pub const WAIT: u8 = 3;
 /// Ticks that a place of Redisson's is worth.
 pub const THEIRS: u8 = 4;
@@ -49,7 +52,8 @@ pub struct Rules {
     pub one_field: bool,
     /// Requests refuse themselves when they are late.
     pub not_after: bool,
-    /// Who gives up while a request is under way gives up once more when that can not be carried out any more.
+    /// Who gives up while a request is under way gives up once more when that can not be carried
+    /// out any more.
     pub gives_up_twice: bool,
     /// Only the head gets in. Off: whoever finds the lock free.
     pub only_the_head: bool,

@@ -1,9 +1,10 @@
-//! A read-write lock: readers of a process share a read, a writer that waits has new readers step back, a writer may read and
-//! become a reader, the only reader may become a writer.
+//! A read-write lock: readers of a process share a read, a writer that waits has new readers step
+//! back, a writer may read and become a reader, the only reader may become a writer.
 //!
-//! Scripts are one step each: Redis runs them so. What is sent may be lost on its way back and sent again, and a copy may
-//! come late. Time is reduced to its order: a client stops to believe before the server lets go, a lock's key lives as long as
-//! the longest lease in it, a dead writer's word ends. Messages reach who listens, as losing one costs time and no safety.
+//! Scripts are one step each: Redis runs them so. What is sent may be lost on its way back and sent
+//! again, and a copy may come late. Time is reduced to its order: a client stops to believe before
+//! the server lets go, a lock's key lives as long as the longest lease in it, a dead writer's word
+//! ends. Messages reach who listens, as losing one costs time and no safety.
 //!
 //! Not in here: how a hold is renewed and settled (`one_level`), and turns of writers (`turns`).
 
@@ -34,7 +35,8 @@ pub const DOWNGRADED: &str = "a writer became a reader";
 /// The rules of the protocol, each to be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// A write under which its holder reads, or asks to, goes back to the server and to no other task.
+    /// A write under which its holder reads, or asks to, goes back to the server and to no other
+    /// task.
     pub keeps_what_is_read_under: bool,
     /// Who shares a read with others does not ask to write.
     pub asks_alone: bool,

@@ -1,20 +1,24 @@
-//! Turns at the end of a stretch: which process is next, when each of them always has tasks that wait, or comes back.
+//! Turns at the end of a stretch: which process is next, when each of them always has tasks that
+//! wait, or comes back.
 //!
 //! # What is modelled
 //!
-//! A release is published to every subscribed process and answers how many those are, n. Who released lets n messages
-//! pass, its own included, before it tries again; everybody else tries at its next message. When nothing has happened
-//! for a while, silence, whoever waits tries once. Whether a process is *passed over* is counted: the stretches of
-//! others that began while it waited.
+//! A release is published to every subscribed process and answers how many those are, n. Who
+//! released lets n messages pass, its own included, before it tries again; everybody else tries at
+//! its next message. When nothing has happened for a while, silence, whoever waits tries once.
+//! Whether a process is *passed over* is counted: the stretches of others that began while it
+//! waited.
 //!
 //! # Time
 //!
-//! There is none, only its order: messages arrive and tries are made within a stretch, and before anybody calls it
-//! silence. [`Bounds::slow`] lets that many messages of a process be outstanding when the next stretch ends.
+//! There is none, only its order: messages arrive and tries are made within a stretch, and before
+//! anybody calls it silence. [`Bounds::slow`] lets that many messages of a process be outstanding
+//! when the next stretch ends.
 //!
 //! # What is left out
 //!
-//! How many requests an end of a stretch costs, pollers that do not subscribe, and the tasks inside a process.
+//! How many requests an end of a stretch costs, pollers that do not subscribe, and the tasks inside
+//! a process.
 
 use stateright::{Model, Property};
 
@@ -40,8 +44,8 @@ pub struct Rules {
     pub silence_ends_a_turn: bool,
     /// Who released without waiters obeys its turn when it comes back. Off: it tries at once.
     pub turn_outlives_the_queue: bool,
-    /// It obeys it until its messages have passed. Off: only until nothing more moves, the lock held or not: for a time
-    /// shorter than a stretch.
+    /// It obeys it until its messages have passed. Off: only until nothing more moves, the lock
+    /// held or not: for a time shorter than a stretch.
     pub turn_outlives_a_stretch: bool,
 }
 

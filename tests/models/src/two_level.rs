@@ -1,32 +1,37 @@
-//! Two levels: the tasks of a process share one hold in Redis, the tenure, and pass it on among themselves.
+//! Two levels: the tasks of a process share one hold in Redis, the tenure, and pass it on among
+//! themselves.
 //!
 //! # What is modelled
 //!
-//! The server ([`server`]) and, for each process, its hold table ([`table`]), what it makes of replies and of their
-//! absence (`hear`), and the guards its tasks have in their hands, which is what *believing* means here. A
-//! process has at most one tenure and one request under way; its tasks ask, wait in order, enter, enter again, leave,
-//! and let go, at any moment. When nobody owns the tenure the table hands it on, lengthens it first, waits, or queues
-//! its release, which a new task may take back until it is sent. A connection may be lost: its request is carried out
-//! later or never, its reply is gone. A process may take the key by force; the notice to who had it may come at any
-//! time or never. Each of the [`Rules`] can be switched off to see what it is good for.
+//! The server ([`server`]) and, for each process, its hold table ([`table`]), what it makes of
+//! replies and of their absence (`hear`), and the guards its tasks have in their hands, which is
+//! what *believing* means here. A process has at most one tenure and one request under way; its
+//! tasks ask, wait in order, enter, enter again, leave, and let go, at any moment. When nobody owns
+//! the tenure the table hands it on, lengthens it first, waits, or queues its release, which a new
+//! task may take back until it is sent. A connection may be lost: its request is carried out later
+//! or never, its reply is gone. A process may take the key by force; the notice to who had it may
+//! come at any time or never. Each of the [`Rules`] can be switched off to see what it is good for.
 //!
 //! # Time and tokens
 //!
-//! As in [`one_level`](crate::one_level) no instant is stored, only the ticks until it, and tasks may ask for ever. Where
-//! tokens are compared ([`Timing::tokens`]) a tick is their unit: a script that grants reads a time no other has read.
+//! As in [`one_level`](crate::one_level) no instant is stored, only the ticks until it, and tasks
+//! may ask for ever. Where tokens are compared ([`Timing::tokens`]) a tick is their unit: a script
+//! that grants reads a time no other has read.
 //!
-//! Who was robbed by force may believe until it hears of it. That is what the token is for: until the thief has its
-//! token, the robbed process's tokens go on rising; from then on they must stay below the thief's.
+//! Who was robbed by force may believe until it hears of it. That is what the token is for: until
+//! the thief has its token, the robbed process's tokens go on rising; from then on they must stay
+//! below the thief's.
 //!
 //! # What is bounded
 //!
-//! The processes, their tasks, the connections lost, the crashes, the thefts ([`Bounds`]), and where the model gets too
-//! large otherwise the number of times that tasks ask.
+//! The processes, their tasks, the connections lost, the crashes, the thefts ([`Bounds`]), and
+//! where the model gets too large otherwise the number of times that tasks ask.
 //!
 //! # What is left out
 //!
-//! What `one_level` has shown for each tenure: clocks that err, margins, renewals by the engine, shortenings, reports of
-//! a release. Then shared holds, failover, stretches of different length, and whose turn it is ([`turns`](crate::turns)).
+//! What `one_level` has shown for each tenure: clocks that err, margins, renewals by the engine,
+//! shortenings, reports of a release. Then shared holds, failover, stretches of different length,
+//! and whose turn it is ([`turns`](crate::turns)).
 
 mod canonical;
 mod hear;
@@ -61,7 +66,8 @@ pub struct Timing {
     pub stretch: u8,
     /// How long a copy of an acquire is good for.
     pub window: u8,
-    /// A tick is the unit of tokens, and they are compared. Otherwise a tick is much longer, and tokens are left out.
+    /// A tick is the unit of tokens, and they are compared. Otherwise a tick is much longer, and
+    /// tokens are left out.
     pub tokens: bool,
 }
 
@@ -77,8 +83,8 @@ impl Timing {
         self.lease_of(wish).max(at_least)
     }
 
-    /// Tokens of this age and more are all alike: no tenure lasts so long where tokens are compared, since nothing is
-    /// lengthened there.
+    /// Tokens of this age and more are all alike: no tenure lasts so long where tokens are
+    /// compared, since nothing is lengthened there.
     pub fn oldest(&self) -> i8 {
         i8::try_from(self.lease + self.stretch + 2).expect("a handful of ticks")
     }

@@ -42,7 +42,8 @@ fn a_place_that_was_deleted_is_taken_again() {
     holds("deleted", DELETED, &[KEPT, ONE, CLEAN, SERVED], &[BOTH]);
 }
 
-/// A test per rule: its name, the configuration, the rule that is off, the property that is violated.
+/// A test per rule: its name, the configuration, the rule that is off, the property that is
+/// violated.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
         #[test]

@@ -1,4 +1,5 @@
-//! The read-write lock: every schedule within the bounds keeps what it promises, and each rule is needed.
+//! The read-write lock: every schedule within the bounds keeps what it promises, and each rule is
+//! needed.
 //!
 //! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
 
@@ -34,7 +35,8 @@ fn two_clients_with_more_to_do() {
     holds("two clients", ReadWrite { bounds, ..CALM }, &[SHARED, CONVERTED, DOWNGRADED]);
 }
 
-/// A test per rule: its name, the configuration, the rule that is off, the property that is violated.
+/// A test per rule: its name, the configuration, the rule that is off, the property that is
+/// violated.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
         #[test]

@@ -8,7 +8,8 @@ use std::time::Instant;
 use redgrid_models::turns::{ALL_SERVED, BOUNDED, Bounds, Rules, SILENCE, SOMEBODY_MOVES, Turns};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Three processes that come one by one. A wrong rule lets one be passed over by any number of stretches: ten is enough.
+/// Three processes that come one by one. A wrong rule lets one be passed over by any number of
+/// stretches: ten is enough.
 const THREE: Turns = Turns {
     rules: Rules::ALL,
     bounds: Bounds { processes: 3, passed_over: 10, all_wait: false, leaves: false, losses: 0, crashes: 0, slow: 0 },
@@ -56,12 +57,13 @@ fn processes_that_leave_and_come_back_take_turns() {
 }
 
 #[test]
-fn a_lost_message_and_a_crash_leave_nobody_stuck() {
+fn a_lost_message_and_a_crash_strand_no_waiter() {
     let model = with(Bounds { losses: 2, crashes: 1, ..LEAVING.bounds });
     holds("losses and a crash", model, &[SOMEBODY_MOVES], &[SILENCE]);
 }
 
-/// A test per rule: its name, the configuration, the rule that is off, the property that is violated.
+/// A test per rule: its name, the configuration, the rule that is off, the property that is
+/// violated.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
         #[test]

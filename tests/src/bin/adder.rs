@@ -1,7 +1,8 @@
-//! A process that counts, for tests of adders.
+//! A process with an adder.
 //!
-//! `adder URL NAME BY SAVING [leaves]`: adds `BY`, saves at that interval in milliseconds (0: never), and prints `there` when it
-//! is heard; with `leaves` it ends in order then, and prints `left`. It ends with its standard input.
+//! `adder URL NAME BY SAVING [leaves]`: adds `BY`, saves at that interval in milliseconds (0:
+//! never), and prints `there` when it is subscribed. With `leaves` it then shuts down and prints
+//! `left`. It ends with its standard input.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -14,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [url, name, by, saving, leaves @ ..] = &args[..] else {
         return Err("adder URL NAME BY SAVING [leaves]".into());
     };
-    // Killed with whoever started it, wherever it waits.
+    // Ends with its parent, wherever it waits.
     std::thread::spawn(|| {
         while std::io::stdin().lock().lines().next().is_some() {}
         std::process::exit(0);

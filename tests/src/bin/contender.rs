@@ -1,7 +1,8 @@
-//! A process whose tasks want a fair lock, for tests that count or kill it.
+//! A process whose tasks contend for a fair lock, for tests that count or kill it.
 //!
-//! `contender URL NAME TASKS TIMES HOLD_US`: that many tasks acquire that often each, and hold for so long. Prints `ready` before it
-//! begins, which a line on its standard input has it do, and `done SECONDS` when all are through. It ends with its standard input.
+//! `contender URL NAME TASKS TIMES HOLD_US`: each of the tasks acquires the lock that often, and
+//! holds it that long. Prints `ready` before it begins; a line on its standard input starts it.
+//! Prints `done SECONDS` at the end. It ends with its standard input.
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     say("ready")?;
     let mut lines = std::io::stdin().lock().lines();
     lines.next().transpose()?;
-    // Killed with whoever started it, wherever it waits.
+    // Ends with its parent, wherever it waits.
     std::thread::spawn(|| {
         while std::io::stdin().lock().lines().next().is_some() {}
         std::process::exit(0);

@@ -1,6 +1,8 @@
-//! Four processes want one fair lock, and the server's own record says in which order they got it, for `cargo xtask fairness`.
+//! Four processes contend for a fair lock, and the server's own record shows the order of entry;
+//! for `cargo xtask fairness`.
 //!
-//! `fair_order ACQUISITIONS`: prints a line of JSON, and fails where the order of entry was not that of arrival.
+//! `fair_order ACQUISITIONS`: prints a line of JSON, and fails if the order of entry was not that
+//! of arrival.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use serde_json::json;
 const PROCESSES: usize = 4;
 const TASKS: usize = 4;
 
-/// The longest that an acquisition may take on average: a machine that is busy with other things takes a quarter of it.
+/// The longest average time of an acquisition: four times that on a busy machine.
 const EACH: Duration = Duration::from_millis(100);
 
 #[tokio::main]
@@ -36,7 +38,7 @@ async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         "per_second": (record.grants as f64 / seconds).round(),
     });
     println!("{line}");
-    // Nobody gives up here, and nobody dies.
+    // No task is cancelled or killed here.
     let good = record.overtaken.is_empty() && record.gone() == 0 && record.grants == times * (PROCESSES * TASKS) as u64;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

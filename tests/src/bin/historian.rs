@@ -1,7 +1,8 @@
-//! A process of a recorded history: its tasks take locks, work under them, give them back, and write down what they see.
+//! A process of a recorded history: its tasks acquire locks, work under them, release them, and
+//! record what they observe.
 //!
-//! `historian ORDERS`: the orders are JSON ([`Orders`]). It prints one [`Event`] a line, as JSON, the moment it is seen,
-//! so that little is lost when it is killed.
+//! `historian ORDERS`: the orders are JSON ([`Orders`]). It prints one [`Event`] per line, as JSON,
+//! at once, so that little is lost when it is killed.
 
 #[path = "historian/read_write.rs"]
 mod read_write;
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for task in tasks {
         task.await?;
     }
-    // It may not be done in time: leases end what is left.
+    // It may not complete in time: leases end the rest.
     let _ = client.shutdown(ms(1000)).await;
     Ok(())
 }
@@ -53,7 +54,7 @@ struct Task {
     orders: Orders,
 }
 
-/// A guard, and the request it came from.
+/// A guard, and the id of its request.
 struct Entered {
     id: u64,
     guard: LockGuard,
@@ -74,7 +75,7 @@ impl Task {
             };
             let inner = if self.rng.u8(..5) == 0 { self.enter_again(&name, &me, outer.id).await } else { None };
             match inner {
-                // The inner one goes on when the outer one has been given back.
+                // The inner hold continues when the outer one has been released.
                 Some(inner) if self.rng.bool() => {
                     self.give_back(outer).await;
                     self.work(&name, &inner).await;
@@ -113,7 +114,7 @@ impl Task {
                 _ => lock.try_acquire().holder(me).await,
             }
         };
-        // One in eight is given up, most of them while they wait.
+        // One in eight is cancelled, most of them while they wait.
         let leaves = self.rng.u8(..8) == 0;
         let patience = if leaves { self.millis(0..40) } else { PATIENCE };
         match tokio::time::timeout(patience, asked).await {
@@ -124,11 +125,11 @@ impl Task {
     }
 
     async fn enter_again(&mut self, name: &str, me: &Holder, outer: u64) -> Option<Entered> {
-        // Whoever asked without its holder is another one: it would wait for itself, so it only looks.
+        // A request without its holder would wait for itself, so it only tries.
         let id = self.ask(name, false, Some(outer));
         let outcome = Lock::new(&self.client, name).try_acquire().holder(me).await;
         match outcome {
-            // By now it may be another grant altogether: a stranger's, to the checker.
+            // By now it may be another grant, which is a stranger's for the checker.
             Ok(None) => self.nothing(id, "busy with ourselves"),
             outcome => self.outcome(id, outcome),
         }
@@ -150,12 +151,13 @@ impl Task {
         }
     }
 
-    /// Changes the counter, changes the fenced register, or sits there.
+    /// Updates the counter, updates the fenced register, or watches the lock.
     async fn work(&mut self, name: &str, entered: &Entered) {
         match self.rng.u64(..80) {
             n if n < 80 / self.orders.sits => match n % 2 {
                 0 => self.sit(entered, 900).await,
-                // As long as that between reading and writing, without a look: what a lock alone cannot make safe.
+                // A long pause between read and write without a check, which a lock alone cannot
+                // make safe.
                 _ => self.update(name, entered.id, &|| entered.guard.is_held(), 900).await,
             },
             70.. => {
@@ -172,7 +174,7 @@ impl Task {
         }
     }
 
-    /// Stays while the lock is held, at most so many milliseconds, and watches.
+    /// Watches the lock while it is held, at most this many milliseconds.
     async fn sit(&mut self, entered: &Entered, most: u64) {
         let ends = now() + most * 1_000_000;
         let mut said = 0;
@@ -190,7 +192,7 @@ impl Task {
         }
     }
 
-    /// Reads the counter and writes it one higher: safe only if nobody else does.
+    /// Reads the counter and writes it incremented: safe only under mutual exclusion.
     async fn update(&mut self, name: &str, id: u64, is_held: &(dyn Fn() -> bool + Sync), pause: u64) {
         let began = now();
         if !self.see(id, is_held) {
@@ -209,7 +211,7 @@ impl Task {
         }
     }
 
-    /// The same with a register that refuses old tokens: without a look at the lock.
+    /// Updates a register that rejects old tokens, without checking the lock.
     async fn update_fenced(&mut self, name: &str, entered: &Entered) {
         let token = entered.guard.token().get().to_string();
         let (fence, accepted) = (fence(name), accepted(name));
@@ -240,7 +242,7 @@ impl Task {
         }
     }
 
-    /// Looks whether it is held, and writes it down.
+    /// Checks whether it is held, and records it.
     fn look(&self, entered: &Entered) -> bool {
         self.see(entered.id, &|| entered.guard.is_held())
     }
@@ -283,7 +285,7 @@ impl Task {
     fn say_at(&self, at: u64, id: u64, what: What) {
         let mut line = serde_json::to_string(&Event { at, task: self.task, id, what }).expect("plain data");
         line.push('\n');
-        // One write a line. A reader that has gone ends the history anyway.
+        // One write per line. If the reader is gone, the history ends anyway.
         let _ = std::io::stdout().lock().write_all(line.as_bytes());
     }
 }

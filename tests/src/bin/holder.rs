@@ -1,9 +1,10 @@
 //! A process that holds a lock, for tests that stop or kill it.
 //!
-//! `holder URL NAME LEASE_MS AT_LEAST_MS [OWNERS]`, where NAME may be `read|NAME` or `write|NAME`: prints `held TOKEN`, then answers each line on its standard input by
-//! `held` or `lost`, after one poll of `lost()` and one look at `is_held()`. It ends with its standard input.
+//! `holder URL NAME LEASE_MS AT_LEAST_MS [OWNERS]`, where NAME may be `read|NAME` or `write|NAME`:
+//! prints `held TOKEN`. It then answers each line on its standard input by `held` or `lost`, after
+//! one poll of `lost()` and one call of `is_held()`. It ends with its standard input.
 //!
-//! With a number of owners, it is a fenced lock, and the holder is the last of so many.
+//! With a number of owners, it is a fenced lock, and the holder is the last of them.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -47,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     say(&format!("held {}", watch.token()))?;
     for line in std::io::stdin().lock().lines() {
         line?;
-        // One poll of a fresh future, as a `select!` that has just been resumed would do.
+        // One poll of a new future, as in a `select!` that has just been resumed.
         let mut lost = Box::pin(watch.lost());
         let told = futures_util::poll!(&mut lost).is_ready();
         say(if told && !watch.is_held() { "lost" } else { "held" })?;

@@ -1,6 +1,7 @@
-//! A process whose tasks add 1 to a number, each so many times.
+//! A process whose tasks add 1 to a number, each this many times.
 //!
-//! `incrementer URL NAME TASKS TIMES [once]`: prints `there` once it has the server, and the numbers that its tasks were told, as one line of JSON.
+//! `incrementer URL NAME TASKS TIMES [once]`: prints `there` once it is connected, then the results
+//! of its tasks as one line of JSON.
 
 use redgrid_atomic_long::{AtomicError, AtomicLong, Client};
 use redgrid_tests::SOON;

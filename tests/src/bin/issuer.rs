@@ -1,7 +1,8 @@
-//! A process that takes ids and writes them down, for tests that kill it.
+//! A process that takes ids and records them, for tests that kill it.
 //!
-//! `issuer URL KIND NAME FOLDER TASKS CHUNK`: KIND is `blocks` or `times`. Prints `there` once it has an id; each of its tasks writes its
-//! ids to a file of its own in FOLDER, eight bytes each and so many at a time, until the process is killed.
+//! `issuer URL KIND NAME FOLDER TASKS CHUNK`: KIND is `blocks` or `times`. Prints `there` once it
+//! has an id. Each task appends its ids to its own file in FOLDER, eight bytes each, CHUNK at a
+//! time, until the process is killed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -49,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::spawn(async move {
             let mut file = BufWriter::with_capacity(8 * chunk, file);
             loop {
-                // A server that restarts is waited for.
+                // Retries while the server restarts.
                 let Ok(id) = ids.next().await else { continue };
                 if file.write_all(&id.to_le_bytes()).is_err() {
                     return;

@@ -1,7 +1,8 @@
-//! A process that takes part in what others wait for, for tests that kill it.
+//! A process that takes part in a synchronizer, for tests that kill it.
 //!
-//! `party URL LEASE_MS KIND NAME PARTIES`, KIND one of `barrier`, `enter`, `inside`, `phaser`, `notify`, `notified`: prints `there` once it takes
-//! part, as far as it can know, and then takes part until it is killed or its standard input ends. At a barrier it says `through` then.
+//! `party URL LEASE_MS KIND NAME PARTIES`, KIND one of `barrier`, `enter`, `inside`, `phaser`,
+//! `notify`, `notified`: prints `there` once it takes part, as far as it can know. It takes part
+//! until it is killed or its standard input ends. At a barrier it prints `through` after it.
 
 use std::io::Write;
 use std::time::Duration;
@@ -31,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "inside" => Box::new(DoubleBarrier::new(&client, name, parties).enter().await?),
         "phaser" => Box::new(Phaser::new(&client, name).register().await?),
         "notify" => Box::new(tokio::spawn(Notify::new(&client, name).notified().into_future())),
-        // Notified, and kept from acting on it by the lock, which others hold.
+        // Notified, but blocked by a lock that others hold.
         "notified" => {
             let guard = Lock::new(&client, name).acquire().await?;
             let (client, name) = (client.clone(), name.clone());

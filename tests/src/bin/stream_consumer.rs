@@ -1,7 +1,8 @@
 //! A process that consumes a stream, for tests that kill it.
 //!
-//! `stream_consumer URL STREAM GROUP CONSUMER IDLE_MS`: says `there`, then consumes until it is killed. What it has worked on it adds to the set
-//! `STREAM:done` in front of the acknowledgement, and each delivery to the counter `STREAM:given`.
+//! `stream_consumer URL STREAM GROUP CONSUMER IDLE_MS`: prints `there`, then consumes until it is
+//! killed. It adds each entry to the set `STREAM:done` before the acknowledgement, and counts each
+//! delivery in `STREAM:given`.
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,10 +1,12 @@
-//! A process that streams a map and tells what that took: `streamer URL NAME` or, to make the map first, `streamer URL NAME ENTRIES`.
+//! A process that streams a map and prints its cost: `streamer URL NAME`.
+//! `streamer URL NAME ENTRIES` creates the map first.
 //!
-//! Says `there`, and then `entries N, before N KiB, peak N KiB, N ms`: its memory in the kernel's words (`VmRSS`, `VmHWM`). Each
-//! value has 1,000 bytes.
+//! Prints `there`, then `entries N, before N KiB, peak N KiB, N ms`: its memory in the kernel's
+//! terms (`VmRSS`, `VmHWM`). Each value has 1,000 bytes.
 //!
-//! A million of them, measured: start a server, and
-//! `cargo run --release -p redgrid-tests --bin streamer -- redis://127.0.0.1:6379 large 1000000`, then the same without the number.
+//! To measure a million entries, start a server, and run
+//! `cargo run --release -p redgrid-tests --bin streamer -- redis://127.0.0.1:6379 large 1000000`,
+//! then the same without the number.
 
 use std::time::Instant;
 
@@ -28,7 +30,7 @@ async fn main() {
         }
         return println!("there");
     }
-    // What is allocated once is.
+    // One-time allocations are done before.
     map.entries().page(10).try_next().await.expect("the server answers");
     println!("there");
     let (before, began) = (kib("VmRSS:"), Instant::now());
@@ -42,7 +44,7 @@ async fn main() {
     println!("entries {entries}, before {before} KiB, peak {} KiB, {took} ms", kib("VmHWM:"));
 }
 
-/// A line of the kernel's about this process.
+/// Returns a value of the kernel's status of this process.
 fn kib(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux says");
     let found = status.lines().find_map(|has| has.strip_prefix(line)).expect("there is such a line");

@@ -1,6 +1,7 @@
-//! A process whose tasks take permits and give them back, for tests that kill it.
+//! A process whose tasks acquire permits and release them, for tests that kill it.
 //!
-//! `taker URL NAME CAPACITY LEASE_MS`: prints `in` once a permit is held, and goes on until it is killed.
+//! `taker URL NAME CAPACITY LEASE_MS`: prints `in` once a permit is held, and continues until it is
+//! killed.
 
 use std::io::Write;
 use std::time::Duration;

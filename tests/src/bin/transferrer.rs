@@ -1,6 +1,6 @@
 //! A process that moves money between the accounts of a map and a bucket, until it is killed.
 //!
-//! `transferrer URL committed|serializable`: prints `there` once it has the server.
+//! `transferrer URL committed|serializable`: prints `there` once it is connected.
 
 use redgrid_tests::SOON;
 use redgrid_transaction::{Client, Isolation, Transaction, TransactionError};

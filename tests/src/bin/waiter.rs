@@ -1,6 +1,7 @@
-//! A process whose tasks wait for a latch, for tests of many.
+//! A process whose tasks wait for a latch.
 //!
-//! `waiter URL NAME TASKS`: prints `waiting` when all of them do, and `done SECONDS` when all go on. It ends with its standard input.
+//! `waiter URL NAME TASKS`: prints `waiting` when all tasks wait, and `done SECONDS` when all are
+//! complete. It ends with its standard input.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -15,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [url, name, tasks] = &args[..] else {
         return Err("waiter URL NAME TASKS".into());
     };
-    // Killed with whoever started it, wherever it waits.
+    // Ends with its parent, wherever it waits.
     std::thread::spawn(|| {
         while std::io::stdin().lock().lines().next().is_some() {}
         std::process::exit(0);

@@ -1,8 +1,9 @@
-//! A process that works on the messages of a reliable queue, and is killed, for tests of that.
+//! A process that handles messages of a reliable queue, for tests that kill it.
 //!
-//! `worker URL NAME VISIBILITY WORK`: receives up to ten at a time, for `VISIBILITY` milliseconds, works up to `WORK` milliseconds, and
-//! acknowledges. It prints `there` first, then `got <message> <value> <attempt>` before it acknowledges each message and `ack <message>` or `stale <message>`
-//! behind that. It ends with its standard input.
+//! `worker URL NAME VISIBILITY WORK`: receives up to ten at a time with a visibility of
+//! `VISIBILITY` milliseconds, works up to `WORK` milliseconds, and acknowledges. It prints `there`
+//! first. For each message it prints `got <message> <value> <attempt>` before the acknowledgement,
+//! and `ack <message>` or `stale <message>` after it. It ends with its standard input.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -15,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [url, name, visibility, work] = &args[..] else {
         return Err("worker URL NAME VISIBILITY WORK".into());
     };
-    // Killed with whoever started it, wherever it waits.
+    // Ends with its parent, wherever it waits.
     std::thread::spawn(|| {
         while std::io::stdin().lock().lines().next().is_some() {}
         std::process::exit(0);

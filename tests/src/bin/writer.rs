@@ -1,9 +1,10 @@
 //! A process that writes under locks, for tests that stop it past its leases.
 //!
-//! `writer URL LEASE_MS`: for each line `ROUND COUNT` on its standard input it takes COUNT locks, named `ROUND:0` and so on,
-//! and a task for each reads and writes as long as it believes in its lock: `{name}:plain` as it is, `{name}:fenced` under
-//! the fence `{name}`. It prints `writing` when every task has written, and `done REFUSED` when all locks are lost, with how
-//! many writes the fences have refused.
+//! `writer URL LEASE_MS`: for each line `ROUND COUNT` on its standard input it acquires COUNT
+//! locks, named `ROUND:0` and so on. One task for each reads and writes while its lock is held:
+//! `{name}:plain` directly, `{name}:fenced` through the fence `{name}`. It prints `writing` when
+//! every task has written, and `done REFUSED` when all locks are lost, with the number of writes
+//! that the fences rejected.
 
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -28,7 +29,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let (name, client) = (format!("{round}:{n}"), client.clone());
                 let (wrote, refused) = (wrote.clone(), Arc::clone(&refused));
                 tokio::spawn(async move {
-                    // On a machine so slow that the lease ends before its answer is here, there is nothing to pause.
+                    // If the lease ends before its reply arrives, on a slow machine, there is
+                    // nothing to pause.
                     let Ok(guard) = Lock::new(&client, &name).acquire().lease(lease).await else { return };
                     // Closed when the first of its writes is done.
                     let mut wrote = Some(wrote);
@@ -50,14 +52,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Reads, then writes both ways, without another look at the lock: what a program does that trusts its lease. Answers how
-/// many writes were refused as stale.
+/// Reads, then writes both ways without checking the lock, as a program that trusts its lease.
+/// Returns the number of writes rejected as stale.
 async fn write(client: &Client, name: &str, guard: &LockGuard) -> u64 {
     let (plain, token) = (format!("{{{name}}}:plain"), guard.token());
     let read = async || client.command("GET").key(&plain)?.query::<Option<u64>>().await.map_err(Into::into);
     let set =
         async || client.command("SET").key(&plain)?.arg(token.to_string()).query::<()>().await.map_err(Into::into);
-    // An error here is one of a connection that a pause has broken: nothing is written then.
+    // Errors of connections that the pause has broken: nothing is written then.
     let _: Result<_, Box<dyn std::error::Error + Send + Sync>> = read().await;
     let _: Result<_, Box<dyn std::error::Error + Send + Sync>> = set().await;
     let fence = Fence::new(client, format!("{{{name}}}"));

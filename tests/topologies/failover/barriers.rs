@@ -1,4 +1,4 @@
-//! Those who wait at barriers, at a new primary.
+//! Barrier waiters after a failover.
 
 use redgrid_barrier::{Barrier, DoubleBarrier, Event, Phaser};
 use redgrid_core::Client;
@@ -7,7 +7,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::process::Other;
 
 use super::{LEASE, replicated};
-use crate::ground::{by_seeds, by_sentinels, connected};
+use crate::fixture::{by_seeds, by_sentinels, connected};
 
 /// Waits until so many wait at a barrier, as a server knows it.
 async fn wait_at(server: &RedisServer, name: &str, many: u64) {
@@ -15,7 +15,7 @@ async fn wait_at(server: &RedisServer, name: &str, many: u64) {
     wait_until(SOON, async || observer.query::<u64>(&["ZCARD", &key]).await.unwrap() == many).await;
 }
 
-async fn waiting_goes_on(clients: &[Client; 2], former: &RedisServer, replicas: usize, promoted: impl Future) {
+async fn waiting_continues(clients: &[Client; 2], former: &RedisServer, replicas: usize, promoted: impl Future) {
     let barrier = |client| Barrier::new(client, "tag", 2);
     let first = tokio::spawn(barrier(&clients[0]).wait().timeout(3 * SOON).into_future());
     let party = Phaser::new(&clients[0], "{tag}:all").register().await.unwrap();
@@ -40,27 +40,27 @@ async fn waiting_goes_on(clients: &[Client; 2], former: &RedisServer, replicas: 
     told.await.unwrap().unwrap();
 }
 
-pub(super) async fn sentinel_who_waits_at_a_barrier_goes_on_at_the_new_primary() {
+pub(super) async fn sentinel_barrier_waiters_continue_at_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
     let config = by_sentinels(&sentinels).watchdog_lease(LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];
     let former = sentinels.current_primary().await.unwrap();
     let promoted = sentinels.wait_for_primary_other_than(former.addr());
-    waiting_goes_on(&clients, former, 2, promoted).await;
+    waiting_continues(&clients, former, 2, promoted).await;
 }
 
-pub(super) async fn cluster_who_waits_at_a_barrier_goes_on_at_the_new_primary() {
+pub(super) async fn cluster_barrier_waiters_continue_at_the_new_primary() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let config = by_seeds(&cluster).watchdog_lease(LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];
     let slot = cluster.slot_of("tag").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
     let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
-    waiting_goes_on(&clients, former, 1, wait_until(SOON, moved)).await;
+    waiting_continues(&clients, former, 1, wait_until(SOON, moved)).await;
 }
 
-/// One waits and stands still. Another opens, which no replica hears of, and is gone on when the primary dies: the new one believes
-/// that the first still waits for somebody.
+/// One waits and stands still. Another opens, which no replica hears of, and is gone on when the
+/// primary dies: the new one believes that the first still waits for somebody.
 pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_barrier() {
     let sentinels = Sentinels::start().await.unwrap();
     let opener = connected(by_sentinels(&sentinels)).await;
@@ -86,7 +86,8 @@ pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_
     let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
     waiting.signal("-CONT");
     assert_eq!(waiting.says().await, "through");
-    // The one that waited has read this in what the former primary had sent; the opener tells the new one by itself.
+    // The one that waited has read this in what the former primary had sent; the opener tells the
+    // new one by itself.
     let observer = promoted.observer().await.unwrap();
     let round = async || {
         observer.query::<Option<String>>(&["HGET", "redgrid_barrier:{tag}", "round"]).await.unwrap_or_default()

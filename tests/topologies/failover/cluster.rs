@@ -8,7 +8,7 @@ use redgrid_testkit::{Cluster, Observer, wait_until};
 use redgrid_tests::SOON;
 
 use super::{LEASE, Load, MS, listening, names, replicated};
-use crate::ground::{by_seeds, connected};
+use crate::fixture::{by_seeds, connected};
 
 /// No test runs so long.
 const NEVER: Duration = Duration::from_secs(3600);
@@ -107,7 +107,7 @@ pub(super) async fn cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_conn
     lock.acquire().await.unwrap().release().await.unwrap();
 }
 
-pub(super) async fn cluster_a_planned_failover_is_no_error_for_anybody() {
+pub(super) async fn cluster_a_planned_failover_causes_no_error() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let client = connected(by_seeds(&cluster).watchdog_lease(LEASE)).await;
     let held = Lock::new(&client, "held").acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! All kinds of holds, and what is around them, at a new primary.
+//! All kinds of holds, and objects around them, after a failover.
 
 use redgrid_core::Client;
 use redgrid_locks::{
@@ -10,10 +10,10 @@ use redgrid_tests::{NOTHING, SOON};
 use tokio::task::JoinHandle;
 
 use super::{LEASE, replicated};
-use crate::ground::{by_seeds, by_sentinels, connected};
+use crate::fixture::{by_seeds, by_sentinels, connected};
 
 /// A detached hold, a fence and a leader with an observer.
-pub(super) async fn sentinel_what_is_around_a_lock_goes_on_at_the_new_primary() {
+pub(super) async fn sentinel_objects_around_a_lock_continue_at_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
     let lease = 2 * LEASE;
     let one = connected(by_sentinels(&sentinels).watchdog_lease(lease)).await;
@@ -119,7 +119,7 @@ impl Family {
     }
 }
 
-pub(super) async fn sentinel_the_whole_family_goes_on_at_the_new_primary() {
+pub(super) async fn sentinel_all_kinds_of_locks_continue_at_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
     let config = by_sentinels(&sentinels).watchdog_lease(2 * LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];
@@ -132,7 +132,7 @@ pub(super) async fn sentinel_the_whole_family_goes_on_at_the_new_primary() {
     family.goes_on(&clients).await;
 }
 
-pub(super) async fn cluster_the_whole_family_goes_on_at_the_new_primary() {
+pub(super) async fn cluster_all_kinds_of_locks_continue_at_the_new_primary() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let config = by_seeds(&cluster).watchdog_lease(2 * LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];

@@ -1,4 +1,5 @@
-//! Servers that nobody replaces: one that is demoted by hand, and ones that their clients do not outlive.
+//! Servers without automatic failover: a manual demotion, and clients that end before their server
+//! returns.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{RedisServer, Replicated};
 
 use super::{Load, MS, names};
-use crate::ground::{by_list, connected};
+use crate::fixture::{by_list, connected};
 
 pub(super) async fn master_slave_a_primary_that_copies_another_by_now_is_left() {
     let replicated = Replicated::start(2).await.unwrap();
@@ -27,7 +28,8 @@ pub(super) async fn master_slave_a_primary_that_copies_another_by_now_is_left() 
     guard.release().await.unwrap();
 }
 
-/// Nobody of ours connects to a server that has just been started: not for longer than the waits between two attempts.
+/// Nobody of ours connects to a server that has just been started: not for longer than the waits
+/// between two attempts.
 async fn stays_alone(server: &RedisServer) {
     let observer = server.observer().await.unwrap();
     let mut before = HashSet::new();
@@ -35,7 +37,8 @@ async fn stays_alone(server: &RedisServer) {
     while began.elapsed() < Duration::from_secs(4) {
         let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
         assert!(![" name=redgrid ", " name=redgrid:"].iter().any(|ours| list.contains(ours)), "{list}");
-        // Those that were never greeted have no name. Other servers have none either, for a moment, or are told by their flags.
+        // Those that were never greeted have no name. Other servers have none either, for a moment,
+        // or are told by their flags.
         let others = [" flags=S ", " flags=M ", " user=redgrid-testkit "];
         let is_unnamed = |line: &&str| line.contains(" name= ") && !others.iter().any(|other| line.contains(other));
         let unnamed = list.lines().filter(is_unnamed).filter_map(|line| line.split(' ').next());
@@ -52,7 +55,8 @@ pub(super) async fn master_slave_a_client_that_ends_while_its_primary_is_dead_le
     replicated.primary().kill().await.unwrap();
     let lock = Lock::new(&client, "a");
     assert!(lock.acquire().timeout(Duration::from_secs(1)).await.is_err());
-    // What may have been granted in the last moment is given back until its lease is over: that may be too long.
+    // What may have been granted in the last moment is given back until its lease is over: that may
+    // be too long.
     let _ = client.shutdown(Duration::from_secs(3)).await;
     drop((lock, client));
     replicated.primary().restart_empty().await.unwrap();

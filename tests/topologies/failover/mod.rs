@@ -1,4 +1,4 @@
-//! Nodes that die, and those that take their place.
+//! Dying nodes, and their replacements.
 
 mod barriers;
 mod cluster;
@@ -23,37 +23,37 @@ use self::family::*;
 use self::fixed::*;
 use self::planned::*;
 use self::sentinel::*;
-use crate::ground::scenarios;
+use crate::fixture::scenarios;
 
 scenarios![
-    sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held,
+    sentinel_a_killed_primary_is_followed_and_held_locks_stay_held,
     sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_wakes,
     sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon,
-    sentinel_nobody_is_led_back_by_the_one_that_leads_an_election,
-    sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it,
-    sentinel_a_planned_failover_is_no_error_for_anybody,
+    sentinel_the_leader_of_an_election_does_not_lead_clients_back,
+    sentinel_the_elected_replica_is_followed_before_it_is_announced,
+    sentinel_a_planned_failover_causes_no_error,
     sentinel_no_name_stays_locked_by_a_planned_failover,
     sentinel_a_promoted_one_is_followed_before_the_sentinels_name_it,
     sentinel_a_choice_holds_writes_back_for_a_moment_only,
-    sentinel_a_release_that_no_replica_heard_of_is_sent_again,
-    cluster_a_release_that_no_replica_heard_of_is_sent_again,
-    master_slave_a_release_that_no_replica_heard_of_is_sent_again,
+    sentinel_a_release_that_no_replica_received_is_retried,
+    cluster_a_release_that_no_replica_received_is_retried,
+    master_slave_a_release_that_no_replica_received_is_retried,
     sentinel_any_one_sentinel_is_enough,
     sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary,
     sentinel_a_long_retry_delay_holds_up_no_failover,
-    sentinel_those_that_were_set_up_anew_are_followed,
+    sentinel_reconfigured_sentinels_are_followed,
     sentinel_calls_wait_for_the_first_sentinel_to_start,
-    sentinel_what_is_around_a_lock_goes_on_at_the_new_primary,
-    sentinel_who_waits_at_a_barrier_goes_on_at_the_new_primary,
-    cluster_who_waits_at_a_barrier_goes_on_at_the_new_primary,
+    sentinel_objects_around_a_lock_continue_at_the_new_primary,
+    sentinel_barrier_waiters_continue_at_the_new_primary,
+    cluster_barrier_waiters_continue_at_the_new_primary,
     sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_barrier,
-    sentinel_the_whole_family_goes_on_at_the_new_primary,
-    cluster_the_whole_family_goes_on_at_the_new_primary,
+    sentinel_all_kinds_of_locks_continue_at_the_new_primary,
+    cluster_all_kinds_of_locks_continue_at_the_new_primary,
     cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
     cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan,
     cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan,
     cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_connection,
-    cluster_a_planned_failover_is_no_error_for_anybody,
+    cluster_a_planned_failover_causes_no_error,
     cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
     cluster_one_seed_that_lives_is_enough,
     master_slave_a_primary_that_copies_another_by_now_is_left,

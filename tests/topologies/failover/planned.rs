@@ -1,4 +1,5 @@
-//! Planned failovers, where the former primary goes on to answer; and releases that only a former primary knows of.
+//! Planned failovers, where the former primary still answers; and releases known only to a former
+//! primary.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,12 +12,13 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, wai
 use redgrid_tests::SOON;
 
 use super::{Load, MS, names, replicated};
-use crate::ground::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7};
+use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7};
 
 /// No test runs so long: what is free earlier was given back.
 const LEASE: Duration = Duration::from_secs(3600);
 
-/// From here on no sentinel asks a server how it is before a failover is under way, and believes what it knows for long.
+/// From here on no sentinel asks a server how it is before a failover is under way, and believes
+/// what it knows for long.
 async fn ask_seldom(sentinels: &Sentinels) {
     for sentinel in sentinels.sentinels() {
         sentinel.observer().await.unwrap().cmd(&["SENTINEL", "DEBUG", "info-period", "60000"]).await.unwrap();
@@ -55,8 +57,8 @@ async fn longest_pause(client: Client, until: impl AsyncFn() -> bool) -> Duratio
     longest
 }
 
-/// What the former primary acknowledged until the sentinels named the promoted one was lost; releases among it left their names
-/// locked for a whole lease.
+/// What the former primary acknowledged until the sentinels named the promoted one was lost;
+/// releases among it left their names locked for a whole lease.
 pub(super) async fn sentinel_no_name_stays_locked_by_a_planned_failover() {
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
@@ -96,8 +98,9 @@ pub(super) async fn sentinel_a_promoted_one_is_followed_before_the_sentinels_nam
     guard.release().await.unwrap();
 }
 
-/// Between the choice of a replica and its promotion nothing is written that would be lost; where the promotion does not come
-/// about, the former primary is gone on with, and no other server that says that it is a primary.
+/// Between the choice of a replica and its promotion nothing is written that would be lost; where
+/// the promotion does not come about, the former primary is gone on with, and no other server that
+/// says that it is a primary.
 pub(super) async fn sentinel_a_choice_holds_writes_back_for_a_moment_only() {
     let scenario = "sentinel_a_choice_holds_writes_back_for_a_moment_only";
     if is_skipped_before_7(scenario, "a sentinel's periods can not be set") {
@@ -150,7 +153,8 @@ struct Holds {
 
 impl Holds {
     async fn of([one, two]: &[Client; 2]) -> Holds {
-        // Given back, and taken by another before the replicas are cut off: that hold is not to end.
+        // Given back, and taken by another before the replicas are cut off: that hold is not to
+        // end.
         Lock::new(one, "{tag}:theirs").acquire().await.unwrap().release().await.unwrap();
         Holds {
             lock: Lock::new(one, "{tag}:lock").acquire().await.unwrap(),
@@ -214,7 +218,7 @@ async fn nothing_stays_locked(clients: [Client; 2], former: &RedisServer, replic
     assert!(theirs.is_held());
 }
 
-pub(super) async fn sentinel_a_release_that_no_replica_heard_of_is_sent_again() {
+pub(super) async fn sentinel_a_release_that_no_replica_received_is_retried() {
     let sentinels = Sentinels::start().await.unwrap();
     let config = by_sentinels(&sentinels).watchdog_lease(LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];
@@ -226,7 +230,7 @@ pub(super) async fn sentinel_a_release_that_no_replica_heard_of_is_sent_again() 
     nothing_stays_locked(clients, former, 2, fails).await;
 }
 
-pub(super) async fn cluster_a_release_that_no_replica_heard_of_is_sent_again() {
+pub(super) async fn cluster_a_release_that_no_replica_received_is_retried() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let config = by_seeds(&cluster).watchdog_lease(LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];
@@ -240,7 +244,7 @@ pub(super) async fn cluster_a_release_that_no_replica_heard_of_is_sent_again() {
     nothing_stays_locked(clients, former, 1, fails).await;
 }
 
-pub(super) async fn master_slave_a_release_that_no_replica_heard_of_is_sent_again() {
+pub(super) async fn master_slave_a_release_that_no_replica_received_is_retried() {
     let servers = Replicated::start(1).await.unwrap();
     let config = by_list(&servers).watchdog_lease(LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];

@@ -1,4 +1,4 @@
-//! Primaries that sentinels watch over.
+//! Primaries monitored by sentinels.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,11 +11,12 @@ use redgrid_testkit::{Proxy, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
 use super::{LEASE, Load, MS, listening, names, replicated};
-use crate::ground::{by_sentinels, connected, is_skipped_before_7};
+use crate::fixture::{by_sentinels, connected, is_skipped_before_7};
 
-pub(super) async fn sentinel_a_killed_primary_is_followed_and_what_is_held_stays_held() {
+pub(super) async fn sentinel_a_killed_primary_is_followed_and_held_locks_stay_held() {
     let sentinels = Sentinels::start().await.unwrap();
-    // Sentinels may need a second election, after 10 s: a call without a bound of its own lasts longer.
+    // Sentinels may need a second election, after 10 s: a call without a bound of its own lasts
+    // longer.
     let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE).retries(9)).await;
     let held = Lock::new(&client, "held").acquire().await.unwrap();
     let load = Load::on(&client, names("load", 8));
@@ -82,12 +83,13 @@ pub(super) async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_le
     assert!(promoted.elapsed() < patience / 2, "{:?}", promoted.elapsed());
 }
 
-pub(super) async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_election() {
+pub(super) async fn sentinel_the_leader_of_an_election_does_not_lead_clients_back() {
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels).scan_interval(50 * MS)).await;
     let former = sentinels.current_primary().await.unwrap();
-    // A replica that does not take the place of another, nor follows it when it is told so: until the leader has given up
-    // on it, `SENTINEL MASTER` there counts the election and tells the former primary.
+    // A replica that does not take the place of another, nor follows it when it is told so: until
+    // the leader has given up on it, `SENTINEL MASTER` there counts the election and tells the
+    // former primary.
     let stubborn = sentinels.servers().iter().find(|server| server.addr() != former.addr()).unwrap();
     stubborn.set_config("replica-priority", "0").await.unwrap();
     for sentinel in sentinels.sentinels() {
@@ -115,7 +117,8 @@ pub(super) async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_electio
             told.push((facts["config-epoch"].clone(), facts["port"].clone()));
         }
         assert!(primary() != led_by_former, "{told:?}");
-        // Before the election is counted they all tell the former one; the client has gone to the one they have chosen.
+        // Before the election is counted they all tell the former one; the client has gone to the
+        // one they have chosen.
         if told.windows(2).all(|two| two[0] == two[1]) && told[0].1 != former.addr().port().to_string() {
             break;
         }
@@ -125,16 +128,16 @@ pub(super) async fn sentinel_nobody_is_led_back_by_the_one_that_leads_an_electio
     assert!(seen > 0, "no sentinel told another primary than the others for the same election");
 }
 
-pub(super) async fn sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it() {
-    let scenario = "sentinel_whom_the_sentinels_have_chosen_is_followed_before_they_name_it";
+pub(super) async fn sentinel_the_elected_replica_is_followed_before_it_is_announced() {
+    let scenario = "sentinel_the_elected_replica_is_followed_before_it_is_announced";
     if is_skipped_before_7(scenario, "a sentinel's periods can not be set") {
         return;
     }
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels)).await;
     let former = sentinels.current_primary().await.unwrap();
-    // From here on no sentinel learns how its replicas are. It chooses one by what it knows, which may be five such periods old,
-    // has it promoted, and does not see that it was.
+    // From here on no sentinel learns how its replicas are. It chooses one by what it knows, which
+    // may be five such periods old, has it promoted, and does not see that it was.
     for sentinel in sentinels.sentinels() {
         sentinel.observer().await.unwrap().cmd(&["SENTINEL", "DEBUG", "ping-period", "20000"]).await.unwrap();
     }
@@ -150,7 +153,7 @@ pub(super) async fn sentinel_whom_the_sentinels_have_chosen_is_followed_before_t
     }
 }
 
-pub(super) async fn sentinel_a_planned_failover_is_no_error_for_anybody() {
+pub(super) async fn sentinel_a_planned_failover_causes_no_error() {
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
     let held = Lock::new(&client, "held").acquire().await.unwrap();
@@ -222,7 +225,8 @@ pub(super) async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// A doubt had the sentinels asked only after the pause between two tries of a call, deaf to their news meanwhile.
+/// A doubt had the sentinels asked only after the pause between two tries of a call, deaf to their
+/// news meanwhile.
 pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
     let pause = Duration::from_secs(15);
     let sentinels = Sentinels::start().await.unwrap();
@@ -248,7 +252,7 @@ pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
 }
 
 /// The former ones counted as voters for ever, at addresses where nobody answers any more.
-pub(super) async fn sentinel_those_that_were_set_up_anew_are_followed() {
+pub(super) async fn sentinel_reconfigured_sentinels_are_followed() {
     let (former, next) = tokio::join!(Sentinels::start(), Sentinels::start());
     let (former, next) = (former.unwrap(), next.unwrap());
     let name = Proxy::to(&former.sentinels()[0]).await.unwrap();

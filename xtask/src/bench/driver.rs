@@ -1,4 +1,5 @@
-//! A driver: a program that is told jobs on its standard input, and tells what they came to, a line of JSON each.
+//! A driver: a program that reads jobs from its standard input, and answers each with a line of
+//! JSON.
 
 use std::{
     fmt,
@@ -14,13 +15,13 @@ use tokio::{
     time::timeout,
 };
 
-use super::Trouble;
+use super::BoxError;
 
-/// How long a driver may take to be up: a virtual machine on a busy computer.
-const UP_WITHIN: Duration = Duration::from_secs(60);
+/// How long a driver may take to start: a JVM on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long it may take to go.
-const GONE_WITHIN: Duration = Duration::from_secs(5);
+/// How long it may take to exit.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A driver's process. It ends with this value.
 pub(super) struct Driver {
@@ -31,8 +32,13 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Starts `program first… --addr ADDR --serve`, and waits until it says that it is up.
-    pub(super) async fn start(name: &'static str, program: &Path, first: &[&str], addr: &str) -> Result<Self, Trouble> {
+    /// Starts `program first… --addr ADDR --serve`, and waits until it is ready.
+    pub(super) async fn start(
+        name: &'static str,
+        program: &Path,
+        first: &[&str],
+        addr: &str,
+    ) -> Result<Self, BoxError> {
         let mut command = Command::new(program);
         command.args(first).args(["--addr", addr, "--serve"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -41,14 +47,15 @@ impl Driver {
             return Err(format!("{name}: it has no standard input and output").into());
         };
         let mut driver = Driver { name, child, told, lines: BufReader::new(out).lines() };
-        // Whatever it is: some say that they are up.
-        driver.line(UP_WITHIN).await?;
+        // Any first line means that it is ready.
+        driver.line(START_TIMEOUT).await?;
         Ok(driver)
     }
 
-    /// Tells it a job; true when it is set up and warm, false where it does not have the workload.
-    pub(super) async fn ready(&mut self, job: &str, within: Duration) -> Result<bool, Trouble> {
-        self.say(&format!("JOB {job}")).await?;
+    /// Sends a job. Returns true when it is prepared and warm, false if the driver lacks the
+    /// workload.
+    pub(super) async fn ready(&mut self, job: &str, within: Duration) -> Result<bool, BoxError> {
+        self.send(&format!("JOB {job}")).await?;
         let line = self.line(within).await?;
         match &*line {
             "READY" => Ok(true),
@@ -57,13 +64,13 @@ impl Driver {
         }
     }
 
-    /// Has it begin.
-    pub(super) async fn go(&mut self) -> Result<(), Trouble> {
-        self.say("GO").await
+    /// Starts the job.
+    pub(super) async fn go(&mut self) -> Result<(), BoxError> {
+        self.send("GO").await
     }
 
-    /// What the job came to.
-    pub(super) async fn outcome(&mut self, within: Duration) -> Result<Value, Trouble> {
+    /// Returns the result of the job.
+    pub(super) async fn outcome(&mut self, within: Duration) -> Result<Value, BoxError> {
         let line = self.line(within).await?;
         let outcome: Value = serde_json::from_str(&line).map_err(|error| format!("{}: {error}: {line}", self.name))?;
         match outcome.get("error") {
@@ -72,29 +79,30 @@ impl Driver {
         }
     }
 
-    /// The time of a processor that the process has used; `None` where `/proc` does not tell.
+    /// Returns the processor time of the process; `None` without `/proc`.
     pub(super) fn cpu(&self) -> Option<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()?)).ok()?;
-        // After the name, which may hold anything, but no further bracket: user and system time are the 12th and 13th.
+        // After the name, which may contain anything but a closing bracket, user and system time
+        // are the 12th and 13th field.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
-        // Linux tells it in hundredths of a second to all programs.
+        // Linux reports it in hundredths of a second.
         Some(Duration::from_millis(ticks * 10))
     }
 
-    /// Has it end, and sees to it.
+    /// Ends the process.
     pub(super) async fn quit(mut self) {
-        // One that does not listen any more is killed.
-        let _ = self.say("QUIT").await;
-        let _ = timeout(GONE_WITHIN, self.child.wait()).await;
+        // A process that no longer reads is killed.
+        let _ = self.send("QUIT").await;
+        let _ = timeout(EXIT_TIMEOUT, self.child.wait()).await;
     }
 
-    async fn say(&mut self, line: &str) -> Result<(), Trouble> {
+    async fn send(&mut self, line: &str) -> Result<(), BoxError> {
         let written = self.told.write_all(format!("{line}\n").as_bytes()).await;
         written.map_err(|error| format!("{}: it does not listen: {error}", self.name).into())
     }
 
-    async fn line(&mut self, within: Duration) -> Result<String, Trouble> {
+    async fn line(&mut self, within: Duration) -> Result<String, BoxError> {
         let began = Instant::now();
         match timeout(within, self.lines.next_line()).await {
             Ok(Ok(Some(line))) => Ok(line),

@@ -1,9 +1,10 @@
-//! Ours beside others, workload by workload: every driver in turn, round by round, in an order that rotates.
+//! Compares our drivers with others, workload by workload: every driver in turn, in an order that
+//! rotates with each round.
 //!
-//! Machines are shared and noisy, so what counts are ratios: of each round, to what Redisson and the limit did in the same
-//! round; told is the median of them.
+//! Machines are shared and noisy, so only ratios count: those of each round, to Redisson and to the
+//! limit in the same round. The median of the ratios is reported.
 
-mod counted;
+mod counters;
 mod driver;
 mod held;
 mod report;
@@ -34,28 +35,28 @@ use crate::{
     workspace,
 };
 
-/// What went wrong with a driver or a server, for a person to read.
-type Trouble = Box<dyn Error + Send + Sync>;
+/// An error of a driver or a server, for display.
+type BoxError = Box<dyn Error + Send + Sync>;
 
-/// How the run is to be.
+/// Options of the run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// A folder of other drivers, a program each, which is started as `NAME --addr HOST:PORT --serve`
+    /// A folder of other drivers, each a program that is started as `NAME --addr HOST:PORT --serve`
     #[arg(long, value_name = "FOLDER")]
     peers: Option<PathBuf>,
     /// Only workloads whose names contain this, for example `W1`
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Only these drivers, beside ours
+    /// Only these drivers, besides ours
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     drivers: Vec<String>,
-    /// Rounds, of which medians are taken
+    /// Number of rounds for the medians
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     rounds: u32,
-    /// Seconds of a section
+    /// Length of a section in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.5)]
     secs: f64,
-    /// Seconds for which locks are held (W5)
+    /// How long locks are held (W5), in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     hold: f64,
     /// Writes the tables into docs/performance.md
@@ -63,25 +64,25 @@ pub(crate) struct Options {
     write: bool,
 }
 
-/// The warm-up of a driver that is compiled ahead.
+/// The warm-up of a compiled driver.
 const WARM: f64 = 0.3;
 
-/// Warm-ups of a virtual machine, whose rate climbs for half a minute: before everything, at a workload's first round, when
-/// two of three processes are new, and later.
+/// Warm-ups of a JVM, whose rate rises for half a minute: before everything, in a workload's first
+/// round, when two of three processes are new, and later.
 const JVM_AT_FIRST: u32 = 9;
 const JVM_SECTION: f64 = 5.0;
 const JVM_FIRST: f64 = 6.0;
 const JVM_NEW: f64 = 60.0;
 const JVM_LATER: f64 = 2.0;
 
-/// Operations of a section in which every command is looked at.
+/// Operations of a section in which every command is recorded.
 const SAMPLED: u32 = 2000;
 
-/// The longest that selling a stock may take.
+/// The longest time for selling a stock.
 const SALE: f64 = 120.0;
 
-/// Measures, and prints the tables; fails where one of ours did something wrong.
-pub(crate) fn play(options: &Options) -> Result<ExitCode, Failure> {
+/// Measures, and prints the tables. Fails if one of our drivers had errors.
+pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
     let workspace = workspace()?;
     let server = install::server(&workspace)?;
     let ours = workspace.join("target/measured/redgrid");
@@ -109,7 +110,7 @@ pub(crate) fn play(options: &Options) -> Result<ExitCode, Failure> {
         };
         bench.all().await
     });
-    let report = report.map_err(|trouble| Failure::Bench { trouble })?;
+    let report = report.map_err(|error| Failure::Bench { error })?;
     println!("{report}");
     if options.write {
         report.write(&workspace.join("docs/performance.md"))?;
@@ -120,19 +121,19 @@ pub(crate) fn play(options: &Options) -> Result<ExitCode, Failure> {
 struct Bench<'a> {
     options: &'a Options,
     ours: PathBuf,
-    /// Ours, built so that it counts allocations.
+    /// Our driver, built with counting of allocations.
     counting: PathBuf,
     server: RedisServer,
     observer: Observer,
     running: HashMap<&'static str, Vec<Driver>>,
-    /// Workloads and numbers of processes that the virtual machine has seen.
+    /// Workloads and numbers of processes that the JVM has run.
     seen: HashSet<(&'static str, usize)>,
     jobs: u32,
     began: Instant,
 }
 
 impl Bench<'_> {
-    async fn all(&mut self) -> Result<Report, Trouble> {
+    async fn all(&mut self) -> Result<Report, BoxError> {
         let mut report = Report::new(self.server.binary().version().to_string(), self.options.rounds);
         let is_wanted = |name: &str| self.options.only.as_ref().is_none_or(|only| name.contains(&**only));
         let wanted: Vec<&Row> = ROWS.iter().filter(|row| is_wanted(row.name)).collect();
@@ -160,7 +161,7 @@ impl Bench<'_> {
         Ok(report)
     }
 
-    async fn row(&mut self, row: &'static Row) -> Result<Vec<Measured>, Trouble> {
+    async fn row(&mut self, row: &'static Row) -> Result<Vec<Measured>, BoxError> {
         let names: Vec<_> = row.drivers().filter(|name| self.program(name).is_some()).collect();
         let mut measured: Vec<_> = names.iter().map(|driver| Measured { driver, ..Measured::default() }).collect();
         for round in 0..self.options.rounds as usize {
@@ -174,17 +175,17 @@ impl Bench<'_> {
                         }
                         measured[at].rounds.push(section);
                     }
-                    // One of the others that fails is left out; ours may not.
-                    Err(trouble) if is_ours(name) => return Err(trouble),
-                    Err(trouble) => {
-                        self.say(&format!("{}: {trouble}", row.name));
+                    // A failing driver of others is left out; ours must not fail.
+                    Err(error) if is_ours(name) => return Err(error),
+                    Err(error) => {
+                        self.say(&format!("{}: {error}", row.name));
                         self.running.remove(name);
                         measured[at].rounds.push(None);
                     }
                 }
             }
         }
-        // Of those who were several, one goes on.
+        // Of several processes, one remains.
         for drivers in self.running.values_mut() {
             for driver in drivers.split_off(1.min(drivers.len())) {
                 driver.quit().await;
@@ -193,9 +194,9 @@ impl Bench<'_> {
         for one in &mut measured {
             match self.sample(row, one.driver).await {
                 Ok(sample) => one.sample = sample,
-                Err(trouble) if is_ours(one.driver) => return Err(trouble),
-                Err(trouble) => {
-                    self.say(&format!("{}, sample: {trouble}", row.name));
+                Err(error) if is_ours(one.driver) => return Err(error),
+                Err(error) => {
+                    self.say(&format!("{}, sample: {error}", row.name));
                     self.running.remove(one.driver);
                 }
             }
@@ -203,14 +204,16 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    /// What the operations of one process consist of.
-    async fn sample(&mut self, row: &Row, name: &'static str) -> Result<Option<Sample>, Trouble> {
-        // A round of the latch, and a sum of an adder, are no operations of their own; and a sale has its stock.
+    /// Measures the commands of the operations of one process.
+    async fn sample(&mut self, row: &Row, name: &'static str) -> Result<Option<Sample>, BoxError> {
+        // A round of the latch, and a sum of an adder, are not separate operations; a sale needs
+        // its stock.
         if matches!(row.end, End::Rounds(_) | End::Sold(_)) || row.workload == "W4adder" {
             return Ok(None);
         }
         let job = self.job(row.workload, row.tasks, WARM).await? + &format!(" ops={SAMPLED} secs=0");
-        let (server, within) = (&self.server, Duration::from_secs(10));
+        let server = &self.server;
+        let within = Duration::from_secs(10);
         if name == OURS {
             let mut driver = Driver::start(name, &self.counting, &["bench"], &server.addr().to_string()).await?;
             let sample = section::sample(&mut driver, server, &job, within).await;
@@ -224,8 +227,9 @@ impl Bench<'_> {
         }
     }
 
-    async fn section(&mut self, row: &Row, name: &'static str) -> Result<Option<Section>, Trouble> {
-        let (processes, secs) = (row.processes(), self.options.secs);
+    async fn section(&mut self, row: &Row, name: &'static str) -> Result<Option<Section>, BoxError> {
+        let processes = row.processes();
+        let secs = self.options.secs;
         let warm = match name {
             REDISSON if !self.seen.insert((row.workload, processes)) => JVM_LATER,
             REDISSON if processes > 1 => JVM_NEW,
@@ -246,7 +250,8 @@ impl Bench<'_> {
             End::Sold(_) => format!(" secs={SALE}"),
         };
         if let End::Sold(stock) = row.end {
-            let (key, stock) = (format!("{prefix}:stock"), stock.to_string());
+            let key = format!("{prefix}:stock");
+            let stock = stock.to_string();
             self.observer.cmd(&["SET", &key, &stock]).await?;
         }
         let observer = self.observer.clone();
@@ -260,14 +265,14 @@ impl Bench<'_> {
         Ok(Some(section))
     }
 
-    /// A job with names of its own, on an empty server.
-    async fn job(&mut self, workload: &str, tasks: u32, warm: f64) -> Result<String, Trouble> {
+    /// Prepares a job with unique names, on an empty server.
+    async fn job(&mut self, workload: &str, tasks: u32, warm: f64) -> Result<String, BoxError> {
         self.jobs += 1;
         self.observer.cmd(&["FLUSHALL"]).await?;
         Ok(format!("workload={workload} tasks={tasks} warm={warm} prefix=bench:{}", self.jobs))
     }
 
-    async fn warm_redisson(&mut self) -> Result<(), Trouble> {
+    async fn warm_redisson(&mut self) -> Result<(), BoxError> {
         self.say("warming up the virtual machine");
         for time in 0..JVM_AT_FIRST {
             let job = self.job(if time % 3 < 2 { "W1" } else { "W2" }, 16, 0.0).await?;
@@ -279,8 +284,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// So many processes of a driver, started where they are missing.
-    async fn drivers(&mut self, name: &'static str, count: usize) -> Result<&mut [Driver], Trouble> {
+    /// Returns this many processes of a driver, starting missing ones.
+    async fn drivers(&mut self, name: &'static str, count: usize) -> Result<&mut [Driver], BoxError> {
         let Some((program, first)) = self.program(name) else { return Err(format!("there is no {name}").into()) };
         let addr = self.server.addr().to_string();
         let running = self.running.entry(name).or_default();
@@ -290,7 +295,7 @@ impl Bench<'_> {
         Ok(&mut running[..count])
     }
 
-    /// The program of a driver, and its first arguments.
+    /// Returns the program of a driver, and its first arguments.
     fn program(&self, name: &'static str) -> Option<(PathBuf, &'static [&'static str])> {
         match name {
             OURS => return Some((self.ours.clone(), &["bench"])),

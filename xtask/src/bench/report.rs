@@ -1,4 +1,4 @@
-//! What was measured, as tables: the goals beside what was reached, then every driver.
+//! The measurements as tables: goals and results, then every driver.
 
 use std::{fmt, path::Path};
 
@@ -9,20 +9,20 @@ use super::{
 };
 use crate::{measured::put_between, steps::Failure};
 
-/// What a driver did in a row.
+/// The measurements of a driver in a row.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Measured {
     pub(super) driver: &'static str,
-    /// `None` where a round did not come to its end.
+    /// `None` for a round that did not complete.
     pub(super) rounds: Vec<Option<Section>>,
     pub(super) sample: Option<Sample>,
 }
 
-/// Between these lines of docs/performance.md are the tables.
+/// The tables are between these lines of docs/performance.md.
 const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug)]
 pub(super) struct Report {
     server: String,
@@ -40,7 +40,7 @@ impl Report {
         self.rows.push((row, measured));
     }
 
-    /// Whether ours did everything right.
+    /// Whether our drivers had no errors.
     pub(super) fn is_clean(&self) -> bool {
         self.rows
             .iter()
@@ -49,13 +49,13 @@ impl Report {
             .all(|section| section.wrong() == 0.0)
     }
 
-    /// Puts the tables into the page, between its two lines.
+    /// Writes the tables into the page, between its two lines.
     pub(super) fn write(&self, page: &Path) -> Result<(), Failure> {
         put_between(page, (BEGIN, END), &self.to_string())
     }
 }
 
-/// The median of the rounds' ratios of two drivers.
+/// Returns the median of the ratios of two drivers in the same rounds.
 fn ratio(of: &[Option<Section>], to: &[Option<Section>]) -> Option<f64> {
     let both = of.iter().zip(to).filter_map(|(of, to)| of.as_ref().zip(to.as_ref()));
     median(both.filter(|(_, to)| to.rate > 0.0).map(|(of, to)| of.rate / to.rate).collect())
@@ -65,11 +65,11 @@ fn rounds<'a>(measured: &'a [Measured], name: &str) -> &'a [Option<Section>] {
     measured.iter().find(|one| one.driver == name).map_or(&[], |one| &one.rounds)
 }
 
-fn middle(rounds: &[Option<Section>], of: impl Fn(&Section) -> Option<f64>) -> Option<f64> {
+fn median_of(rounds: &[Option<Section>], of: impl Fn(&Section) -> Option<f64>) -> Option<f64> {
     median(rounds.iter().flatten().filter_map(of).collect())
 }
 
-/// A number with about three figures; a dash for none.
+/// Formats a number with about three digits; a dash for none.
 pub(crate) fn figure(number: Option<f64>) -> String {
     match number {
         None => "–".to_owned(),
@@ -81,8 +81,8 @@ pub(crate) fn figure(number: Option<f64>) -> String {
     }
 }
 
-/// What was reached, against a goal that is a least or a most.
-fn against(reached: Option<f64>, goal: Option<f64>, is_good: impl Fn(f64, f64) -> bool, sign: &str) -> String {
+/// Compares a result with a goal, which is a minimum or a maximum.
+fn compare(reached: Option<f64>, goal: Option<f64>, is_good: impl Fn(f64, f64) -> bool, sign: &str) -> String {
     match (reached, goal) {
         (Some(reached), Some(goal)) => {
             let verdict = if is_good(reached, goal) { "" } else { " **missed**" };
@@ -128,22 +128,22 @@ impl fmt::Display for Report {
 fn goals(row: &Row, measured: &[Measured], (name, ours): (&str, &[Option<Section>])) -> String {
     let at_least = |reached: f64, goal: f64| reached >= goal;
     let at_most = |reached: f64, goal: f64| reached <= goal;
-    let redisson = against(ratio(ours, rounds(measured, REDISSON)), row.goals.0, at_least, "≥");
+    let redisson = compare(ratio(ours, rounds(measured, REDISSON)), row.goals.0, at_least, "≥");
     let model = row.models.first().copied().unwrap_or_default();
     let theirs = figure(ratio(rounds(measured, model), rounds(measured, REDISSON)));
-    let limit = against(ratio(ours, rounds(measured, model)), row.goals.1, at_least, "≥");
+    let limit = compare(ratio(ours, rounds(measured, model)), row.goals.1, at_least, "≥");
     let best = row.peers.iter().filter_map(|peer| Some((ratio(ours, rounds(measured, peer))?, peer)));
     let best = best.min_by(|one, other| one.0.total_cmp(&other.0));
     let best = best
-        .map_or("–".to_owned(), |(ratio, peer)| format!("{} {peer}", against(Some(ratio), Some(1.0), at_least, "≥")));
-    let spread = against(middle(ours, |section| section.spread), row.bounds.spread, at_most, "≤");
-    let p99 = against(middle(ours, |section| Some(section.p99 / 1000.0)), row.bounds.p99_ms, at_most, "≤");
+        .map_or("–".to_owned(), |(ratio, peer)| format!("{} {peer}", compare(Some(ratio), Some(1.0), at_least, "≥")));
+    let spread = compare(median_of(ours, |section| section.spread), row.bounds.spread, at_most, "≤");
+    let p99 = compare(median_of(ours, |section| Some(section.p99 / 1000.0)), row.bounds.p99_ms, at_most, "≤");
     format!("| {} | {name} | {redisson} | {theirs} | {limit} {model} | {best} | {spread} | {p99} ms |", row.name)
 }
 
 fn driver(measured: &Measured, ours: &[Option<Section>]) -> String {
     let Measured { driver, rounds, sample } = measured;
-    let of = |value: fn(&Section) -> Option<f64>| figure(middle(rounds, value));
+    let of = |value: fn(&Section) -> Option<f64>| figure(median_of(rounds, value));
     let wrong: f64 = rounds.iter().flatten().map(Section::wrong).sum();
     let cells = [
         of(|section| Some(section.rate)),
@@ -173,10 +173,10 @@ fn held(rows: &[Held]) -> String {
             row.driver,
             if row.burst { ", after a burst" } else { "" },
             row.left,
-            against(Some(row.client_cpu), goals.0, at_most, "≤"),
+            compare(Some(row.client_cpu), goals.0, at_most, "≤"),
             figure(Some(row.server_cpu)),
             figure(Some(row.commands)),
-            against(Some(row.memory), goals.1, at_most, "≤"),
+            compare(Some(row.memory), goals.1, at_most, "≤"),
             figure(Some(row.acquired_in)),
         );
     }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ours_did_wrong_is_not_overlooked() {
+    fn our_errors_are_not_overlooked() {
         let mut report = Report::new("7.0".into(), 1);
         report.add(&ROWS[0], vec![of("fred", Some(Section { errors: 1.0, ..Section::default() })), of(OURS, None)]);
         assert!(report.is_clean());

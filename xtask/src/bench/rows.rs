@@ -1,63 +1,64 @@
-//! What is measured: the workloads, who takes part in each, and what we mean to reach.
+//! The rows: workloads, their drivers, and our goals.
 
-/// The driver that the first ratio is taken to.
+/// The driver of the first ratio.
 pub(super) const REDISSON: &str = "redisson";
 
 /// Our own driver.
 pub(super) const OURS: &str = "redgrid";
 
-/// The same with all of its tasks on one thread, as the limit models are.
+/// Our driver with all tasks on one thread, as the limit models have.
 pub(super) const OURS_ON_ONE: &str = "redgrid-ct";
 
-/// Libraries that have locks.
+/// Libraries with locks.
 const LIBRARIES: [&str; 5] = [REDISSON, "rueidislock", "redsync", "redislock", "rslock"];
 
-/// How a workload ends.
+/// The end of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     /// After the seconds of a section.
     Time,
-    /// After so many operations of all tasks together.
+    /// After this many operations of all tasks together.
     Operations(u64),
-    /// When a stock of so many is sold, by three processes at once.
+    /// When a stock of this size is sold, by three processes at once.
     Sold(u64),
-    /// After so many rounds.
+    /// After this many rounds.
     Rounds(u64),
 }
 
-/// A workload with its number of tasks, and who takes part.
+/// A workload with its number of tasks, and its drivers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) workload: &'static str,
     pub(super) tasks: u32,
     pub(super) end: End,
-    /// Libraries beside ours.
+    /// Other libraries.
     pub(super) peers: &'static [&'static str],
-    /// Programs without the safety of a lock, which show a limit. The second ratio is taken to the first of them.
+    /// Programs without the safety of a lock, which show a limit. The first one is the base of the
+    /// second ratio.
     pub(super) models: &'static [&'static str],
-    /// What we mean to reach: times Redisson, and times the first model.
+    /// Our goals: multiples of Redisson, and of the first model.
     pub(super) goals: (Option<f64>, Option<f64>),
     /// Further bounds of the row.
     pub(super) bounds: Bounds,
 }
 
-/// What a row has to keep beside its rate.
+/// Bounds besides the rate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bounds {
-    /// Operations of the luckiest task, or process, by those of the least lucky.
+    /// Operations of the fastest task or process, divided by those of the slowest.
     pub(super) spread: Option<f64>,
-    /// The time within which 99 of 100 operations end, in milliseconds.
+    /// The 99th percentile of the latency, in milliseconds.
     pub(super) p99_ms: Option<f64>,
 }
 
 impl Row {
-    /// Processes of a driver that work together.
+    /// Returns the number of processes of a driver that work together.
     pub(super) fn processes(&self) -> usize {
         if matches!(self.end, End::Sold(_)) { 3 } else { 1 }
     }
 
-    /// Everybody who may take part; ours are the last.
+    /// Returns all drivers; ours are last.
     pub(super) fn drivers(&self) -> impl Iterator<Item = &'static str> {
         self.peers.iter().chain(self.models).copied().chain([OURS, OURS_ON_ONE])
     }
@@ -70,7 +71,7 @@ const fn row(name: &'static str, workload: &'static str, tasks: u32) -> Row {
     Row { name, workload, tasks, end, peers: &LIBRARIES, models: &[], goals: (None, None), bounds: NONE }
 }
 
-/// The workloads, in the order in which they are measured.
+/// The workloads, in the order of measurement.
 pub(super) const ROWS: [Row; 13] = [
     Row { models: &["raw1", "fred", "rawmux"], goals: (Some(2.4), Some(0.8)), ..row("W1, 1 task", "W1", 1) },
     Row {

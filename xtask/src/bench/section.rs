@@ -1,62 +1,63 @@
-//! One measurement: a job that one driver does, or several processes of it at once.
+//! One measurement: a job of one driver, or of several of its processes at once.
 
 use std::time::{Duration, Instant};
 
 use redgrid_testkit::{Monitor, Observer, RedisServer};
 use serde_json::Value;
 
-use super::{Trouble, counted::Counted, driver::Driver};
+use super::{BoxError, counters::ServerCounters, driver::Driver};
 
-/// Beside its seconds, and its warm-up: what setting up and ending may take.
-const AROUND: Duration = Duration::from_secs(30);
+/// Time for preparation and end, besides the seconds and the warm-up.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a job came to, and what it took.
+/// The result of a job, and its cost.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Section {
     pub(super) ops: f64,
-    /// Operations a second.
+    /// Operations per second.
     pub(super) rate: f64,
-    /// Of an operation, in microseconds; of several processes the median, and the longest.
+    /// Latency of an operation in microseconds; the median and the maximum of several processes.
     pub(super) p50: f64,
     pub(super) p99: f64,
     pub(super) errors: f64,
-    /// Who was inside when another was; sold too often or too seldom.
+    /// Violations of mutual exclusion; units oversold or undersold.
     pub(super) violations: f64,
-    /// Tasks that slept on although nobody was in the way.
+    /// Tasks that kept waiting although the lock was free.
     pub(super) stuck: f64,
-    /// Operations of the luckiest task by those of the least lucky; of several processes, those of the processes.
+    /// Operations of the fastest task divided by those of the slowest; of processes if there are
+    /// several.
     pub(super) spread: Option<f64>,
-    /// Bytes an operation, both ways.
+    /// Bytes per operation, in both directions.
     pub(super) bytes: f64,
-    /// Microseconds of a processor an operation.
+    /// Microseconds of processor time per operation.
     pub(super) server_cpu: f64,
     pub(super) client_cpu: Option<f64>,
 }
 
-/// What the operations of a short section consist of.
+/// The commands of the operations of a short section.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Sample {
-    /// Commands an operation that the driver sent.
+    /// Commands per operation that the driver sent.
     pub(super) sent: f64,
-    /// Commands an operation that its scripts ran.
+    /// Commands per operation that its scripts ran.
     pub(super) inside: f64,
-    /// Allocations an operation, of drivers that count them.
+    /// Allocations per operation, for drivers that count them.
     pub(super) allocations: Option<f64>,
 }
 
-/// Has one driver do a short job while the server shows every command; `None` where it does not know the workload.
+/// Runs a short job of one driver with recording of commands; `None` if it lacks the workload.
 pub(super) async fn sample(
     driver: &mut Driver,
     server: &RedisServer,
     job: &str,
     within: Duration,
-) -> Result<Option<Sample>, Trouble> {
-    if !driver.ready(job, within + AROUND).await? {
+) -> Result<Option<Sample>, BoxError> {
+    if !driver.ready(job, within + SETUP_TIMEOUT).await? {
         return Ok(None);
     }
     let mut monitor = Monitor::start(server).await?.with_scripts().without("PING");
     driver.go().await?;
-    let outcome = driver.outcome(within + AROUND).await?;
+    let outcome = driver.outcome(within + SETUP_TIMEOUT).await?;
     let seen = monitor.take().await?;
     let number = |name: &str| outcome.get(name).and_then(Value::as_f64);
     let each = number("ops").unwrap_or_default().max(1.0);
@@ -66,39 +67,41 @@ pub(super) async fn sample(
     Ok(Some(Sample { sent: sent / each, inside: inside / each, allocations }))
 }
 
-/// Has all of them do the job at once; `None` where they do not know the workload.
+/// Runs the job of all processes at once; `None` if they lack the workload.
 pub(super) async fn measure(
     drivers: &mut [Driver],
     server: &Observer,
     job: &str,
     within: Duration,
-) -> Result<Option<Section>, Trouble> {
+) -> Result<Option<Section>, BoxError> {
     for driver in drivers.iter_mut() {
-        if !driver.ready(job, within + AROUND).await? {
+        if !driver.ready(job, within + SETUP_TIMEOUT).await? {
             return Ok(None);
         }
     }
     let used = |drivers: &[Driver]| drivers.iter().map(Driver::cpu).sum::<Option<Duration>>();
-    let (client, before, began) = (used(drivers), Counted::at(server).await?, Instant::now());
+    let client = used(drivers);
+    let before = ServerCounters::at(server).await?;
+    let began = Instant::now();
     for driver in drivers.iter_mut() {
         driver.go().await?;
     }
     let mut outcomes = Vec::new();
     for driver in drivers.iter_mut() {
-        outcomes.push(driver.outcome((within + AROUND).saturating_sub(began.elapsed())).await?);
+        outcomes.push(driver.outcome((within + SETUP_TIMEOUT).saturating_sub(began.elapsed())).await?);
     }
-    let counted = Counted::at(server).await?.since(before);
+    let counters = ServerCounters::at(server).await?.since(before);
     let client = used(drivers).zip(client).map(|(after, before)| after.saturating_sub(before));
-    Ok(Some(Section::of(&outcomes, counted, client)))
+    Ok(Some(Section::of(&outcomes, counters, client)))
 }
 
 impl Section {
-    /// What must not be: errors, violations, and tasks that slept on.
+    /// Returns the number of errors, violations, and stuck tasks.
     pub(super) fn wrong(&self) -> f64 {
         self.errors + self.violations + self.stuck
     }
 
-    fn of(outcomes: &[Value], counted: Counted, client: Option<Duration>) -> Self {
+    fn of(outcomes: &[Value], counters: ServerCounters, client: Option<Duration>) -> Self {
         let number = |outcome: &Value, name: &str| outcome.get(name).and_then(Value::as_f64);
         let all = |name: &str| outcomes.iter().filter_map(|outcome| number(outcome, name)).collect::<Vec<_>>();
         let sum = |name: &str| all(name).iter().sum::<f64>();
@@ -112,7 +115,7 @@ impl Section {
         let secs = all("secs").into_iter().fold(f64::MIN_POSITIVE, f64::max);
         Section {
             ops,
-            // Some drivers tell a rate of another thing than operations of their seconds.
+            // Some drivers report a rate of something else than operations per second.
             rate: if let [only] = outcomes { number(only, "ops_s").unwrap_or(ops / secs) } else { ops / secs },
             p50: median(all("p50_us")).unwrap_or_default(),
             p99: all("p99_us").into_iter().fold(0.0, f64::max),
@@ -120,8 +123,8 @@ impl Section {
             violations: sum("violations"),
             stuck: sum("stuck"),
             spread: lucky.and_then(|(least, most)| (least > 0.0).then(|| most / least)),
-            bytes: counted.bytes / each,
-            server_cpu: counted.cpu * 1e6 / each,
+            bytes: counters.bytes / each,
+            server_cpu: counters.cpu * 1e6 / each,
             client_cpu: client.map(|client| client.as_secs_f64() * 1e6 / each),
         }
     }
@@ -132,7 +135,7 @@ fn extremes(values: &[f64]) -> Option<(f64, f64)> {
     Some((least, values.iter().copied().reduce(f64::max)?))
 }
 
-/// The middle of them; of an even number, the mean of the middle two.
+/// Returns the median; of an even number, the mean of the middle two.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
@@ -146,19 +149,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_several_processes_did_at_once_is_one_section() {
+    fn concurrent_processes_are_one_section() {
         let of = |ops: u64, secs: f64, p99: f64| json!({"ops": ops, "secs": secs, "ops_s": 1, "p50_us": 10.0, "p99_us": p99, "errors": 1});
-        let counted = Counted { commands: 0.0, bytes: 4000.0, cpu: 0.004 };
-        let section = Section::of(&[of(100, 1.0, 40.0), of(300, 2.0, 50.0)], counted, Some(Duration::from_millis(8)));
+        let counters = ServerCounters { commands: 0.0, bytes: 4000.0, cpu: 0.004 };
+        let section = Section::of(&[of(100, 1.0, 40.0), of(300, 2.0, 50.0)], counters, Some(Duration::from_millis(8)));
         assert_eq!((section.ops, section.rate, section.p99, section.errors), (400.0, 200.0, 50.0, 2.0));
         assert_eq!((section.spread, section.bytes), (Some(3.0), 10.0));
         assert_eq!((section.server_cpu.round(), section.client_cpu), (10.0, Some(20.0)));
     }
 
     #[test]
-    fn one_process_tells_its_own_rate_and_tasks() {
+    fn a_single_process_reports_its_own_rate_and_tasks() {
         let outcome = json!({"ops": 10, "secs": 1.0, "ops_s": 12.0, "min_task": 2, "max_task": 5});
-        let section = Section::of(&[outcome], Counted::default(), None);
+        let section = Section::of(&[outcome], ServerCounters::default(), None);
         assert_eq!((section.rate, section.spread), (12.0, Some(2.5)));
     }
 

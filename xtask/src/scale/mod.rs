@@ -1,7 +1,7 @@
-//! What one process, one server and a cluster carry: the measures of `benches/scale`, each against its bounds, and what follows from
-//! them.
+//! The capacity of one process, one server and a cluster: the measures of `benches/scale` with
+//! their bounds, and conclusions.
 
-mod paper;
+mod estimates;
 
 use std::{
     fmt::Write,
@@ -21,25 +21,25 @@ use crate::{
     workspace,
 };
 
-/// How much is measured. What is written into docs/performance.md is measured with the defaults.
+/// The sizes of the measures. docs/performance.md is written with the defaults.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only this one: names, held, queue, waiters or bus
     #[arg(conflicts_with = "write")]
     measure: Option<String>,
-    /// Names that are used once
+    /// Names used once
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000)]
     names: u32,
-    /// Locks that are held
+    /// Locks held
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     held: u32,
-    /// Tasks that wait: for one name, and for a name each
+    /// Waiting tasks: for one name, and for one name each
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     waiters: u32,
-    /// Waiters that are woken in each cluster
+    /// Waiters woken in each cluster
     #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
     wakes: u32,
-    /// Seconds for which locks are held, and waiters left alone
+    /// How many seconds locks are held, and waiters left alone
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     seconds: u32,
     /// Writes the tables into docs/performance.md
@@ -54,13 +54,13 @@ impl Options {
     }
 }
 
-/// The longest a measure may take, beside the time in which nothing happens: three times what the longest takes.
-const A_MEASURE: Duration = Duration::from_secs(600);
+/// The longest time of a measure, besides its idle time: three times that of the longest one.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Between these lines of docs/performance.md is what was measured.
+/// The measurements are between these lines of docs/performance.md.
 const LINES: (&str, &str) = ("<!-- scale: begin -->", "<!-- scale: end -->");
 
-/// What a measure is about, as a heading.
+/// Returns the heading of a measure.
 fn heading(measure: &str, count: &str) -> String {
     match measure {
         "names" => format!("{count} names, each used once"),
@@ -71,8 +71,8 @@ fn heading(measure: &str, count: &str) -> String {
     }
 }
 
-/// Runs all measures, or the one of that name; fails where a promise was broken.
-pub(crate) fn play(options: &Options) -> Result<ExitCode, Failure> {
+/// Runs all measures, or the named one. Fails if a promise was broken.
+pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
     let wanted = |measure: &str| options.measure.as_ref().is_none_or(|only| only == measure);
     let chosen: Vec<_> = options.measures().into_iter().filter(|(measure, _)| wanted(measure)).collect();
     if chosen.is_empty() {
@@ -84,12 +84,13 @@ pub(crate) fn play(options: &Options) -> Result<ExitCode, Failure> {
     let server = install::server(&workspace)?;
     say("building");
     run(cargo().args(["build", "--release", "--package", "redgrid-benches", "--bin", "scale"]))?;
-    let (mut lines, mut good) = (Vec::new(), true);
+    let mut lines = Vec::new();
+    let mut good = true;
     for (measure, count) in chosen {
         say(measure);
         let mut command = Command::new(workspace.join("target/release/scale"));
         command.args([measure, &count.to_string(), &options.seconds.to_string()]).env(SERVER_VARIABLE, server.path());
-        match line(&mut command, A_MEASURE + Duration::from_secs(options.seconds.into()))? {
+        match line(&mut command, MEASURE_TIMEOUT + Duration::from_secs(options.seconds.into()))? {
             Some((line, ended_well)) => {
                 println!("{line}");
                 good &= ended_well;
@@ -112,7 +113,7 @@ fn page(workspace: &Path) -> std::path::PathBuf {
     workspace.join("docs/performance.md")
 }
 
-/// Every promise of every measure, for a person at a terminal.
+/// Formats every promise of every measure for the terminal.
 fn promises(lines: &[Value]) -> String {
     let mut rows = vec![["measure", "promise", "measured", "bound", "holds"].map(str::to_owned).to_vec()];
     for line in lines {
@@ -124,7 +125,7 @@ fn promises(lines: &[Value]) -> String {
     table(&rows)
 }
 
-/// The section of the page.
+/// Formats the section of the page.
 fn text(lines: &[Value]) -> String {
     let mut text = format!("Redis {}; one server, and one process with two workers, on two cores.\n", server(lines));
     for line in lines {
@@ -139,7 +140,7 @@ fn text(lines: &[Value]) -> String {
             let _ = writeln!(text, "| {name} | {} | |", figure(number.as_f64()));
         }
     }
-    let _ = write!(text, "\n{}", paper::text(lines));
+    let _ = write!(text, "\n{}", estimates::text(lines));
     text
 }
 
@@ -147,7 +148,7 @@ fn server(lines: &[Value]) -> String {
     lines.first().map(|line| cell(line, "/server")).unwrap_or_default()
 }
 
-/// A whole number as one reads it: `1,000,000`.
+/// Formats a whole number as `1,000,000`.
 fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let first = digits.len() % 3;

@@ -1,5 +1,5 @@
-//! Allocations of the program since a measurement began, with the feature `allocations`: counting costs a little, so what is
-//! timed is built without it.
+//! Counts allocations since a measurement began, with the feature `allocations`. Counting has a
+//! cost, so timed builds omit it.
 
 #[cfg(feature = "allocations")]
 mod counting {
@@ -36,5 +36,5 @@ mod counting {
     }
 }
 
-/// A measurement begins; and the allocations since it did, `None` where they are not counted.
+/// `begin` starts counting; `since_the_start` returns the count, or `None` without the feature.
 pub(super) use counting::{begin, since_the_start};

@@ -1,4 +1,4 @@
-//! W2 and W6fair: lock and unlock of one name by all tasks, with a look at whether they exclude each other.
+//! W2 and W6fair: lock and unlock of one name by all tasks, checking mutual exclusion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use redgrid::locks::Acquire;
 
-use super::Trouble;
-use super::crew::{self, Bounds, Cycle, Notes};
+use super::BoxError;
+use super::crew::{self, Bounds, Cycle, Measurements};
 use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
-/// Runs the job under the locks that `ask` asks for.
-pub(super) async fn run(job: &Job, start: &mut dyn Start, ask: impl Fn(&str) -> Acquire) -> Result<Outcome, Trouble> {
+/// Runs the job with the locks that `ask` requests.
+pub(super) async fn run(job: &Job, start: &mut dyn Start, ask: impl Fn(&str) -> Acquire) -> Result<Outcome, BoxError> {
     warm(job, &ask).await;
-    start.given().await?;
+    start.wait().await?;
     Ok(measure(&ask, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await)
 }
 
-/// A while of the same, below another name.
+/// Warms up with the same work under another name.
 pub(super) async fn warm(job: &Job, ask: &impl Fn(&str) -> Acquire) {
     if !job.warm.is_zero() {
         measure(ask, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await;
@@ -34,32 +34,32 @@ async fn measure(ask: &impl Fn(&str) -> Acquire, name: &str, tasks: usize, bound
     outcome
 }
 
-/// Lock, be alone for a moment, unlock.
+/// Lock, hold alone for a moment, unlock.
 struct Visit {
     ask: Acquire,
     section: Arc<Section>,
 }
 
 impl Cycle for Visit {
-    async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
+    async fn once(&mut self, measurements: &mut Measurements) -> Result<bool, BoxError> {
         let guard = self.ask.clone().await?;
         let entered = Instant::now();
         if let Some(handoff) = self.section.enter(entered) {
-            notes.handoff.record(handoff);
+            measurements.handoff.record(handoff);
         }
-        notes.wait.record(entered - notes.begun);
+        measurements.wait.record(entered - measurements.begun);
         self.section.leave();
         guard.release().await?;
         Ok(true)
     }
 }
 
-/// What all the tasks share: who is inside, and when the last one began to leave.
+/// State shared by all tasks: how many are inside, and when the last one began to leave.
 struct Section {
     born: Instant,
     inside: AtomicU32,
     violations: AtomicU64,
-    /// Nanoseconds since `born`; 0 when nobody has been in.
+    /// Nanoseconds since `born`; 0 before the first visit.
     left: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl Section {
         }
     }
 
-    /// Notes somebody who comes in, and tells how long ago the last one began to leave.
+    /// Records an entry, and returns the time since the last task began to leave.
     fn enter(&self, now: Instant) -> Option<Duration> {
         if self.inside.fetch_add(1, SeqCst) != 0 {
             self.violations.fetch_add(1, SeqCst);

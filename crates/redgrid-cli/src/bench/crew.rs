@@ -1,4 +1,4 @@
-//! Tasks that do the same thing again and again until enough is done.
+//! Tasks that repeat an operation until enough is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,42 +8,42 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
-use super::Trouble;
+use super::BoxError;
 use super::latency::Latency;
 use super::outcome::Outcome;
 use crate::failure::one_line;
 
-/// A run without a time limit ends after 10 minutes in any case.
+/// A run without a time limit ends after 10 minutes.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Who still waits 1 s after the end was forgotten: it is counted as stuck and given up.
+/// A task that still waits 1 s after the end is counted as stuck and cancelled.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// More errors than these 100 say nothing new: the run ends.
+/// More than 100 errors add no information: the run ends.
 const ENOUGH_ERRORS: u64 = 100;
 
-/// What one task does again and again.
+/// The operation that a task repeats.
 pub(super) trait Cycle: Send + 'static {
-    /// Does it once: false when there is nothing left to do.
-    fn once(&mut self, notes: &mut Notes) -> impl Future<Output = Result<bool, Trouble>> + Send;
+    /// Executes it once: false when there is nothing left to do.
+    fn once(&mut self, measurements: &mut Measurements) -> impl Future<Output = Result<bool, BoxError>> + Send;
 }
 
-/// What one task saw.
+/// The measurements of one task.
 #[derive(Debug)]
-pub(super) struct Notes {
-    /// Of a whole operation, taken down by whoever has it done.
+pub(super) struct Measurements {
+    /// Of a whole operation; recorded by the loop that runs it.
     latency: Latency,
-    /// When the operation under way began.
+    /// Start of the current operation.
     pub(super) begun: Instant,
-    /// From the call of release to the next owner's return of acquire.
+    /// From the call of release to the return of the next owner's acquire.
     pub(super) handoff: Latency,
-    /// Of acquire alone, where others are in the way.
+    /// Of acquire alone, under contention.
     pub(super) wait: Latency,
     done: u64,
     last: Option<Instant>,
 }
 
-/// When a run ends: after so many operations of all tasks together, or so much time.
+/// When a run ends: after a number of operations of all tasks together, or after a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     pub(super) ops: Option<u64>,
@@ -51,28 +51,28 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// So much time.
+    /// Ends after this time.
     pub(super) fn time(secs: Duration) -> Self {
         Bounds { ops: None, secs: Some(secs) }
     }
 }
 
-/// Runs the cycles, a task each, to their end.
+/// Runs each cycle as a task until the end.
 pub(super) async fn run<C: Cycle>(cycles: Vec<C>, bounds: Bounds) -> Outcome {
     let shared = Arc::new(Shared { taken: AtomicU64::new(0), errors: AtomicU64::new(0) });
     let tasks = cycles.len();
     let began = Instant::now();
     let end = began + bounds.secs.unwrap_or(LONGEST);
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (channel, mut receiver) = mpsc::unbounded_channel();
     let mut running = JoinSet::new();
     for cycle in cycles {
-        let diary = Diary { notes: Some(Notes::new()), tell: tell.clone() };
-        running.spawn(work(cycle, diary, Arc::clone(&shared), bounds.ops, end));
+        let sender = MeasurementsSender { measurements: Some(Measurements::new()), channel: channel.clone() };
+        running.spawn(work(cycle, sender, Arc::clone(&shared), bounds.ops, end));
     }
-    drop(tell);
+    drop(channel);
     while let Ok(Some(ended)) = timeout_at((end + STUCK_AFTER).into(), running.join_next()).await {
         if let Err(error) = ended {
-            shared.tell_error(&error.to_string());
+            shared.count_error(&error.to_string());
         }
     }
     let stuck = running.len();
@@ -81,38 +81,47 @@ pub(super) async fn run<C: Cycle>(cycles: Vec<C>, bounds: Bounds) -> Outcome {
     outcome.stuck = stuck as u64;
     outcome.errors = shared.errors.load(Relaxed);
     let mut last = began;
-    let (mut least, mut most) = (u64::MAX, 0);
-    // Every task has ended, so every diary has been handed in.
-    while let Some(notes) = told.recv().await {
-        outcome.ops += notes.done;
-        (least, most) = (least.min(notes.done), most.max(notes.done));
-        last = last.max(notes.last.unwrap_or(began));
-        outcome.latency.add(&notes.latency);
-        outcome.handoff.add(&notes.handoff);
-        outcome.wait.add(&notes.wait);
+    let mut least = u64::MAX;
+    let mut most = 0;
+    // Every task has ended, so all notes were sent.
+    while let Some(measurements) = receiver.recv().await {
+        outcome.ops += measurements.done;
+        least = least.min(measurements.done);
+        most = most.max(measurements.done);
+        last = last.max(measurements.last.unwrap_or(began));
+        outcome.latency.add(&measurements.latency);
+        outcome.handoff.add(&measurements.handoff);
+        outcome.wait.add(&measurements.wait);
     }
-    (outcome.min_task, outcome.max_task) = (if tasks == 0 { 0 } else { least }, most);
+    outcome.min_task = if tasks == 0 { 0 } else { least };
+    outcome.max_task = most;
     outcome.secs = last - began;
     outcome
 }
 
-async fn work<C: Cycle>(mut cycle: C, mut diary: Diary, shared: Arc<Shared>, ops: Option<u64>, end: Instant) {
-    let Some(notes) = &mut diary.notes else { return };
-    // Read once an operation: the end of one is the beginning of the next.
+async fn work<C: Cycle>(
+    mut cycle: C,
+    mut sender: MeasurementsSender,
+    shared: Arc<Shared>,
+    ops: Option<u64>,
+    end: Instant,
+) {
+    let Some(measurements) = &mut sender.measurements else { return };
+    // Read once per operation: the end of one is the beginning of the next.
     let mut now = Instant::now();
     while now < end && ops.is_none_or(|ops| shared.taken.fetch_add(1, Relaxed) < ops) {
-        notes.begun = now;
-        let done = cycle.once(notes).await;
+        measurements.begun = now;
+        let done = cycle.once(measurements).await;
         now = Instant::now();
         match done {
             Ok(true) => {
-                notes.latency.record(now - notes.begun);
-                notes.done += 1;
-                notes.last = Some(now);
+                measurements.latency.record(now - measurements.begun);
+                measurements.done += 1;
+                measurements.last = Some(now);
             }
             Ok(false) => return,
-            Err(trouble) => {
-                shared.tell_error(&one_line(&*trouble));
+            Err(error) => {
+                shared.count_error(&one_line(&*error));
                 if shared.errors.load(Relaxed) > ENOUGH_ERRORS {
                     return;
                 }
@@ -127,32 +136,35 @@ struct Shared {
 }
 
 impl Shared {
-    /// Counts an error, and shows the first.
-    fn tell_error(&self, error: &str) {
+    /// Counts an error, and prints the first.
+    fn count_error(&self, error: &str) {
         if self.errors.fetch_add(1, Relaxed) == 0 {
             eprintln!("redgrid: first error of this run: {error}");
         }
     }
 }
 
-impl Notes {
+impl Measurements {
     fn new() -> Self {
-        let (latency, handoff, wait) = (Latency::new(), Latency::new(), Latency::new());
-        Notes { latency, begun: Instant::now(), handoff, wait, done: 0, last: None }
+        let latency = Latency::new();
+        let handoff = Latency::new();
+        let wait = Latency::new();
+        Measurements { latency, begun: Instant::now(), handoff, wait, done: 0, last: None }
     }
 }
 
-/// Hands in the notes of a task when it ends, also of one that is given up. Without a timer in the loop that is measured.
-struct Diary {
-    notes: Option<Notes>,
-    tell: mpsc::UnboundedSender<Notes>,
+/// Sends the notes of a task when it ends, also when it is cancelled. The measured loop needs no
+/// timer.
+struct MeasurementsSender {
+    measurements: Option<Measurements>,
+    channel: mpsc::UnboundedSender<Measurements>,
 }
 
-impl Drop for Diary {
+impl Drop for MeasurementsSender {
     fn drop(&mut self) {
-        if let Some(notes) = self.notes.take() {
-            // Somebody reads to the end.
-            let _ = self.tell.send(notes);
+        if let Some(measurements) = self.measurements.take() {
+            // The receiver reads until the end.
+            let _ = self.channel.send(measurements);
         }
     }
 }
@@ -161,11 +173,11 @@ impl Drop for Diary {
 mod tests {
     use super::*;
 
-    /// Number of a task, and what it does when its turn comes.
-    struct Counting(usize, fn(usize) -> Result<bool, Trouble>);
+    /// The number of a task, and the function that it calls.
+    struct Counting(usize, fn(usize) -> Result<bool, BoxError>);
 
     impl Cycle for Counting {
-        async fn once(&mut self, _: &mut Notes) -> Result<bool, Trouble> {
+        async fn once(&mut self, _: &mut Measurements) -> Result<bool, BoxError> {
             tokio::task::yield_now().await;
             (self.1)(self.0)
         }
@@ -174,12 +186,12 @@ mod tests {
     struct Asleep;
 
     impl Cycle for Asleep {
-        async fn once(&mut self, _: &mut Notes) -> Result<bool, Trouble> {
+        async fn once(&mut self, _: &mut Measurements) -> Result<bool, BoxError> {
             std::future::pending().await
         }
     }
 
-    fn crew(does: fn(usize) -> Result<bool, Trouble>) -> Vec<Counting> {
+    fn crew(does: fn(usize) -> Result<bool, BoxError>) -> Vec<Counting> {
         (0..4).map(|task| Counting(task, does)).collect()
     }
 
@@ -201,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_still_waits_after_the_end_is_counted_as_stuck() {
+    async fn a_task_that_waits_after_the_end_is_counted_as_stuck() {
         let outcome = run(vec![Asleep, Asleep], Bounds::time(Duration::ZERO)).await;
         assert_eq!((outcome.ops, outcome.stuck), (0, 0), "nobody began");
         let outcome = run(vec![Asleep, Asleep], Bounds::time(Duration::from_millis(50))).await;

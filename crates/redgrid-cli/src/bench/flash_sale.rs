@@ -1,17 +1,18 @@
-//! W3: sell a stock to its end under one lock, from several processes that run the same job at once.
+//! W3: sell a stock completely under one lock, from several processes that run the same job at
+//! once.
 //!
-//! Read, check, write, with plain commands: `PREFIX:stock` is there before and must be 0 afterwards.
+//! Read, check, write, with plain commands: `PREFIX:stock` exists before and must be 0 afterwards.
 
 use redgrid::{Grid, Lock};
 
-use super::crew::{self, Bounds, Cycle, Notes};
+use super::crew::{self, Bounds, Cycle, Measurements};
 use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
-use super::{Trouble, contended};
+use super::{BoxError, contended};
 
-/// Runs the job. Whoever started several processes adds up what they sold.
-pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+/// Runs the job. With several processes, the harness adds up their sales.
+pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
     let stock = format!("{}:stock", job.prefix);
     let lock = format!("{}:lock", job.prefix);
     let order = Order { lock: grid.lock(lock), grid: grid.clone(), stock };
@@ -19,7 +20,7 @@ pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result
         return Err(format!("there is no stock to sell; SET {} to a number first", order.stock).into());
     }
     contended::warm(job, &|name: &str| grid.lock(name).acquire()).await;
-    start.given().await?;
+    start.wait().await?;
     let orders = (0..job.tasks).map(|_| order.clone()).collect();
     Ok(crew::run(orders, Bounds { ops: job.ops, secs: job.secs }).await)
 }
@@ -33,13 +34,13 @@ struct Order {
 }
 
 impl Order {
-    async fn left(&self) -> Result<Option<i64>, Trouble> {
+    async fn left(&self) -> Result<Option<i64>, BoxError> {
         Ok(self.grid.command("GET").key(&self.stock)?.idempotent().query().await?)
     }
 }
 
 impl Cycle for Order {
-    async fn once(&mut self, _: &mut Notes) -> Result<bool, Trouble> {
+    async fn once(&mut self, _: &mut Measurements) -> Result<bool, BoxError> {
         let guard = self.lock.acquire().await?;
         let left = self.left().await?.ok_or("the stock has gone")?;
         let sold = left > 0;

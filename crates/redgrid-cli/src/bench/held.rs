@@ -8,23 +8,23 @@ use redgrid::{Grid, LockGuard};
 use super::job::Job;
 use super::outcome::{Held, Outcome};
 use super::start::Start;
-use super::{Trouble, uncontended};
+use super::{BoxError, uncontended};
 
-/// Locks that are asked for at the same time: 64, so that setting up 10,000 takes a moment, and what asking takes is
-/// little beside what they take.
-const AT_ONCE: usize = 64;
+/// Locks acquired at the same time: 64. So setting up 10,000 takes a moment, and the memory of the
+/// requests is small compared with that of the locks.
+const BATCH: usize = 64;
 
-/// Tasks of the burst that a warm-up is here.
+/// Tasks of the warm-up.
 const BURST_TASKS: usize = 4;
 
-/// Runs the job: a burst of lock and unlock as its warm-up, then the locks are taken and held. They are left in `held`, so
-/// that whoever measures finds them on the server afterwards.
+/// Runs the job: a warm-up of lock and unlock, then the locks are acquired and held. They stay in
+/// `held`, so that the harness can inspect them on the server afterwards.
 pub(super) async fn run(
     grid: &Grid,
     job: &Job,
     start: &mut dyn Start,
     held: &mut Vec<LockGuard>,
-) -> Result<Outcome, Trouble> {
+) -> Result<Outcome, BoxError> {
     uncontended::warm(grid, &job.warm_prefix(), BURST_TASKS, job.warm).await;
     let before = resident_kb();
     let asked = Instant::now();
@@ -33,14 +33,14 @@ pub(super) async fn run(
         let lock = grid.lock(format!("{}:{number}", job.prefix));
         async move { lock.acquire().await }
     });
-    let mut guards = stream::iter(guards).buffered(AT_ONCE);
+    let mut guards = stream::iter(guards).buffered(BATCH);
     while let Some(guard) = guards.try_next().await? {
         held.push(guard);
     }
     drop(guards);
     let acquired = asked.elapsed();
     let after = resident_kb();
-    start.given().await?;
+    start.wait().await?;
     let began = Instant::now();
     tokio::time::sleep(job.secs.unwrap_or_default()).await;
     let mut outcome = Outcome::new();
@@ -58,7 +58,7 @@ pub(super) async fn run(
     Ok(outcome)
 }
 
-/// Resident memory of this process in kB; 0 where `/proc` does not tell.
+/// Resident memory of this process in kB; 0 without `/proc`.
 fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

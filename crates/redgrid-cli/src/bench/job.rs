@@ -1,29 +1,29 @@
-//! What is to be done: from options, or from a line `JOB key=value …`.
+//! A job, from options or from a line `JOB key=value …`.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::Trouble;
+use super::BoxError;
 use crate::cli::BenchOptions;
 
-/// Warm-up where none is asked for: 0.3 s, enough for connections, script caches and pages to be there.
+/// Default warm-up: 0.3 s, enough for connections, script caches and memory pages.
 const WARM: Duration = Duration::from_millis(300);
 
-/// Length where neither operations nor time are asked for: 2 s.
+/// Default length without operations or time: 2 s.
 const SECS: Duration = Duration::from_secs(2);
 
-/// Rounds of W6latch where none are asked for, as in the other drivers.
+/// Default rounds of W6latch, as in the other drivers.
 const ROUNDS: usize = 20;
 
-/// The longest time that may be asked for: an hour.
+/// The maximum time: an hour.
 const LONGEST: f64 = 3600.0;
 
 /// One timed section.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Job {
     pub(super) workload: Workload,
-    /// What the names of its keys begin with.
+    /// Prefix of its keys.
     pub(super) prefix: String,
     pub(super) tasks: usize,
     /// Operations of all tasks together.
@@ -32,32 +32,32 @@ pub(super) struct Job {
     pub(super) warm: Duration,
     /// Locks to hold (W5).
     pub(super) n: usize,
-    /// How often all wait and go on (W6latch).
+    /// Number of rounds (W6latch).
     pub(super) rounds: usize,
 }
 
-/// What a job does.
+/// The workload of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Workload {
-    /// Lock and unlock, a name a task.
+    /// Lock and unlock, one name per task.
     W1,
-    /// Lock and unlock, one name for all.
+    /// Lock and unlock, one name for all tasks.
     W2,
     /// Sell a stock under one lock.
     W3,
     /// Add 1 to one number.
     W4,
-    /// Add to a sum of this process, and ask for it over all.
+    /// Add to a local sum, and request the total over all processes.
     W4Adder,
-    /// Hold many locks under the watchdog.
+    /// Hold many locks with automatic renewal.
     W5,
-    /// W2 under a fair lock.
+    /// W2 with a fair lock.
     W6Fair,
-    /// One read-write lock for all; each tenth time a task writes.
+    /// One read-write lock for all tasks; each writes every tenth time.
     W6Rw,
-    /// One of eight permits, for all.
+    /// One of eight permits, for all tasks.
     W6Sem,
-    /// All wait for a latch.
+    /// All tasks wait for a latch.
     W6Latch,
 }
 
@@ -104,8 +104,8 @@ impl fmt::Display for Workload {
 }
 
 impl Job {
-    /// The job that options describe.
-    pub(super) fn from_options(options: &BenchOptions) -> Result<Job, Trouble> {
+    /// Creates the job of command line options.
+    pub(super) fn from_options(options: &BenchOptions) -> Result<Job, BoxError> {
         Ok(Job {
             workload: options.workload.parse()?,
             prefix: options.prefix.clone().unwrap_or_else(default_prefix),
@@ -119,9 +119,9 @@ impl Job {
         .bounded())
     }
 
-    /// The job that the words behind `JOB` describe. Keys of workloads that are not here are passed over; a 0 for
-    /// operations or seconds is no bound.
-    pub(super) fn from_words(words: &str) -> Result<Job, Trouble> {
+    /// Creates the job of the words after `JOB`. Unknown keys, which belong to workloads of other
+    /// drivers, are ignored. 0 operations or seconds means no bound.
+    pub(super) fn from_words(words: &str) -> Result<Job, BoxError> {
         let mut job = Job {
             workload: Workload::W1,
             prefix: default_prefix(),
@@ -159,22 +159,22 @@ impl Job {
         self
     }
 
-    /// Where the warm-up works, so that the measured names are untouched.
+    /// The prefix for the warm-up, which leaves the measured names untouched.
     pub(super) fn warm_prefix(&self) -> String {
         format!("{}w", self.prefix)
     }
 }
 
-/// Names of its own for each process.
+/// A prefix for each process.
 fn default_prefix() -> String {
     format!("redgrid-bench:{}", std::process::id())
 }
 
-fn seconds(given: f64) -> Result<Duration, Trouble> {
-    if (0.0..=LONGEST).contains(&given) {
-        Ok(Duration::from_secs_f64(given))
+fn seconds(secs: f64) -> Result<Duration, BoxError> {
+    if (0.0..=LONGEST).contains(&secs) {
+        Ok(Duration::from_secs_f64(secs))
     } else {
-        Err(format!("{given} s is not within 0 s to {LONGEST} s").into())
+        Err(format!("{secs} s is not within 0 s to {LONGEST} s").into())
     }
 }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rounds_that_are_asked_for_are_done() {
+    fn the_requested_rounds_are_run() {
         let from_options = |words: &str| {
             let cli = Cli::try_parse_from(format!("redgrid bench {words}").split_whitespace()).unwrap();
             let Command::Bench(options) = cli.command else { unreachable!("{words}") };
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_named() {
+    fn invalid_words_are_named() {
         assert!(Job::from_words("workload=W7").unwrap_err().is::<Unsupported>());
         for (words, word) in [("tasks=many", "tasks=many"), ("secs=-1", "-1 s"), ("warm=NaN", "NaN"), ("n=", "n=")] {
             let error = Job::from_words(words).unwrap_err().to_string();

@@ -1,30 +1,31 @@
-//! W6latch: many wait for a latch; from the call of the last count-down to the last of them awake.
+//! W6latch: many tasks wait for a latch; measures from the call of the last count-down to the last
+//! wake-up.
 
 use std::time::{Duration, Instant};
 
 use redgrid::Grid;
 use tokio::task::JoinSet;
 
-use super::Trouble;
+use super::BoxError;
 use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
-/// How long the tasks of a round have to begin to wait: 50 ms, as in the other drivers.
+/// How long the tasks of a round have to begin waiting: 50 ms, as in the other drivers.
 const SETTLES: Duration = Duration::from_millis(50);
 
-/// Rounds before those that count.
+/// Warm-up rounds.
 const WARM_ROUNDS: usize = 3;
 
-/// Who is not awake by then has been forgotten.
+/// A task that is not awake by then counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs the job: an operation is a round.
-pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
     for number in 0..WARM_ROUNDS {
         let _ = round(grid, &format!("{}:{number}", job.warm_prefix()), job.tasks).await?;
     }
-    start.given().await?;
+    start.wait().await?;
     let mut outcome = Outcome::new();
     for number in 0..job.rounds {
         match round(grid, &format!("{}:{number}", job.prefix), job.tasks).await? {
@@ -36,12 +37,13 @@ pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result
             Err(stuck) => outcome.stuck += stuck,
         }
     }
-    (outcome.min_task, outcome.max_task) = (outcome.ops, outcome.ops);
+    outcome.min_task = outcome.ops;
+    outcome.max_task = outcome.ops;
     Ok(outcome)
 }
 
-/// One round: how long it took, or how many still slept a second later.
-async fn round(grid: &Grid, name: &str, tasks: usize) -> Result<Result<Duration, u64>, Trouble> {
+/// Runs one round: returns its time, or the number of tasks that still waited a second later.
+async fn round(grid: &Grid, name: &str, tasks: usize) -> Result<Result<Duration, u64>, BoxError> {
     let latch = grid.countdown_latch(name);
     if !latch.try_set_count(1).await? {
         return Err(format!("the latch `{name}` is set already").into());

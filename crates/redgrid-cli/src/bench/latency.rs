@@ -1,15 +1,15 @@
-//! How long things took, kept in little memory however many there are.
+//! Latencies in constant memory.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Three digits are kept: a percentile is at most 0.1 % off.
+/// Significant digits: a percentile is off by at most 0.1 %.
 const DIGITS: u8 = 3;
 
-/// So many are kept as they came before they are counted. A histogram is larger than what a core has at hand when each task has
-/// one: counting each at once would be measured as a part of what it tells of.
+/// Values buffered before they are counted. One histogram per task exceeds the CPU cache, so
+/// counting each value at once would distort the measurement.
 const FRESH: usize = 4096;
 
 /// Durations in nanoseconds.
@@ -20,13 +20,13 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    /// None yet.
+    /// Creates an empty one.
     pub(super) fn new() -> Self {
         let counted = Histogram::new(DIGITS).expect("3 digits are within what a histogram can keep");
         Latency { counted, fresh: Vec::new() }
     }
 
-    /// Takes one down.
+    /// Records a duration.
     pub(super) fn record(&mut self, took: Duration) {
         self.fresh.push(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         if self.fresh.len() >= FRESH {
@@ -34,29 +34,29 @@ impl Latency {
         }
     }
 
-    /// Takes down those of another task.
+    /// Adds those of another task.
     pub(super) fn add(&mut self, other: &Latency) {
         self.counted += &other.counted;
         other.fresh.iter().for_each(|took| self.counted += *took);
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.counted.is_empty() && self.fresh.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of durations.
     #[cfg(test)]
     pub(super) fn len(&self) -> u64 {
         self.all().len()
     }
 
-    /// Below this, in µs, are so many in a hundred; 0 where there is none.
+    /// Returns a percentile in µs; 0 if empty.
     pub(super) fn percentile(&self, percent: f64) -> f64 {
         if self.is_empty() { 0.0 } else { micros(self.all().value_at_percentile(percent) as f64) }
     }
 
-    /// The mean in µs; 0 where there is none.
+    /// Returns the mean in µs; 0 if empty.
     pub(super) fn mean(&self) -> f64 {
         if self.is_empty() { 0.0 } else { micros(self.all().mean()) }
     }
@@ -75,7 +75,7 @@ impl Latency {
     }
 }
 
-/// With one digit behind the point.
+/// Converts to µs with one decimal.
 fn micros(nanos: f64) -> f64 {
     (nanos / 100.0).round() / 10.0
 }
@@ -85,8 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_of_what_several_tasks_saw() {
-        let (mut all, mut other) = (Latency::new(), Latency::new());
+    fn percentiles_cover_the_values_of_several_tasks() {
+        let mut all = Latency::new();
+        let mut other = Latency::new();
         assert_eq!((all.percentile(50.0), all.mean(), all.is_empty()), (0.0, 0.0, true));
         for ms in 1..=500 {
             all.record(Duration::from_millis(ms));

@@ -1,7 +1,7 @@
-//! `redgrid bench`: our driver in a bench that runs several libraries side by side.
+//! `redgrid bench`: our driver in a benchmark of several libraries.
 //!
-//! One job on the command line, or many from stdin (`serve`). A workload has a file of its own; `crew` runs its tasks,
-//! `latency` takes down how long they took, `outcome` tells it.
+//! One job on the command line, or many from stdin (`serve`). Each workload has its own file.
+//! `crew` runs the tasks, `latency` records their times, `outcome` prints the result.
 
 mod adder;
 mod allocations;
@@ -34,40 +34,40 @@ use crate::cli::{BenchOptions, Global};
 use crate::failure::{Failure, WRONG, one_line};
 use crate::server::Named;
 
-/// What went wrong, for a person to read.
-type Trouble = Box<dyn Error + Send + Sync>;
+/// An error for display.
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How long the server may take to answer at first: 5 s, more than one attempt to connect.
-const READY_WITHIN: Duration = Duration::from_secs(5);
+const READY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long giving everything back may take at the end: 2 s, for the 10,000 locks of W5. Leases end the rest.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the final release may take: 2 s, for the 10,000 locks of W5. Leases end the rest.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs `redgrid bench`.
 pub(crate) fn run(global: &Global, options: &BenchOptions) -> Result<ExitCode, Failure> {
-    let job = Job::from_options(options).map_err(|trouble| Failure::usage(trouble.to_string()))?;
+    let job = Job::from_options(options).map_err(|error| Failure::usage(error.to_string()))?;
     runtime(options.threads)?.block_on(async {
         let (grid, addr) = connect(global, options).await?;
         let mut driver = Driver { grid, held: Vec::new() };
         let ended =
             if options.serve { serve::run(&mut driver).await } else { once(&mut driver, &job, global.json).await };
-        driver.tidy();
-        // What could not be given back in time is ended by its lease.
-        let _ = driver.grid.shutdown(FAREWELL).await;
-        ended.map_err(|trouble| Failure::broken(format!("the bench on {addr} broke off: {}", one_line(&*trouble))))
+        driver.release_held();
+        // Locks that could not be released in time end with their leases.
+        let _ = driver.grid.shutdown(SHUTDOWN_TIMEOUT).await;
+        ended.map_err(|error| Failure::broken(format!("the bench on {addr} broke off: {}", one_line(&*error))))
     })
 }
 
-/// A client of the bench's server, and the locks that W5 goes on holding until the next job.
+/// A client of the benchmark's server, and the locks that W5 holds until the next job.
 struct Driver {
     grid: Grid,
     held: Vec<LockGuard>,
 }
 
 impl Driver {
-    /// Sets a job up, waits for the start, and runs it.
-    async fn run(&mut self, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
-        self.tidy();
+    /// Prepares a job, waits for the start, and runs it.
+    async fn run(&mut self, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
+        self.release_held();
         match job.workload {
             Workload::W1 => uncontended::run(&self.grid, job, start).await,
             Workload::W2 => contended::run(job, start, |name| self.grid.lock(name).acquire()).await,
@@ -82,20 +82,20 @@ impl Driver {
         }
     }
 
-    /// Gives back what W5 held.
-    fn tidy(&mut self) {
+    /// Releases the locks of W5.
+    fn release_held(&mut self) {
         self.held.clear();
     }
 }
 
-/// One job from the command line.
-async fn once(driver: &mut Driver, job: &Job, json: bool) -> Result<ExitCode, Trouble> {
+/// Runs one job from the command line.
+async fn once(driver: &mut Driver, job: &Job, json: bool) -> Result<ExitCode, BoxError> {
     let outcome = driver.run(job, &mut start::AtOnce).await?;
-    start::say(&if json { outcome.json(job)? } else { outcome.sentence(job) })?;
+    start::print_line(&if json { outcome.json(job)? } else { outcome.sentence(job) })?;
     Ok(if outcome.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(WRONG) })
 }
 
-/// A client that has had an answer, and the server's address for messages.
+/// Connects, and returns the client and the server's address for messages.
 async fn connect(global: &Global, options: &BenchOptions) -> Result<(Grid, String), Failure> {
     let named = match (&options.addr, Named::of(global)) {
         (Some(addr), _) => Named::Url(format!("redis://{addr}")),
@@ -108,11 +108,11 @@ async fn connect(global: &Global, options: &BenchOptions) -> Result<(Grid, Strin
         Failure::unavailable(format!("cannot work with {shown}; start it, or check --addr: {}", one_line(error)))
     };
     let grid = Grid::connect(config).await.map_err(|error| unavailable(&error))?;
-    grid.wait_ready(READY_WITHIN).await.map_err(|error| unavailable(&error))?;
+    grid.wait_ready(READY_TIMEOUT).await.map_err(|error| unavailable(&error))?;
     Ok((grid, shown))
 }
 
-/// Several workers, as services have them; or, on request, all on this thread.
+/// Several worker threads, as services have; or, on request, only this thread.
 fn runtime(threads: u16) -> Result<Runtime, Failure> {
     let mut builder = if threads == 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     if threads > 1 {

@@ -1,29 +1,30 @@
-//! W4: all tasks add 1 to one number, with a look at whether it is the sum in the end.
+//! W4: all tasks add 1 to one number, checking the sum at the end.
 
 use redgrid::{AtomicLong, Grid};
 
-use super::Trouble;
-use super::crew::{self, Bounds, Cycle, Notes};
+use super::BoxError;
+use super::crew::{self, Bounds, Cycle, Measurements};
 use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
 /// Runs the job.
-pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
     if !job.warm.is_zero() {
         measure(grid, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await?;
     }
-    start.given().await?;
+    start.wait().await?;
     measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await
 }
 
-async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Result<Outcome, Trouble> {
+async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Result<Outcome, BoxError> {
     let number = grid.atomic_long(name);
-    // Several processes may add at the same time, each with a name of its own.
+    // Several processes may add at the same time, each to its own name.
     let before = number.get().await?;
     let mut outcome = crew::run((0..tasks).map(|_| Addition(number.clone())).collect(), bounds).await;
-    // What was given up at the end may have been added or not.
-    let (sum, least) = (number.get_and_delete().await?.wrapping_sub(before), outcome.ops.cast_signed());
+    // Additions cancelled at the end may have been executed or not.
+    let sum = number.get_and_delete().await?.wrapping_sub(before);
+    let least = outcome.ops.cast_signed();
     let most = least.saturating_add((outcome.errors + outcome.stuck).cast_signed());
     outcome.violations = u64::from(!(least..=most).contains(&sum));
     Ok(outcome)
@@ -33,7 +34,7 @@ async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Resul
 struct Addition(AtomicLong);
 
 impl Cycle for Addition {
-    async fn once(&mut self, _: &mut Notes) -> Result<bool, Trouble> {
+    async fn once(&mut self, _: &mut Measurements) -> Result<bool, BoxError> {
         self.0.increment().await?;
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! What a job came to, as the line of JSON that all drivers of the bench write, and for people.
+//! The result of a job, as the JSON line of all drivers of the benchmark, and as text.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use super::allocations;
 use super::job::Job;
 use super::latency::Latency;
 
-/// What a job came to.
+/// The result of a job.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) ops: u64,
     pub(super) errors: u64,
-    /// How often somebody was inside who should not have been.
+    /// Violations of mutual exclusion.
     pub(super) violations: u64,
     /// Tasks that still waited a second after the end.
     pub(super) stuck: u64,
-    /// Operations of the least lucky task.
+    /// Operations of the slowest task.
     pub(super) min_task: u64,
-    /// Operations of the most lucky task.
+    /// Operations of the fastest task.
     pub(super) max_task: u64,
     pub(super) secs: Duration,
     pub(super) latency: Latency,
     pub(super) handoff: Latency,
     pub(super) wait: Latency,
-    /// Of W5 only.
+    /// W5 only.
     pub(super) held: Option<Held>,
 }
 
-/// What holding many locks takes. The heap of a program without a collector is taken for its resident memory.
+/// Costs of holding many locks. Without a garbage collector, resident memory stands for the heap.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Held {
     pub(super) n: usize,
@@ -65,7 +65,7 @@ struct Line<'a> {
     wait_p50_us: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     wait_p99_us: Option<f64>,
-    /// From the start to this line, where they are counted.
+    /// Since the start, if they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     allocations: Option<u64>,
     #[serde(flatten)]
@@ -90,12 +90,12 @@ impl Outcome {
         }
     }
 
-    /// Whether everything went as it must.
+    /// Whether there were no errors, violations or stuck tasks.
     pub(super) fn is_clean(&self) -> bool {
         self.errors == 0 && self.violations == 0 && self.stuck == 0
     }
 
-    /// The line of JSON.
+    /// Formats it as the JSON line.
     pub(super) fn json(&self, job: &Job) -> serde_json::Result<String> {
         let allocations = allocations::since_the_start();
         let percentile = |of: &Latency, percent| (!of.is_empty()).then(|| of.percentile(percent));
@@ -124,7 +124,7 @@ impl Outcome {
         })
     }
 
-    /// The same for people.
+    /// Formats it as a sentence.
     pub(super) fn sentence(&self, job: &Job) -> String {
         let wrong = format!("errors {}, violations {}, stuck tasks {}", self.errors, self.violations, self.stuck);
         if let Some(held) = self.held {
@@ -153,7 +153,7 @@ impl Outcome {
         )
     }
 
-    /// Operations a second; a run in which nothing was done has 0.
+    /// Operations per second; 0 for an empty run.
     fn rate(&self) -> f64 {
         if self.secs.is_zero() { 0.0 } else { self.ops as f64 / self.secs.as_secs_f64() }
     }

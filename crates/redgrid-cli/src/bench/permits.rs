@@ -1,4 +1,4 @@
-//! W6sem: all tasks take one of eight permits, with a look at whether more than eight are inside.
+//! W6sem: all tasks acquire one of eight permits, checking that at most eight are inside.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use redgrid::Grid;
 use redgrid::semaphore::{PlainSemaphore, SemaphoreError};
 
-use super::Trouble;
-use super::crew::{self, Bounds, Cycle, Notes};
+use super::BoxError;
+use super::crew::{self, Bounds, Cycle, Measurements};
 use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
-/// How many permits there are, as in the other drivers.
+/// Number of permits, as in the other drivers.
 const PERMITS: u64 = 8;
 
-/// Runs the job with permits as Redisson's semaphore has them: without leases.
-pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+/// Runs the job with permits without leases, as in Redisson's semaphore.
+pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
     if !job.warm.is_zero() {
         measure(grid, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await?;
     }
-    start.given().await?;
+    start.wait().await?;
     Ok(measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await?)
 }
 
@@ -31,21 +31,21 @@ async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Resul
     let cycles = (0..tasks).map(|_| Visit { semaphore: semaphore.clone(), inside: Arc::clone(&inside) });
     let mut outcome = crew::run(cycles.collect(), bounds).await;
     outcome.violations = inside.violations.load(SeqCst);
-    // What is left of it would have the next job begin with it.
+    // The next job must not find the permits of this one.
     let _ = semaphore.delete().await;
     Ok(outcome)
 }
 
-/// Takes a permit, and gives it back.
+/// Acquires a permit, and releases it.
 struct Visit {
     semaphore: PlainSemaphore,
     inside: Arc<Inside>,
 }
 
 impl Cycle for Visit {
-    async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
+    async fn once(&mut self, measurements: &mut Measurements) -> Result<bool, BoxError> {
         let permit = self.semaphore.acquire().await?;
-        notes.wait.record(notes.begun.elapsed());
+        measurements.wait.record(measurements.begun.elapsed());
         self.inside.enter();
         self.inside.leave();
         permit.release().await?;
@@ -53,7 +53,7 @@ impl Cycle for Visit {
     }
 }
 
-/// What all the tasks share: how many are inside.
+/// State shared by all tasks: how many are inside.
 #[derive(Default)]
 struct Inside {
     now: AtomicU64,

@@ -1,38 +1,38 @@
-//! W6rw: one read-write lock for all tasks, each tenth time to write, with a look at whether writers are alone.
+//! W6rw: one read-write lock for all tasks, each writes every tenth time, checking exclusion.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
 use redgrid::{Grid, RwLock};
 
-use super::Trouble;
-use super::crew::{self, Bounds, Cycle, Notes};
+use super::BoxError;
+use super::crew::{self, Bounds, Cycle, Measurements};
 use super::job::Job;
 use super::outcome::Outcome;
 use super::start::Start;
 
-/// Of so many times a task comes, it writes once.
+/// A task writes once in this many operations.
 const WRITES_EVERY: usize = 10;
 
 /// Runs the job.
-pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, Trouble> {
+pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result<Outcome, BoxError> {
     if !job.warm.is_zero() {
         measure(grid, &job.warm_prefix(), job.tasks, Bounds::time(job.warm)).await;
     }
-    start.given().await?;
+    start.wait().await?;
     Ok(measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await)
 }
 
 async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Outcome {
     let inside = Arc::new(Inside::default());
-    // Not all write at the same time.
+    // Tasks start at different counts, so that they do not all write at the same time.
     let cycles = (0..tasks).map(|task| Visit { lock: grid.rw_lock(name), times: task, inside: Arc::clone(&inside) });
     let mut outcome = crew::run(cycles.collect(), bounds).await;
     outcome.violations = inside.violations.load(SeqCst);
     outcome
 }
 
-/// Comes in to read, or to write, and leaves.
+/// Acquires the lock to read or to write, and releases it.
 struct Visit {
     lock: RwLock,
     times: usize,
@@ -40,12 +40,12 @@ struct Visit {
 }
 
 impl Cycle for Visit {
-    async fn once(&mut self, notes: &mut Notes) -> Result<bool, Trouble> {
+    async fn once(&mut self, measurements: &mut Measurements) -> Result<bool, BoxError> {
         let writes = self.times.is_multiple_of(WRITES_EVERY);
         self.times += 1;
         if writes {
             let guard = self.lock.write().await?;
-            notes.wait.record(notes.begun.elapsed());
+            measurements.wait.record(measurements.begun.elapsed());
             self.inside.write();
             guard.release().await?;
         } else {
@@ -57,7 +57,7 @@ impl Cycle for Visit {
     }
 }
 
-/// What all the tasks share: who is inside.
+/// State shared by all tasks: readers and writers inside.
 #[derive(Default)]
 struct Inside {
     readers: AtomicI64,
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reader_beside_a_writer_is_a_violation_whoever_came_first() {
+    fn a_reader_beside_a_writer_is_a_violation_in_any_order() {
         let inside = Inside::default();
         inside.read();
         inside.write();

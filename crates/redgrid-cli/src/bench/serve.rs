@@ -1,4 +1,4 @@
-//! Jobs from stdin: a line `JOB key=value …` each, until `QUIT` or the end of stdin.
+//! Jobs from stdin: one line `JOB key=value …` each, until `QUIT` or the end of stdin.
 
 use std::io;
 use std::process::ExitCode;
@@ -7,14 +7,15 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::job::{Job, Unsupported};
-use super::start::say;
-use super::{Driver, Trouble};
+use super::start::print_line;
+use super::{BoxError, Driver};
 use crate::failure::one_line;
 
-/// Serves jobs. What can not be done is answered by a line of JSON instead of `READY`, and the next job is waited for.
-pub(super) async fn run(driver: &mut Driver) -> Result<ExitCode, Trouble> {
+/// Serves jobs. A job that fails is answered by a JSON line instead of `READY`, and the next one is
+/// read.
+pub(super) async fn run(driver: &mut Driver) -> Result<ExitCode, BoxError> {
     let mut lines = lines();
-    say("UP")?;
+    print_line("UP")?;
     while let Some(line) = lines.recv().await {
         if line == "QUIT" {
             break;
@@ -23,19 +24,19 @@ pub(super) async fn run(driver: &mut Driver) -> Result<ExitCode, Trouble> {
         let answer = match Job::from_words(words) {
             Ok(job) => match driver.run(&job, &mut lines).await {
                 Ok(outcome) => outcome.json(&job)?,
-                Err(trouble) => json!({"error": one_line(&*trouble)}).to_string(),
+                Err(error) => json!({"error": one_line(&*error)}).to_string(),
             },
-            Err(trouble) => {
-                json!({"unsupported": trouble.is::<Unsupported>(), "error": one_line(&*trouble)}).to_string()
+            Err(error) => {
+                json!({"unsupported": error.is::<Unsupported>(), "error": one_line(&*error)}).to_string()
             }
         };
-        say(&answer)?;
+        print_line(&answer)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lines from stdin. A thread of its own reads them: held locks are renewed while nobody speaks, also where the runtime
-/// has one thread.
+/// Returns the lines of stdin. A separate thread reads them, so that held locks are renewed
+/// meanwhile, even on a single-threaded runtime.
 fn lines() -> mpsc::UnboundedReceiver<String> {
     let (sender, lines) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

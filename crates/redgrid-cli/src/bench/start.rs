@@ -1,35 +1,36 @@
-//! The moment between setting a job up and running it.
+//! The synchronization between the setup of a job and its run.
 
 use std::io::{self, Write};
 
 use async_trait::async_trait;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::{Trouble, allocations};
+use super::{BoxError, allocations};
 
-/// What a job waits for when it is set up and warm.
+/// The start signal of a prepared job.
 #[async_trait]
 pub(super) trait Start: Send {
-    /// Says that all is ready, and waits for the word to begin.
-    async fn given(&mut self) -> Result<(), Trouble>;
+    /// Announces that the job is ready, and waits for the start signal.
+    async fn wait(&mut self) -> Result<(), BoxError>;
 }
 
-/// Begins at once.
+/// Starts at once.
 pub(super) struct AtOnce;
 
 #[async_trait]
 impl Start for AtOnce {
-    async fn given(&mut self) -> Result<(), Trouble> {
+    async fn wait(&mut self) -> Result<(), BoxError> {
         allocations::begin();
         Ok(())
     }
 }
 
-/// Says `READY` and waits for a line, so that several processes begin together and the one who measures looks first.
+/// Prints `READY` and waits for a line. So several processes start together, and the harness can
+/// prepare its measurement.
 #[async_trait]
 impl Start for UnboundedReceiver<String> {
-    async fn given(&mut self) -> Result<(), Trouble> {
-        say("READY")?;
+    async fn wait(&mut self) -> Result<(), BoxError> {
+        print_line("READY")?;
         match self.recv().await {
             Some(_) => {
                 allocations::begin();
@@ -40,8 +41,8 @@ impl Start for UnboundedReceiver<String> {
     }
 }
 
-/// Writes a line to whoever drives us.
-pub(super) fn say(line: &str) -> io::Result<()> {
+/// Writes a line for the harness.
+pub(super) fn print_line(line: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     out.flush()

@@ -1,4 +1,4 @@
-//! What a sale keeps on the server: opened before it, read back after it, deleted in the end.
+//! The data of a sale on the server: created before it, read back after it, deleted at the end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,30 +6,31 @@ use std::time::Duration;
 use redgrid::Grid;
 
 use super::keys;
-use super::shop_lock::Trouble;
+use super::shop_lock::BoxError;
 
-/// An order as it is recorded.
+/// A recorded order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Its number, unique over all products.
     pub(crate) id: i64,
-    /// Who bought.
+    /// The buyer.
     pub(crate) user: String,
-    /// How many units.
+    /// Number of units.
     pub(crate) quantity: u64,
     /// Units left after it.
     pub(crate) left: i64,
-    /// The number of the request that it answers.
+    /// The number of its request.
     pub(crate) request: u64,
 }
 
 impl Entry {
-    /// The entry as text: `id:quantity:left:request:user`. The user comes last, because a colon may be in there.
+    /// Formats the entry as `id:quantity:left:request:user`. The user is last, because it may
+    /// contain a colon.
     pub(crate) fn line(&self) -> String {
         format!("{}:{}:{}:{}:{}", self.id, self.quantity, self.left, self.request, self.user)
     }
 
-    /// The entry from its text.
+    /// Parses an entry.
     pub(crate) fn from_line(line: &str) -> Option<Self> {
         let mut parts = line.splitn(5, ':');
         let id = parts.next()?.parse().ok()?;
@@ -40,30 +41,30 @@ impl Entry {
     }
 }
 
-/// What the server holds about one product after the sale.
+/// The server's data about one product after the sale.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Book {
     /// Units left; `None` when the key is gone.
     pub(crate) stock_left: Option<i64>,
-    /// All orders, as they were written.
+    /// All orders in the order of writing.
     pub(crate) orders: Vec<Entry>,
-    /// Orders that can not be read.
+    /// Orders that cannot be parsed.
     pub(crate) unreadable: u64,
-    /// How many users are recorded as buyers.
+    /// Number of recorded buyers.
     pub(crate) buyers: u64,
 }
 
-/// The books of all products.
+/// The data of all products.
 pub(crate) type Books = BTreeMap<String, Book>;
 
-/// No sale takes longer.
+/// An upper bound of a sale's duration.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Entries read in one command: some 500 KB.
+/// Entries read by one command: about 500 KB.
 const PAGE: usize = 10_000;
 
-/// Puts `stock` units of each product on sale.
-pub(crate) async fn open(grid: &Grid, products: &[&str], stock: u64) -> Result<(), Trouble> {
+/// Creates `stock` units of each product.
+pub(crate) async fn open(grid: &Grid, products: &[&str], stock: u64) -> Result<(), BoxError> {
     for product in products {
         keys::stock(grid, product).set(&i64::try_from(stock)?).await?;
     }
@@ -71,7 +72,7 @@ pub(crate) async fn open(grid: &Grid, products: &[&str], stock: u64) -> Result<(
 }
 
 /// Reads everything back.
-pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, Trouble> {
+pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, BoxError> {
     let mut books = Books::new();
     for product in products {
         let mut book = Book {
@@ -100,9 +101,9 @@ pub(crate) async fn read_back(grid: &Grid, products: &[&str]) -> Result<Books, T
     Ok(books)
 }
 
-/// Deletes everything. Nobody takes numbers for orders any more.
-pub(crate) async fn delete(grid: &Grid, products: &[&str]) -> Result<(), Trouble> {
-    // The days of the sale: this one, and the one before where midnight came between.
+/// Deletes everything, after all order numbers were taken.
+pub(crate) async fn delete(grid: &Grid, products: &[&str]) -> Result<(), BoxError> {
+    // The days of the sale: today, and yesterday if it passed midnight.
     let ids = grid.time_ordered_id(keys::ORDER);
     let now = ids.decode(ids.next().await?)?.time;
     for day in [now, now - DAY] {
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_comes_back_as_it_was_written() {
+    fn an_entry_roundtrips_through_text() {
         let entry = Entry { id: 7, user: "a:b c".into(), quantity: 3, left: 9, request: 12 };
         assert_eq!(Entry::from_line(&entry.line()), Some(entry));
         assert_eq!(Entry::from_line("7:3:9:12"), None);

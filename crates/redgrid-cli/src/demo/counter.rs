@@ -1,4 +1,4 @@
-//! The requests of a sale, handed out to its workers, and what became of them.
+//! The requests of a sale, distributed to workers, and their outcomes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,91 +6,91 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::requests::Request;
-use super::wire::{Errand, Tally};
+use super::wire::{Assignment, Tally};
 
-/// The requests of a sale, handed out in order.
+/// The requests of a sale, distributed in order.
 pub(crate) struct Counter {
     requests: Vec<Request>,
-    desk: Mutex<Desk>,
-    /// Something was given back, or nothing is left to do.
+    state: Mutex<CounterState>,
+    /// Notifies when requests were returned, or nothing is left to do.
     pub(crate) moved: Notify,
 }
 
 #[derive(Default)]
-struct Desk {
-    /// The first request that was never handed out.
+struct CounterState {
+    /// Index of the first request that was never distributed.
     next: usize,
-    /// Given back by workers that died.
+    /// Requests of workers that died.
     returned: VecDeque<usize>,
-    /// How many are with workers.
+    /// Number of requests in progress.
     out: usize,
     tally: Tally,
 }
 
 impl Counter {
-    /// A counter with these requests before it.
+    /// Creates a counter of these requests.
     pub(crate) fn new(requests: Vec<Request>) -> Arc<Self> {
-        Arc::new(Counter { requests, desk: Mutex::default(), moved: Notify::new() })
+        Arc::new(Counter { requests, state: Mutex::default(), moved: Notify::new() })
     }
 
-    /// All requests, served or not.
+    /// Returns all requests, served or not.
     pub(crate) fn requests(&self) -> &[Request] {
         &self.requests
     }
 
-    /// Looks at what became of the requests so far.
+    /// Passes the outcomes so far to `look`.
     pub(crate) fn so_far<T>(&self, look: impl FnOnce(&Tally) -> T) -> T {
-        look(&self.desk().tally)
+        look(&self.state().tally)
     }
 
-    /// The next requests, at most `most`; what was given back comes first.
-    pub(crate) fn take(&self, most: usize) -> Vec<Errand> {
-        let mut desk = self.desk();
-        let mut errands = Vec::new();
-        while errands.len() < most {
-            let (at, again) = match desk.returned.pop_front() {
+    /// Returns the next requests, at most `most`. Returned ones come first.
+    pub(crate) fn take(&self, most: usize) -> Vec<Assignment> {
+        let mut state = self.state();
+        let mut assignments = Vec::new();
+        while assignments.len() < most {
+            let (at, again) = match state.returned.pop_front() {
                 Some(at) => (at, true),
-                None if desk.next < self.requests.len() => {
-                    desk.next += 1;
-                    (desk.next - 1, false)
+                None if state.next < self.requests.len() => {
+                    state.next += 1;
+                    (state.next - 1, false)
                 }
                 None => break,
             };
-            errands.push(Errand { number: at as u64, again, request: self.requests[at].clone() });
+            assignments.push(Assignment { number: at as u64, again, request: self.requests[at].clone() });
         }
-        desk.out += errands.len();
-        errands
+        state.out += assignments.len();
+        assignments
     }
 
-    /// What became of some requests.
+    /// Records the outcomes of some requests.
     pub(crate) fn settle(&self, tally: Tally) {
-        let mut desk = self.desk();
-        desk.out = desk.out.saturating_sub(usize::try_from(tally.requests()).unwrap_or(usize::MAX));
-        desk.tally.add(tally);
-        drop(desk);
+        let mut state = self.state();
+        state.out = state.out.saturating_sub(usize::try_from(tally.requests()).unwrap_or(usize::MAX));
+        state.tally.add(tally);
+        drop(state);
         if self.is_over() {
             self.moved.notify_waiters();
         }
     }
 
-    /// A worker has died with these requests in hand: others may have them.
-    pub(crate) fn give_back(&self, in_hand: &BTreeSet<u64>) {
-        let mut desk = self.desk();
-        desk.out = desk.out.saturating_sub(in_hand.len());
-        desk.tally.killed += 1;
-        desk.tally.handed_over += in_hand.len() as u64;
-        desk.returned.extend(in_hand.iter().filter_map(|number| usize::try_from(*number).ok()));
-        drop(desk);
+    /// Returns the requests of a worker that died, for other workers.
+    pub(crate) fn give_back(&self, in_progress: &BTreeSet<u64>) {
+        let mut state = self.state();
+        state.out = state.out.saturating_sub(in_progress.len());
+        state.tally.killed += 1;
+        state.tally.handed_over += in_progress.len() as u64;
+        state.returned.extend(in_progress.iter().filter_map(|number| usize::try_from(*number).ok()));
+        drop(state);
         self.moved.notify_waiters();
     }
 
-    /// Whether there is nothing to do any more, now or later.
+    /// Whether all requests are done.
     pub(crate) fn is_over(&self) -> bool {
-        let desk = self.desk();
-        desk.next == self.requests.len() && desk.returned.is_empty() && desk.out == 0
+        let state = self.state();
+        state.next == self.requests.len() && state.returned.is_empty() && state.out == 0
     }
 
-    /// Nobody serves any more: what is left gets no answer.
+    /// Ends the sale: remaining requests count as unserved.
     pub(crate) fn close(&self) {
         let left = self.take(usize::MAX).len() as u64;
         if left > 0 {
@@ -99,8 +99,8 @@ impl Counter {
         }
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, CounterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -108,12 +108,12 @@ impl Counter {
 mod tests {
     use super::*;
 
-    fn numbers(errands: &[Errand]) -> Vec<(u64, bool)> {
-        errands.iter().map(|errand| (errand.number, errand.again)).collect()
+    fn numbers(assignments: &[Assignment]) -> Vec<(u64, bool)> {
+        assignments.iter().map(|assignment| (assignment.number, assignment.again)).collect()
     }
 
     #[test]
-    fn what_is_given_back_is_handed_out_again_and_nothing_is_forgotten() {
+    fn returned_requests_are_distributed_again() {
         let request = |user: u64| Request { user: user.to_string(), product: "lamp".into(), quantity: 1 };
         let counter = Counter::new((0..5).map(request).collect());
         let first = counter.take(2);

@@ -1,4 +1,4 @@
-//! The workers of a sale, as the sale sees them.
+//! The worker processes of a sale.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -14,14 +14,15 @@ use tokio::time::timeout;
 
 use super::counter::Counter;
 use super::wire::{FromWorker, Job, ToWorker};
-use super::worker::FAREWELL;
+use super::worker::SHUTDOWN_TIMEOUT;
 use crate::failure::Failure;
 
-/// Requests handed to a worker at a time, for each of its tasks: enough that none waits while a report is on its way.
+/// Requests in progress per task of a worker: enough that no task waits for a report to arrive.
 const WINDOW: usize = 8;
 
-/// How long a worker may take to end after the sale: what it needs to give everything back, and a little more.
-const DISMISSAL: Duration = FAREWELL.saturating_add(Duration::from_secs(1));
+/// How long a worker may take to end after the sale: its time to release everything, and a little
+/// more.
+const STOP_TIMEOUT: Duration = SHUTDOWN_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// All workers. Dropping it kills them.
 #[derive(Default)]
@@ -34,8 +35,8 @@ impl Crew {
     ///
     /// # Errors
     ///
-    /// [`Failure`] when one can not be started or has no server.
-    pub(crate) async fn hire(&mut self, count: u16, job: &Job) -> Result<(), Failure> {
+    /// [`Failure`] if one cannot be started or cannot reach the server.
+    pub(crate) async fn start(&mut self, count: u16, job: &Job) -> Result<(), Failure> {
         for number in 1..=count {
             let worker = Worker::start(number, job.tasks).map_err(|error| {
                 Failure::broken(format!("worker {number} could not be started, try fewer --processes: {error}"))
@@ -48,21 +49,21 @@ impl Crew {
         Ok(())
     }
 
-    /// Serves all requests. What a worker had in hand when it died is given to the others.
+    /// Serves all requests. Requests of a worker that died are given to the others.
     pub(crate) async fn serve(&mut self, counter: &Counter) {
         join_all(self.workers.iter_mut().map(|worker| worker.serve(counter))).await;
         counter.close();
     }
 
-    /// The workers as victims.
+    /// Returns the workers as targets of `--kill-one`.
     pub(crate) fn victims(&self) -> Vec<Victim> {
         let victim = |worker: &Worker| Victim { client: worker.client.clone(), process: worker.process.id() };
         self.workers.iter().map(victim).collect()
     }
 
-    /// Lets all workers go, and waits until they are gone.
-    pub(crate) async fn dismiss(&mut self) {
-        join_all(self.workers.drain(..).map(Worker::dismiss)).await;
+    /// Ends all workers, and waits until they have exited.
+    pub(crate) async fn stop(&mut self) {
+        join_all(self.workers.drain(..).map(Worker::stop)).await;
     }
 }
 
@@ -77,7 +78,8 @@ impl Victim {
     /// Sends it a signal.
     pub(crate) fn send(&self, signal: Signal) {
         let process = self.process.and_then(|id| i32::try_from(id).ok());
-        // Its id is its own until the crew is dismissed. One that has gone already is missed by itself.
+        // The process id stays valid until the crew is dismissed. A process that has exited is not
+        // affected.
         let _ = process.map(|id| kill(Pid::from_raw(id), signal));
     }
 }
@@ -106,9 +108,9 @@ impl Worker {
     }
 
     async fn prepare(&mut self, job: &Job) -> Result<(), Failure> {
-        // A worker that can not be told is one that does not answer either.
-        let _ = self.tell(&ToWorker::Job(job.clone())).await;
-        match self.hear().await {
+        // A worker that cannot receive the job does not answer either.
+        let _ = self.send(&ToWorker::Job(job.clone())).await;
+        match self.receive().await {
             Some(FromWorker::Ready(client)) => {
                 self.client = client;
                 Ok(())
@@ -123,55 +125,56 @@ impl Worker {
 
     async fn serve(&mut self, counter: &Counter) {
         let window = WINDOW * self.tasks;
-        let mut in_hand = BTreeSet::new();
+        let mut in_progress = BTreeSet::new();
         loop {
             let mut moved = pin!(counter.moved.notified());
-            // From before the look at the counter, so that nothing moves unseen.
+            // Registered before the counter is read, so that no notification is missed.
             moved.as_mut().enable();
-            let more = counter.take(window.saturating_sub(in_hand.len()));
-            in_hand.extend(more.iter().map(|errand| errand.number));
-            if in_hand.is_empty() {
+            let more = counter.take(window.saturating_sub(in_progress.len()));
+            in_progress.extend(more.iter().map(|assignment| assignment.number));
+            if in_progress.is_empty() {
                 if counter.is_over() {
-                    let _ = self.tell(&ToWorker::End).await;
+                    let _ = self.send(&ToWorker::End).await;
                     return;
                 }
-                // Others may die and leave something.
+                // Another worker may die and return requests.
                 moved.await;
                 continue;
             }
             if !more.is_empty() {
-                // Who can not be told has died, and is not heard of again either, after what it said before.
-                let _ = self.tell(&ToWorker::Serve(more)).await;
+                // A worker that cannot receive them has died. The loop ends after its remaining
+                // messages.
+                let _ = self.send(&ToWorker::Serve(more)).await;
             }
-            match self.hear().await {
+            match self.receive().await {
                 Some(FromWorker::Report(tally, answered)) => {
                     answered.iter().for_each(|number| {
-                        in_hand.remove(number);
+                        in_progress.remove(number);
                     });
                     counter.settle(tally);
                 }
-                _ => return counter.give_back(&in_hand),
+                _ => return counter.give_back(&in_progress),
             }
         }
     }
 
-    async fn tell(&mut self, message: &ToWorker) -> std::io::Result<()> {
+    async fn send(&mut self, message: &ToWorker) -> std::io::Result<()> {
         let mut line = serde_json::to_string(message)?;
         line.push('\n');
         self.stdin.write_all(line.as_bytes()).await?;
         self.stdin.flush().await
     }
 
-    /// The next message; `None` when there is none any more.
-    async fn hear(&mut self) -> Option<FromWorker> {
+    /// Returns the next message; `None` at the end.
+    async fn receive(&mut self) -> Option<FromWorker> {
         let line = self.stdout.next_line().await.ok()??;
         serde_json::from_str(&line).ok()
     }
 
-    async fn dismiss(mut self) {
+    async fn stop(mut self) {
         // The end of its stdin ends a worker.
         drop(self.stdin);
-        if timeout(DISMISSAL, self.process.wait()).await.is_err() {
+        if timeout(STOP_TIMEOUT, self.process.wait()).await.is_err() {
             let _ = self.process.kill().await;
         }
     }

@@ -1,4 +1,4 @@
-//! A worker is killed in the middle of the sale, while it holds a lock.
+//! Kills a worker in the middle of the sale, while it holds a lock.
 
 use std::future::pending;
 use std::time::Duration;
@@ -12,19 +12,21 @@ use super::crew::Victim;
 use super::keys;
 use crate::cli::SaleOptions;
 
-/// Time between two looks: 1 ms, some orders.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Time between two checks: 1 ms, the time of some orders.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Looks for a worker that holds a lock, before any is taken: a plain lock does not tell whose it is.
-const LOOKS: usize = 200;
+/// Attempts to find a worker that holds a lock, before any worker is taken: a plain lock does not
+/// show its owner.
+const CHECKS: usize = 200;
 
-/// With `--kill-one`, kills the worker that holds a lock when a third is sold. Does not end: the sale does.
+/// With `--kill-one`, kills the worker that holds a lock when a third is sold. Never returns; the
+/// sale cancels it.
 pub(crate) async fn one(grid: &Grid, counter: &Counter, options: &SaleOptions, products: &[&str], victims: &[Victim]) {
     if options.kill_one {
         let wanted: u64 = counter.requests().iter().map(|request| request.quantity).sum();
         let third = wanted.min(options.stock * products.len() as u64) / 3;
         while counter.so_far(|tally| tally.units) < third {
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_INTERVAL).await;
         }
         if let Some(victim) = holder(grid, products, victims).await.or(victims.first()) {
             victim.send(Signal::SIGKILL);
@@ -33,25 +35,26 @@ pub(crate) async fn one(grid: &Grid, counter: &Counter, options: &SaleOptions, p
     pending().await
 }
 
-/// A worker that holds a lock. It is stopped then, so that it still holds it when it is killed.
+/// Returns a worker that holds a lock. It is stopped, so that it still holds it when it is killed.
 async fn holder<'a>(grid: &Grid, products: &[&str], victims: &'a [Victim]) -> Option<&'a Victim> {
-    for product in products.iter().cycle().take(LOOKS) {
+    for product in products.iter().cycle().take(CHECKS) {
         let clients = holders(grid, product).await?;
         if let Some(victim) = victims.iter().find(|victim| clients.contains(&victim.client)) {
             victim.send(Signal::SIGSTOP);
-            // A release that it had sent before is done by then.
-            sleep(LOOK_EVERY).await;
+            // A release that it sent before is executed by then.
+            sleep(CHECK_INTERVAL).await;
             if holders(grid, product).await?.contains(&victim.client) {
                 return Some(victim);
             }
             victim.send(Signal::SIGCONT);
         }
-        sleep(LOOK_EVERY).await;
+        sleep(CHECK_INTERVAL).await;
     }
     None
 }
 
-/// The clients that hold the lock of `product`; `None` where it is no such lock, or the server is gone.
+/// Returns the clients that hold the lock of `product`; `None` if it is another kind of lock, or
+/// the server does not answer.
 async fn holders(grid: &Grid, product: &str) -> Option<Vec<String>> {
     let held = grid.lock(keys::lock(product)).inspect().await.ok()?;
     Some(held.into_iter().flat_map(|held| held.holders).map(|holder| holder.client).collect())

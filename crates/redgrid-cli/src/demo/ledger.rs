@@ -1,81 +1,86 @@
-//! What one product's lock protects, and how an order is written so that a death in the middle of it can be repaired.
+//! The data that one product's lock protects, and how an order is written so that it can be
+//! repaired after a crash.
 //!
-//! The list of orders is the log: an order is made when its entry is there, and the entry says what else has to be true then
-//! (the stock after it, and who is a buyer by which request). Whoever has the lock next looks whether all of the last entry is
-//! true, and makes it so if not. Each write is by itself; none of them knows of the others.
+//! The list of orders is the log: an order exists once its entry is written. The entry contains
+//! what must be true afterwards: the stock, and the buyer with the request. The next owner of the
+//! lock checks the last entry and completes it if necessary. The writes are separate and
+//! independent commands.
 
 use redgrid::Grid;
 use redgrid::id_generator::TimeOrderedId;
 
 use super::books::Entry;
 use super::keys;
-use super::shop_lock::Trouble;
+use super::shop_lock::BoxError;
 
-/// The ledger of one product. Only under the product's lock is anything it says true for longer than it takes to say it.
+/// The ledger of one product. Only under the product's lock do its answers stay true.
 pub(crate) struct Ledger<'a> {
     grid: &'a Grid,
     ids: &'a TimeOrderedId,
     product: &'a str,
 }
 
-/// What has to be known to make an order.
+/// The data needed to make an order.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Page {
     /// Units left.
     pub(crate) left: i64,
-    /// The request by which the user has bought already.
+    /// The request with which the user has already bought.
     pub(crate) bought: Option<u64>,
-    /// A number for the order. One that is not used leaves a gap, and is never given twice.
+    /// A number for the order. An unused number leaves a gap, and is never reused.
     pub(crate) id: i64,
-    /// The last order, where not all of it is written.
-    pub(crate) half_done: Option<Entry>,
+    /// The last order, if it is incomplete.
+    pub(crate) incomplete: Option<Entry>,
 }
 
 impl<'a> Ledger<'a> {
-    /// The ledger of `product`, whose orders have these numbers.
+    /// Creates the ledger of `product`, with this generator of order numbers.
     pub(crate) fn of(grid: &'a Grid, ids: &'a TimeOrderedId, product: &'a str) -> Self {
         Ledger { grid, ids, product }
     }
 
-    /// Reads what an order of `user` has to know.
-    pub(crate) async fn read(&self, user: &str) -> Result<Page, Trouble> {
+    /// Reads the data for an order of `user`.
+    pub(crate) async fn read(&self, user: &str) -> Result<Page, BoxError> {
         let buyers = keys::buyers(self.grid, self.product);
         // The commands of one step share a round trip.
         let (state, bought, id) = tokio::join!(
             self.state(),
             buyers.get(user),
-            // Mostly out of memory.
+            // Usually from memory.
             self.ids.next(),
         );
-        let (left, half_done) = state?;
-        Ok(Page { left, bought: bought?, id: id?, half_done })
+        let (left, incomplete) = state?;
+        Ok(Page { left, bought: bought?, id: id?, incomplete })
     }
 
-    /// The last order, where not all of it is written.
-    pub(crate) async fn half_done(&self) -> Result<Option<Entry>, Trouble> {
+    /// Returns the last order if it is incomplete.
+    pub(crate) async fn incomplete(&self) -> Result<Option<Entry>, BoxError> {
         Ok(self.state().await?.1)
     }
 
-    /// Makes an order: from its entry on it is made, whatever becomes of us.
-    pub(crate) async fn write(&self, entry: &Entry) -> Result<(), Trouble> {
+    /// Makes an order: it exists once its entry is written, even if this process dies.
+    pub(crate) async fn write(&self, entry: &Entry) -> Result<(), BoxError> {
         let orders = keys::orders(self.product);
         self.grid.command("RPUSH").key(&orders)?.arg(entry.line()).query::<()>().await?;
         self.finish(entry).await
     }
 
-    /// Makes true what the last entry says. Done twice, it is done once.
-    pub(crate) async fn finish(&self, entry: &Entry) -> Result<(), Trouble> {
-        let (stock, buyers) = (keys::stock(self.grid, self.product), keys::buyers(self.grid, self.product));
-        // Both are waited for, also when one fails: nothing of ours may be under way after the release.
+    /// Completes the last entry. Idempotent.
+    pub(crate) async fn finish(&self, entry: &Entry) -> Result<(), BoxError> {
+        let stock = keys::stock(self.grid, self.product);
+        let buyers = keys::buyers(self.grid, self.product);
+        // Both are awaited even if one fails: no request may be in flight after the release.
         let (bought, left) =
             tokio::join!(buyers.set(entry.user.as_str(), &entry.request), stock.set(&entry.left).into_future(),);
         bought?;
         Ok(left?)
     }
 
-    /// Units left, and the last order if not all of it is written. Each order has one buyer, so their numbers tell.
-    async fn state(&self) -> Result<(i64, Option<Entry>), Trouble> {
-        let (stock, buyers) = (keys::stock(self.grid, self.product), keys::buyers(self.grid, self.product));
+    /// Returns the units left, and the last order if it is incomplete. Each order has one buyer, so
+    /// the counts of both show it.
+    async fn state(&self) -> Result<(i64, Option<Entry>), BoxError> {
+        let stock = keys::stock(self.grid, self.product);
+        let buyers = keys::buyers(self.grid, self.product);
         let orders = keys::orders(self.product);
         let (left, bought, made, last) = tokio::join!(
             stock.get(),

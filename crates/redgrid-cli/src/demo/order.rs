@@ -1,4 +1,4 @@
-//! One order, from the lock to its release: read, check, write, each by itself.
+//! One order, from the lock to its release: read, check and write as separate commands.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -11,82 +11,83 @@ use tokio::time::Instant;
 use super::books::Entry;
 use super::keys;
 use super::ledger::Ledger;
-use super::shop_lock::{Trouble, enter};
-use super::wire::{Errand, Tally};
+use super::shop_lock::{BoxError, enter};
+use super::wire::{Assignment, Tally};
 use crate::cli::LockKind;
 use crate::failure::one_line;
 
-/// Where orders are made.
+/// Makes orders.
 pub(crate) struct Shop {
     grid: Grid,
     ids: TimeOrderedId,
     lock: LockKind,
     lease: Duration,
-    /// Products without a unit left. Stock only falls, so nobody has to be asked about them again.
+    /// Products without a unit left. Stock only falls, so they need no further requests.
     empty: Mutex<HashSet<String>>,
 }
 
-/// What a request led to.
-enum Answer {
+/// The outcome of a request.
+enum OrderOutcome {
     Ordered,
     NotEnough { left: i64 },
     Repeated,
 }
 
 impl Shop {
-    /// A shop with this kind of lock, and this lease of it.
+    /// Creates a shop with this kind of lock, and its lease.
     pub(crate) fn new(grid: Grid, lock: LockKind, lease: Duration) -> Self {
         let ids = grid.time_ordered_id(keys::ORDER);
         Shop { grid, ids, lock, lease, empty: Mutex::default() }
     }
 
-    /// Serves one request, and tells what became of it.
-    pub(crate) async fn serve(&self, errand: &Errand) -> Tally {
-        let request = &errand.request;
-        // Who had it before may have made the order, with the last unit.
-        if !errand.again && self.is_empty(&request.product) {
+    /// Serves one request, and returns its outcome.
+    pub(crate) async fn serve(&self, assignment: &Assignment) -> Tally {
+        let request = &assignment.request;
+        // A previous worker may have made the order with the last unit.
+        if !assignment.again && self.is_empty(&request.product) {
             return Tally { sold_out: 1, ..Tally::default() };
         }
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let turn = match enter(&self.grid, self.lock, self.lease, &request.product).await {
             Ok(turn) => turn,
-            Err(trouble) => return unserved(&trouble),
+            Err(error) => return unserved(&error),
         };
         let mut finished = 0;
-        let answer = turn.run(self.order(errand, &mut finished)).await.flatten();
+        let answer = turn.run(self.order(assignment, &mut finished)).await.flatten();
         let left = turn.leave().await;
-        let took = asked.elapsed();
+        let took = requested_at.elapsed();
         let mut tally = match answer {
-            Ok(Answer::Ordered) => {
+            Ok(OrderOutcome::Ordered) => {
                 let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
                 Tally { ordered: vec![micros], units: request.quantity, ..Tally::default() }
             }
-            Ok(Answer::NotEnough { left }) => {
+            Ok(OrderOutcome::NotEnough { left }) => {
                 if left <= 0 {
                     self.remember_empty(&request.product);
                 }
                 Tally { sold_out: 1, ..Tally::default() }
             }
-            Ok(Answer::Repeated) => Tally { repeated: 1, ..Tally::default() },
-            Err(trouble) => unserved(&trouble),
+            Ok(OrderOutcome::Repeated) => Tally { repeated: 1, ..Tally::default() },
+            Err(error) => unserved(&error),
         };
         tally.finished = finished;
-        if let Err(trouble) = left {
+        if let Err(error) = left {
             tally.lost = 1;
-            tally.error = tally.error.or_else(|| Some(one_line(&*trouble)));
+            tally.error = tally.error.or_else(|| Some(one_line(&*error)));
         }
         tally
     }
 
-    /// Finishes what the last one in `product`'s lock left half done, if that one died; how many orders that were.
-    pub(crate) async fn settle(&self, product: &str) -> Result<u64, Trouble> {
+    /// Completes the last order of `product` if its worker died. Returns the number of completed
+    /// orders.
+    pub(crate) async fn settle(&self, product: &str) -> Result<u64, BoxError> {
         if self.lock == LockKind::None {
             return Ok(0);
         }
         let turn = enter(&self.grid, self.lock, self.lease, product).await?;
         let ledger = Ledger::of(&self.grid, &self.ids, product);
         let settled = turn.run(async {
-            match ledger.half_done().await? {
+            match ledger.incomplete().await? {
                 Some(entry) => ledger.finish(&entry).await.map(|()| 1),
                 None => Ok(0),
             }
@@ -96,13 +97,13 @@ impl Shop {
         settled
     }
 
-    /// Reads, checks and writes. Only a lock around it makes it right.
-    async fn order(&self, errand: &Errand, finished: &mut u64) -> Result<Answer, Trouble> {
-        let request = &errand.request;
+    /// Reads, checks and writes. Correct only under a lock.
+    async fn order(&self, assignment: &Assignment, finished: &mut u64) -> Result<OrderOutcome, BoxError> {
+        let request = &assignment.request;
         let ledger = Ledger::of(&self.grid, &self.ids, &request.product);
         let mut page = ledger.read(&request.user).await?;
-        // Without a lock, what is half done is somebody's who is at work.
-        if let Some(entry) = page.half_done.filter(|_| self.lock != LockKind::None) {
+        // Without a lock, an incomplete order may belong to a worker that is still writing it.
+        if let Some(entry) = page.incomplete.filter(|_| self.lock != LockKind::None) {
             ledger.finish(&entry).await?;
             *finished += 1;
             page.left = entry.left;
@@ -111,17 +112,19 @@ impl Shop {
             }
         }
         match page.bought {
-            // By this very request: who had it before us made the order, and died before it could tell.
-            Some(number) if number == errand.number => return Ok(Answer::Ordered),
-            Some(_) => return Ok(Answer::Repeated),
+            // This very request: a previous worker made the order, and died before it reported it.
+            Some(number) if number == assignment.number => return Ok(OrderOutcome::Ordered),
+            Some(_) => return Ok(OrderOutcome::Repeated),
             None => {}
         }
         let Some(left) = page.left.checked_sub_unsigned(request.quantity).filter(|left| *left >= 0) else {
-            return Ok(Answer::NotEnough { left: page.left });
+            return Ok(OrderOutcome::NotEnough { left: page.left });
         };
-        let (id, quantity, user) = (page.id, request.quantity, request.user.clone());
-        ledger.write(&Entry { id, quantity, left, request: errand.number, user }).await?;
-        Ok(Answer::Ordered)
+        let id = page.id;
+        let quantity = request.quantity;
+        let user = request.user.clone();
+        ledger.write(&Entry { id, quantity, left, request: assignment.number, user }).await?;
+        Ok(OrderOutcome::Ordered)
     }
 
     fn is_empty(&self, product: &str) -> bool {
@@ -133,8 +136,8 @@ impl Shop {
     }
 }
 
-fn unserved(trouble: &Trouble) -> Tally {
-    Tally { unserved: 1, error: Some(one_line(&**trouble)), ..Tally::default() }
+fn unserved(error: &BoxError) -> Tally {
+    Tally { unserved: 1, error: Some(one_line(&**error)), ..Tally::default() }
 }
 
 #[cfg(test)]
@@ -147,9 +150,9 @@ mod tests {
     use super::super::worker::connect;
     use super::*;
 
-    fn wants(number: u64, user: &str, quantity: u64) -> Errand {
+    fn wants(number: u64, user: &str, quantity: u64) -> Assignment {
         let request = Request { user: user.into(), product: "lamp".into(), quantity };
-        Errand { number, again: true, request }
+        Assignment { number, again: true, request }
     }
 
     async fn shop() -> (RedisServer, Shop) {
@@ -163,7 +166,7 @@ mod tests {
         books::read_back(&shop.grid, &["lamp"]).await.unwrap().remove("lamp").unwrap()
     }
 
-    /// An order of 3 units by `ann`, cut off after its entry and after those of the other writes that are named.
+    /// Writes an order of 3 units by `ann` that ends after its entry and the given other writes.
     async fn cut_off(shop: &Shop, bought: bool, taken: bool) -> Entry {
         let grid = &shop.grid;
         let entry = Entry { id: 1, quantity: 3, left: 7, request: 40, user: "ann".into() };

@@ -1,4 +1,4 @@
-//! Whether a sale was right: a function of the requests and of what the server holds afterwards.
+//! Whether a sale was correct: a function of the requests and of the server's data afterwards.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,10 +6,10 @@ use super::books::Books;
 use super::report::grouped;
 use super::requests::Request;
 
-/// What the books say about a sale.
+/// The result of the verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Proof {
-    /// Orders in the books.
+    /// Recorded orders.
     pub(crate) orders: u64,
     /// Units in these orders.
     pub(crate) units: u64,
@@ -17,26 +17,31 @@ pub(crate) struct Proof {
     pub(crate) stock_left: i64,
     /// Units sold beyond the stock, over all products.
     pub(crate) oversold: u64,
-    /// Orders that carry the number of another.
+    /// Orders with the number of another.
     pub(crate) duplicate_ids: u64,
-    /// Orders of users who had ordered the product before.
+    /// Orders of users who had already ordered the product.
     pub(crate) duplicate_users: u64,
-    /// Why it is not proven, one clause each; empty when it is.
+    /// Why it is not proven, one clause each; empty if it is.
     pub(crate) faults: Vec<String>,
 }
 
-/// Checks the books of a sale that began with `stock` units of each product and answered all `requests`.
+/// Checks the data of a sale that began with `stock` units of each product and answered all
+/// `requests`.
 ///
-/// None of the conditions depends on the order of service: units sold and units left add up to the stock, nothing is
-/// sold that is not there, no number and no buyer appears twice, every order was asked for, and who got nothing could
-/// not have been given it, by what is left.
+/// No condition depends on the order of service. Sold and remaining units add up to the stock.
+/// Nothing is oversold. No number and no buyer appears twice. Every order was requested. A user who
+/// got nothing could not have been served, given the remaining units.
 pub(crate) fn check(stock: u64, requests: &[Request], books: &Books) -> Proof {
     let mut proof = Proof::default();
     let mut ids = HashSet::new();
-    let (mut missing, mut unaccounted, mut negative, mut unreadable, mut other_buyers) = (0, 0, 0, 0, 0);
-    let mut asked: HashMap<(&str, &str), Asked> = HashMap::new();
+    let mut missing = 0;
+    let mut unaccounted = 0;
+    let mut negative = 0;
+    let mut unreadable = 0;
+    let mut other_buyers = 0;
+    let mut by_user: HashMap<(&str, &str), UserRequests> = HashMap::new();
     for request in requests {
-        asked.entry((&request.product, &request.user)).or_default().quantities.push(request.quantity);
+        by_user.entry((&request.product, &request.user)).or_default().quantities.push(request.quantity);
     }
     for (product, book) in books {
         let mut units = 0_u64;
@@ -45,7 +50,7 @@ pub(crate) fn check(stock: u64, requests: &[Request], books: &Books) -> Proof {
             units = units.saturating_add(order.quantity);
             proof.duplicate_ids += u64::from(!ids.insert(order.id));
             proof.duplicate_users += u64::from(!users.insert(&order.user));
-            asked.entry((product, &order.user)).or_default().ordered.push(order.quantity);
+            by_user.entry((product, &order.user)).or_default().ordered.push(order.quantity);
         }
         let left = book.stock_left.unwrap_or_default();
         missing += u64::from(book.stock_left.is_none());
@@ -60,8 +65,8 @@ pub(crate) fn check(stock: u64, requests: &[Request], books: &Books) -> Proof {
         proof.oversold = proof.oversold.saturating_add(units.saturating_sub(stock));
     }
     let left = |product: &str| books.get(product).and_then(|book| book.stock_left).unwrap_or_default();
-    let unasked: usize = asked.values().map(Asked::never_asked).sum();
-    let turned_away = asked.iter().filter(|((product, _), one)| one.could_be_served(left(product))).count();
+    let unasked: usize = by_user.values().map(UserRequests::never_asked).sum();
+    let turned_away = by_user.iter().filter(|((product, _), one)| one.could_be_served(left(product))).count();
 
     let mut fault = |count: u128, what: &str| {
         if count > 0 {
@@ -81,19 +86,19 @@ pub(crate) fn check(stock: u64, requests: &[Request], books: &Books) -> Proof {
     proof
 }
 
-/// What one user wanted of one product, and what is in the books.
+/// The requests of one user for one product, and the recorded orders.
 #[derive(Default)]
-struct Asked {
+struct UserRequests {
     quantities: Vec<u64>,
     ordered: Vec<u64>,
 }
 
-impl Asked {
+impl UserRequests {
     fn never_asked(&self) -> usize {
         self.ordered.iter().filter(|quantity| !self.quantities.contains(quantity)).count()
     }
 
-    /// Stock only falls: what would fit now would have fitted at any time before.
+    /// Stock only falls: a request that fits now would have fitted at any time before.
     fn could_be_served(&self, left: i64) -> bool {
         self.ordered.is_empty()
             && self.quantities.iter().any(|quantity| i64::try_from(*quantity).is_ok_and(|q| q <= left))

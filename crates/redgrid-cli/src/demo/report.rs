@@ -1,4 +1,4 @@
-//! What a sale says in the end: a line of JSON, or a table and one sentence.
+//! The final output of a sale: a line of JSON, or a table and one sentence.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::rows::BadRow;
 use super::wire::Tally;
 use crate::cli::SaleOptions;
 
-/// Bad rows that are written out; the others are only counted.
+/// Bad rows in the output; the others are only counted.
 const SHOWN_BAD_ROWS: usize = 100;
 
 /// The result of a sale. The fields are those of the JSON line, in its order.
@@ -45,42 +45,46 @@ pub(crate) struct Report {
     finished: u64,
 }
 
-/// What happened around the books.
+/// The circumstances of a sale.
 pub(crate) struct Circumstances<'a> {
-    /// What was asked for.
+    /// The options.
     pub(crate) options: &'a SaleOptions,
-    /// The server, in words.
+    /// The server, for display.
     pub(crate) server: String,
-    /// How many products were on sale.
+    /// Number of products.
     pub(crate) products: usize,
-    /// From the first request to the last answer.
+    /// From the first request to the last reply.
     pub(crate) took: Duration,
-    /// Rows that were left out.
+    /// Rows that were skipped.
     pub(crate) bad: Vec<BadRow>,
 }
 
 impl Report {
-    /// Puts together what the books prove and what the workers told.
-    pub(crate) fn new(proof: Proof, mut tally: Tally, around: Circumstances<'_>) -> Self {
+    /// Combines the verification and the workers' reports.
+    pub(crate) fn new(proof: Proof, mut tally: Tally, circumstances: Circumstances<'_>) -> Self {
         let requests = tally.requests();
         let mut faults = proof.faults;
         if tally.unserved > 0 {
             let why = tally.error.as_deref().unwrap_or("no reason was given");
             faults.push(format!("{} requests got no answer ({why})", grouped(tally.unserved)));
         }
-        // Without an answer there may be an order or none: then the numbers need not agree.
-        let told = tally.ordered.len() as u64;
-        if tally.unserved == 0 && told != proof.orders {
-            faults.push(format!("{} orders are in the books, and {} were told", grouped(proof.orders), grouped(told)));
+        // An unanswered request may have made an order or not: then the numbers may differ.
+        let reported = tally.ordered.len() as u64;
+        if tally.unserved == 0 && reported != proof.orders {
+            faults.push(format!(
+                "{} orders are in the books, and {} were told",
+                grouped(proof.orders),
+                grouped(reported)
+            ));
         }
-        if around.options.kill_one && tally.killed == 0 {
+        if circumstances.options.kill_one && tally.killed == 0 {
             faults.push("the sale was over before a worker could be killed".into());
         }
         tally.ordered.sort_unstable();
-        let seconds = around.took.as_secs_f64();
+        let seconds = circumstances.took.as_secs_f64();
         let rate = if seconds > 0.0 { proof.orders as f64 / seconds } else { 0.0 };
-        let bad_rows = around.bad.len();
-        let mut bad_lines = around.bad;
+        let bad_rows = circumstances.bad.len();
+        let mut bad_lines = circumstances.bad;
         bad_lines.truncate(SHOWN_BAD_ROWS);
         Report {
             orders: proof.orders,
@@ -92,13 +96,13 @@ impl Report {
             orders_per_s: rounded(rate),
             p50_ms: rounded(percentile(&tally.ordered, 50) as f64 / 1e3),
             p99_ms: rounded(percentile(&tally.ordered, 99) as f64 / 1e3),
-            processes: around.options.processes,
-            tasks: around.options.tasks,
-            server: around.server,
-            lock: around.options.lock.as_str(),
+            processes: circumstances.options.processes,
+            tasks: circumstances.options.tasks,
+            server: circumstances.server,
+            lock: circumstances.options.lock.as_str(),
             proven: faults.is_empty(),
             faults,
-            products: around.products,
+            products: circumstances.products,
             units: proof.units,
             requests,
             refused: tally.refused(),
@@ -113,17 +117,17 @@ impl Report {
         }
     }
 
-    /// Whether the sale is proven right.
+    /// Whether the sale is proven correct.
     pub(crate) fn is_proven(&self) -> bool {
         self.proven
     }
 
-    /// The report as one line of JSON.
+    /// Formats it as one line of JSON.
     pub(crate) fn json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
 
-    /// The report as a table and a sentence.
+    /// Formats it as a table and a sentence.
     pub(crate) fn table(&self) -> String {
         let sold_out = self.refused - self.refused_repeated;
         let mut rows = vec![
@@ -141,7 +145,8 @@ impl Report {
             ("order latency", format!("p50 {:.1} ms, p99 {:.1} ms", self.p50_ms, self.p99_ms)),
         ];
         if self.killed > 0 {
-            let (handed_over, finished) = (grouped(self.handed_over), grouped(self.finished));
+            let handed_over = grouped(self.handed_over);
+            let finished = grouped(self.finished);
             let killed = format!("{}, {handed_over} requests handed over, {finished} orders finished", self.killed);
             rows.push(("workers killed", killed));
         }
@@ -153,7 +158,7 @@ impl Report {
         }
         let mut text = String::new();
         for (name, value) in rows {
-            // Writing to a `String` can not fail.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(text, "{name:>15}  {value}");
         }
         let _ = write!(text, "\n{}", self.sentence());
@@ -174,7 +179,7 @@ impl Report {
     }
 }
 
-/// A number with commas between the thousands.
+/// Formats a number with commas between the thousands.
 pub(crate) fn grouped(number: impl Into<u128>) -> String {
     let digits = number.into().to_string();
     let mut out = String::new();
@@ -187,7 +192,7 @@ pub(crate) fn grouped(number: impl Into<u128>) -> String {
     out
 }
 
-/// The smallest value that `percent` of the sorted values do not exceed; 0 without values.
+/// Returns the smallest value that `percent` of the sorted values do not exceed; 0 without values.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()

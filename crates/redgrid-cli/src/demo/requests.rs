@@ -1,16 +1,16 @@
-//! Purchase requests, and the two generators of them: for a sale of one product, and for a sample file.
+//! Purchase requests, and their two generators: for a sale of one product, and for a sample file.
 
 use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// Somebody wants to buy something.
+/// A purchase request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// Who.
+    /// The user.
     #[serde(rename = "u")]
     pub(crate) user: String,
-    /// What.
+    /// The product.
     #[serde(rename = "p")]
     pub(crate) product: String,
     /// How many units, at least one.
@@ -24,19 +24,19 @@ pub(crate) const COLUMNS: [&str; 3] = ["user_id", "product_id", "quantity"];
 /// The product of a sale without a request file.
 const ONE_PRODUCT: &str = "console";
 
-/// One request in this many is a repetition of a recent one: an impatient user who clicks again.
+/// One request in this many repeats a recent one: an impatient user who clicks again.
 const REPEATS_EVERY: u64 = 12;
 
-/// How far back the impatient look: near enough that both clicks are under way at the same time.
+/// How far back repetitions reach: near enough that both requests are in flight at the same time.
 const RECENT: u64 = 24;
 
-/// Requests for one product, one unit each: twice as many as there is stock, as in a flash sale.
+/// Generates requests for one product, one unit each: twice the stock, as in a flash sale.
 pub(crate) fn crowd(seed: u64, stock: u64) -> Vec<Request> {
     let mut random = SplitMix64(seed);
     let mut users: Vec<u64> = Vec::new();
     for at in 0..stock * 2 {
         let repeats = at > 0 && random.below(REPEATS_EVERY) == 0;
-        // Drawn from 10^12, two users do not meet by chance often; where they do, it is one more repetition.
+        // Two users drawn from 10^12 rarely collide; a collision is one more repetition.
         let user = if repeats {
             users[(at - 1 - random.below(RECENT.min(at))) as usize]
         } else {
@@ -48,15 +48,15 @@ pub(crate) fn crowd(seed: u64, stock: u64) -> Vec<Request> {
     users.into_iter().map(request).collect()
 }
 
-/// The products of a sample file, and how many of 100 requests are for each.
+/// The products of a sample file, and their percentage of requests.
 const PRODUCTS: [(&str, u64); 6] =
     [("console", 27), ("headset", 22), ("keyboard", 18), ("monitor", 14), ("webcam", 11), ("desk-lamp", 8)];
 
 /// Writes a sample file: a line of column names, then `rows` requests for [`PRODUCTS`].
 ///
-/// Users come back for other products. One row in twelve or so repeats a recent one, and whoever asks for a product
-/// again asks for the same quantity: what a sale of the file leaves does not depend on the order of service, as long as
-/// the stock is enough for all.
+/// Users return for other products. About one row in twelve repeats a recent one, always with the
+/// same quantity. So if the stock suffices, the result of a sale does not depend on the order of
+/// service.
 pub(crate) fn write_sample(out: &mut impl Write, seed: u64, rows: u64) -> io::Result<()> {
     let mut random = SplitMix64(seed);
     writeln!(out, "{}", COLUMNS.join(","))?;
@@ -65,7 +65,8 @@ pub(crate) fn write_sample(out: &mut impl Write, seed: u64, rows: u64) -> io::Re
         let row = if at > 0 && random.below(REPEATS_EVERY) == 0 {
             recent[random.below(recent.len() as u64) as usize].clone()
         } else {
-            let (user, product) = (random.below(rows), product(random.below(100)));
+            let user = random.below(rows);
+            let product = product(random.below(100));
             format!("u{user:06},{product},{}", quantity(seed, user, product))
         };
         writeln!(out, "{row}")?;
@@ -87,7 +88,8 @@ fn product(mut percent: u64) -> &'static str {
     PRODUCTS[0].0
 }
 
-/// One unit of ten in six cases, two in three, three in one: a function of who wants what, so that repetitions agree.
+/// Returns one unit in six of ten cases, two in three, three in one. It depends on user and
+/// product, so repetitions agree.
 fn quantity(seed: u64, user: u64, product: &str) -> u64 {
     let mixed = product.bytes().fold(seed ^ user.rotate_left(32), |sum, byte| SplitMix64(sum ^ u64::from(byte)).next());
     match mixed % 10 {
@@ -97,8 +99,8 @@ fn quantity(seed: u64, user: u64, product: &str) -> u64 {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014), written out because the same
-/// seed has to give the same bytes in every release.
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
+/// Implemented here because the same seed must give the same bytes in every release.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -110,7 +112,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, by the upper half of a wide product.
+    /// Returns a number below `end`, the upper half of a wide product.
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
@@ -124,7 +126,8 @@ mod tests {
 
     #[test]
     fn the_generator_is_splitmix64() {
-        // The first outputs for seed 1234567, as published with the reference implementation (prng.di.unimi.it).
+        // The first outputs for seed 1234567, as published with the reference implementation
+        // (prng.di.unimi.it).
         let mut random = SplitMix64(1_234_567);
         assert_eq!([random.next(), random.next()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
     }
@@ -140,15 +143,15 @@ mod tests {
     }
 
     #[test]
-    fn whoever_repeats_a_request_in_a_sample_asks_for_the_same_quantity() {
+    fn repetitions_in_a_sample_have_the_same_quantity() {
         let mut file = Vec::new();
         write_sample(&mut file, 7, 5_000).unwrap();
         let text = String::from_utf8(file).unwrap();
-        let mut asked: HashMap<(&str, &str), &str> = HashMap::new();
+        let mut by_user: HashMap<(&str, &str), &str> = HashMap::new();
         let mut repeats = 0;
         for row in text.lines().skip(1) {
             let cells: Vec<_> = row.split(',').collect();
-            if let Some(before) = asked.insert((cells[0], cells[1]), cells[2]) {
+            if let Some(before) = by_user.insert((cells[0], cells[1]), cells[2]) {
                 assert_eq!(before, cells[2], "{row}");
                 repeats += 1;
             }

@@ -1,4 +1,4 @@
-//! Reading a file of requests. Rows that can not be read are noted, and do not stop the sale.
+//! Reads a file of requests. Invalid rows are recorded, and do not stop the sale.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -10,16 +10,16 @@ use serde::Serialize;
 use super::requests::{COLUMNS, Request};
 use crate::failure::Failure;
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
-    /// The requests, in the order of the file.
+    /// The requests in the order of the file.
     pub(crate) requests: Vec<Request>,
-    /// The rows that are no requests.
+    /// The invalid rows.
     pub(crate) bad: Vec<BadRow>,
 }
 
-/// A row that is no request.
+/// An invalid row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct BadRow {
     /// Its line in the file, from 1.
@@ -31,14 +31,14 @@ pub(crate) struct BadRow {
 /// The longest user or product id in bytes. It becomes part of a key, and a name has at most 1,024.
 const LONGEST_ID: usize = 256;
 
-/// The most units of one request: more than any stock here, few enough to be summed without overflow.
+/// The most units of one request: more than any stock here, and their sum does not overflow.
 const MOST_UNITS: u64 = 1_000_000_000;
 
 /// Reads the file at `path`.
 ///
 /// # Errors
 ///
-/// A [`Failure`] when it can not be read at all, or holds no request.
+/// A [`Failure`] if the file cannot be read, or has no request.
 pub(crate) fn read(path: &Path) -> Result<Rows, Failure> {
     let refuse = |why: String| Failure::usage(format!("cannot read requests from {}: {why}", path.display()));
     let file = File::open(path).map_err(|error| refuse(error.to_string()))?;
@@ -47,18 +47,21 @@ pub(crate) fn read(path: &Path) -> Result<Rows, Failure> {
         (false, _) => Ok(rows),
         (true, None) => Err(refuse(format!("it is empty; expected rows of {}", COLUMNS.join(",")))),
         (true, Some(bad)) => {
-            let (count, line, why) = (rows.bad.len(), bad.line, &bad.why);
+            let count = rows.bad.len();
+            let line = bad.line;
+            let why = &bad.why;
             Err(refuse(format!("none of its {count} rows can be used; line {line}: {why}")))
         }
     }
 }
 
-/// Reads line by line: no value may hold a line break, so a quote that is never closed spoils one row, not the rest of
-/// the file, and a line's number is certain.
+/// Reads line by line, because no value may contain a line break. So an unclosed quote affects only
+/// one row, and line numbers are exact.
 fn read_from(mut file: impl BufRead) -> io::Result<Rows> {
     let mut rows = Rows::default();
     let mut first = true;
-    let (mut bytes, mut line) = (Vec::new(), 0);
+    let mut bytes = Vec::new();
+    let mut line = 0;
     while file.read_until(b'\n', &mut bytes)? > 0 {
         line += 1;
         match record(&bytes) {
@@ -76,9 +79,9 @@ fn read_from(mut file: impl BufRead) -> io::Result<Rows> {
     Ok(rows)
 }
 
-/// The cells of a line; `None` when it is blank.
+/// Returns the cells of a line; `None` if it is blank.
 fn record(line: &[u8]) -> Result<Option<ByteRecord>, csv::Error> {
-    // Any number of cells comes through, so that the row can be judged.
+    // Any number of cells is accepted, so that the row can be checked.
     let mut reader = csv::ReaderBuilder::new();
     reader.has_headers(false).flexible(true).trim(csv::Trim::All).buffer_capacity(line.len());
     reader.from_reader(line).into_byte_records().next().transpose()

@@ -21,24 +21,25 @@ use super::proof::check;
 use super::report::{Circumstances, Report, grouped};
 use super::requests::crowd;
 use super::rows::{self, BadRow, Rows};
-use super::shop_lock::{LEASE, SHORT_LEASE, Trouble};
+use super::shop_lock::{BoxError, LEASE, SHORT_LEASE};
 use super::wire::{Job, Tally};
-use super::worker::{FAREWELL, connect};
+use super::worker::{SHUTDOWN_TIMEOUT, connect};
 use crate::cli::{Global, LockKind, SaleOptions};
 use crate::failure::{Failure, NOT_PROVEN, one_line};
 use crate::server::{Named, address, unreachable};
 
-/// Bad rows that are named on stderr; the others are only counted there.
-const TOLD_BAD_ROWS: usize = 20;
+/// Bad rows printed to stderr; the others are only counted there.
+const SHOWN_BAD_ROWS: usize = 20;
 
-/// Time between two progress lines: 100 ms, as fast as an eye reads numbers.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+/// Time between two progress lines: 100 ms, as fast as a person reads numbers.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time between two looks at the server: 1 s, small against the time without contact that ends a sale.
-const WATCH_EVERY: Duration = Duration::from_secs(1);
+/// Time between two checks of the server: 1 s, short compared with the time without contact that
+/// ends a sale.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long deleting the keys may take: 2 s, enough for a server that is there.
-const DELETED_WITHIN: Duration = Duration::from_secs(2);
+/// How long deleting the keys may take: 2 s, enough for a reachable server.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs the sale, prints its report, and returns the exit code.
 pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCode, Failure> {
@@ -51,31 +52,32 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
         Some(path) => rows::read(path)?,
         None => Rows { requests: crowd(options.seed, options.stock), bad: Vec::new() },
     };
-    tell_bad_rows(&bad);
-    let place = Place::find(global).await?;
+    print_bad_rows(&bad);
+    let server = SaleServer::find(global).await?;
     let products: BTreeSet<String> = requests.iter().map(|request| request.product.clone()).collect();
     let products: Vec<&str> = products.iter().map(String::as_str).collect();
     let namespace = format!("redgrid-demo:{}", Uuid::new_v4().simple());
-    let grid = connect(&place.named, &namespace).await.map_err(|trouble| place.unreachable(&*trouble))?;
+    let grid = connect(&server.named, &namespace).await.map_err(|error| server.unreachable(&*error))?;
 
     let counter = Counter::new(requests);
     let mut crew = Crew::default();
     let lease = if options.kill_one { SHORT_LEASE } else { LEASE };
-    let job = Job { servers: place.named.clone(), namespace, lock: options.lock, tasks: options.tasks, lease };
-    let sale = Sale { grid: &grid, place: &place, products: &products, options, counter: &counter };
+    let job = Job { servers: server.named.clone(), namespace, lock: options.lock, tasks: options.tasks, lease };
+    let sale = Sale { grid: &grid, server: &server, products: &products, options, counter: &counter };
     let outcome = tokio::select! {
         outcome = sale.sell(&mut crew, &job, global.json) => outcome,
         number = stopped() => Err(Failure::signalled(number)),
     };
-    // The workers first: what they still write has to be deleted too.
-    crew.dismiss().await;
+    // The workers first: their last writes must be deleted too.
+    crew.stop().await;
     let report = match outcome {
         Ok(took) => sale.report(took, bad).await,
         Err(failure) => Err(failure),
     };
-    let report = if place.private.is_some() { report } else { tidy(&grid, &products, &job.namespace, report).await };
-    // Nothing is held here that could be late.
-    let _ = grid.shutdown(FAREWELL).await;
+    let report =
+        if server.private.is_some() { report } else { clean_up(&grid, &products, &job.namespace, report).await };
+    // This client holds nothing.
+    let _ = grid.shutdown(SHUTDOWN_TIMEOUT).await;
 
     let report = report?;
     let text = if global.json { report.json().map_err(|e| Failure::broken(e.to_string()))? } else { report.table() };
@@ -88,14 +90,14 @@ pub(crate) async fn run(global: &Global, options: &SaleOptions) -> Result<ExitCo
     }
 }
 
-/// Deletes the keys of the sale, or tells that they are left.
-async fn tidy(
+/// Deletes the keys of the sale, or reports that they remain.
+async fn clean_up(
     grid: &Grid,
     products: &[&str],
     namespace: &str,
     report: Result<Report, Failure>,
 ) -> Result<Report, Failure> {
-    match (timeout(DELETED_WITHIN, books::delete(grid, products)).await, report) {
+    match (timeout(DELETE_TIMEOUT, books::delete(grid, products)).await, report) {
         (Ok(Ok(())), report) => report,
         (_, Err(failure)) => Err(failure.and(&format!("delete the keys {namespace}:* by hand"))),
         (_, Ok(report)) => {
@@ -105,21 +107,22 @@ async fn tidy(
     }
 }
 
-/// What the parts of a sale share.
+/// Shared by the parts of a sale.
 struct Sale<'a> {
     grid: &'a Grid,
-    place: &'a Place,
+    server: &'a SaleServer,
     products: &'a [&'a str],
     options: &'a SaleOptions,
     counter: &'a Arc<Counter>,
 }
 
 impl Sale<'_> {
-    /// Opens the books, starts the workers, and serves all requests; the time this last part took.
+    /// Creates the data, starts the workers, and serves all requests. Returns the time of the last
+    /// step.
     async fn sell(&self, crew: &mut Crew, job: &Job, quiet: bool) -> Result<Duration, Failure> {
         let opened = books::open(self.grid, self.products, self.options.stock).await;
-        opened.map_err(|trouble| self.place.unreachable(&*trouble))?;
-        crew.hire(self.options.processes, job).await?;
+        opened.map_err(|error| self.server.unreachable(&*error))?;
+        crew.start(self.options.processes, job).await?;
         let victims = crew.victims();
         let start = Instant::now();
         let show = !quiet && io::stdout().is_terminal();
@@ -136,8 +139,8 @@ impl Sale<'_> {
         Ok(took)
     }
 
-    /// Finishes the last orders, which a worker that died may have left half done.
-    async fn settle(&self) -> Result<(), Trouble> {
+    /// Completes the last orders, which a worker that died may have left incomplete.
+    async fn settle(&self) -> Result<(), BoxError> {
         let shop = Shop::new(self.grid.clone(), self.options.lock, LEASE);
         for product in self.products {
             let finished = shop.settle(product).await?;
@@ -146,46 +149,48 @@ impl Sale<'_> {
         Ok(())
     }
 
-    /// Ends when the server has gone: then nobody is served, and each of the many requests would take its time to fail.
+    /// Returns when the server is unreachable: no request can be served, and each would run into
+    /// its timeout.
     async fn watch(&self) -> Failure {
         loop {
-            sleep(WATCH_EVERY).await;
+            sleep(CHECK_INTERVAL).await;
             if let Err(error) = self.grid.command("PING").idempotent().query::<()>().await {
-                return self.place.unreachable(&error);
+                return self.server.unreachable(&error);
             }
         }
     }
 
     async fn report(&self, took: Duration, bad: Vec<BadRow>) -> Result<Report, Failure> {
-        self.settle().await.map_err(|trouble| self.place.unreachable(&*trouble))?;
+        self.settle().await.map_err(|error| self.server.unreachable(&*error))?;
         let books = books::read_back(self.grid, self.products).await;
-        let books = books.map_err(|trouble| self.place.unreachable(&*trouble))?;
+        let books = books.map_err(|error| self.server.unreachable(&*error))?;
         let proof = check(self.options.stock, self.counter.requests(), &books);
-        let server = self.place.describe(self.grid).await;
+        let server = self.server.describe(self.grid).await;
         let products = self.products.len();
-        let around = Circumstances { options: self.options, server, products, took, bad };
-        Ok(Report::new(proof, self.counter.so_far(Clone::clone), around))
+        let circumstances = Circumstances { options: self.options, server, products, took, bad };
+        Ok(Report::new(proof, self.counter.so_far(Clone::clone), circumstances))
     }
 }
 
-/// Where the sale takes place.
-struct Place {
+/// The server of the sale.
+struct SaleServer {
     named: Named,
     address: String,
-    /// Our own server; it ends with this value.
+    /// A private server; it ends with this value.
     private: Option<RedisServer>,
 }
 
-impl Place {
+impl SaleServer {
     async fn find(global: &Global) -> Result<Self, Failure> {
         if let Some(named) = Named::of(global) {
             let config = named.config().map_err(|error| named.unusable(&error))?;
-            return Ok(Place { named, address: address(&config), private: None });
+            return Ok(SaleServer { named, address: address(&config), private: None });
         }
         match RedisServer::start().await {
             Ok(server) => {
-                let (named, address) = (Named::Url(server.url()), server.addr().to_string());
-                Ok(Place { named, address, private: Some(server) })
+                let named = Named::Url(server.url());
+                let address = server.addr().to_string();
+                Ok(SaleServer { named, address, private: Some(server) })
             }
             Err(error) => Err(Failure::unavailable(format!(
                 "cannot start a private server; install redis-server, or name a server with --url: {}",
@@ -198,9 +203,9 @@ impl Place {
         unreachable(&self.address, error)
     }
 
-    /// The server in words: `redis 7.0.15 at 127.0.0.1:6379`.
+    /// Describes the server: `redis 7.0.15 at 127.0.0.1:6379`.
     async fn describe(&self, grid: &Grid) -> String {
-        // Not every user may ask; the sale is no worse for it.
+        // The user may lack the permission, which does not matter.
         let info: String = grid.command("INFO").arg("server").query().await.unwrap_or_default();
         let field =
             |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
@@ -214,38 +219,40 @@ impl Place {
     }
 }
 
-fn tell_bad_rows(bad: &[BadRow]) {
-    for row in bad.iter().take(TOLD_BAD_ROWS) {
+fn print_bad_rows(bad: &[BadRow]) {
+    for row in bad.iter().take(SHOWN_BAD_ROWS) {
         eprintln!("redgrid: line {} is left out: {}", row.line, row.why);
     }
-    if bad.len() > TOLD_BAD_ROWS {
-        eprintln!("redgrid: {} more rows are left out", bad.len() - TOLD_BAD_ROWS);
+    if bad.len() > SHOWN_BAD_ROWS {
+        eprintln!("redgrid: {} more rows are left out", bad.len() - SHOWN_BAD_ROWS);
     }
 }
 
-/// Shows how far the sale is, over and over.
+/// Prints the progress repeatedly.
 async fn progress(counter: &Counter, start: Instant, show: bool) {
-    let mut tick = interval(PROGRESS_EVERY);
+    let mut tick = interval(PROGRESS_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tick.tick().await;
         if show {
             let (orders, answered) = counter.so_far(|tally| (tally.ordered.len() as u64, tally.requests()));
             let rate = orders as f64 / start.elapsed().as_secs_f64().max(0.001);
-            let (all, rate) = (grouped(counter.requests().len() as u64), grouped(rate.round() as u64));
-            let (orders, answered) = (grouped(orders), grouped(answered));
+            let all = grouped(counter.requests().len() as u64);
+            let rate = grouped(rate.round() as u64);
+            let orders = grouped(orders);
+            let answered = grouped(answered);
             print!("\r{orders} orders, {answered} of {all} requests answered, {rate} orders/s\x1b[K");
-            // A terminal that is gone is no reason to stop the sale.
+            // A closed terminal does not stop the sale.
             let _ = io::stdout().flush();
         }
     }
 }
 
-/// Waits for a person's or a supervisor's wish to stop; the number of the signal.
+/// Waits for a signal to stop; returns its number.
 async fn stopped() -> u8 {
     let wait = async |kind| match signal(kind) {
         Ok(mut signal) => signal.recv().await.is_some(),
-        // Without a handler, the signal ends the process by itself.
+        // Without a handler, the signal ends the process.
         Err(_) => std::future::pending().await,
     };
     tokio::select! {

@@ -1,4 +1,5 @@
-//! What a sale and its workers tell each other: one line of JSON for each message, over the worker's stdin and stdout.
+//! Messages between a sale and its workers: one line of JSON each, over the worker's stdin and
+//! stdout.
 
 use std::time::Duration;
 
@@ -8,43 +9,44 @@ use super::requests::Request;
 use crate::cli::LockKind;
 use crate::server::Named;
 
-/// From the sale to a worker. The end of the stream means that the sale is gone, and ends the worker.
+/// From the sale to a worker. The end of the stream means that the sale has ended, and ends the
+/// worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ToWorker {
-    /// What to do; the first message. It goes this way because a URL may hold a password.
+    /// The job; the first message. Sent here because a URL may contain a password.
     Job(Job),
     /// Requests to serve.
-    Serve(Vec<Errand>),
+    Serve(Vec<Assignment>),
     /// No more requests will come.
     End,
 }
 
-/// What a worker has to know.
+/// The job of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
     /// The server.
     pub(crate) servers: Named,
-    /// In front of all keys.
+    /// Prefix of all keys.
     pub(crate) namespace: String,
-    /// What excludes the others.
+    /// The lock around an order.
     pub(crate) lock: LockKind,
-    /// How many requests are served at the same time.
+    /// Concurrent requests.
     pub(crate) tasks: u16,
     /// Lease of the library's lock.
     pub(crate) lease: Duration,
 }
 
-/// A request on its way.
+/// A request for a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Errand {
-    /// Its number: the same request is served once, however often it is handed out.
+pub(crate) struct Assignment {
+    /// Its number: the request is served once, however often it is distributed.
     #[serde(rename = "n")]
     pub(crate) number: u64,
-    /// A worker had it before and died.
+    /// A worker that has died had it before.
     #[serde(rename = "a")]
     pub(crate) again: bool,
-    /// What is wanted.
+    /// The request.
     #[serde(flatten)]
     pub(crate) request: Request,
 }
@@ -53,51 +55,51 @@ pub(crate) struct Errand {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FromWorker {
-    /// Connected; requests may come. The id of the client tells who holds a lock.
+    /// Connected; requests may be sent. The id of the client identifies it as a lock holder.
     Ready(String),
-    /// What became of the requests with these numbers.
+    /// The outcomes of the requests with these numbers.
     Report(Tally, Vec<u64>),
-    /// The worker can not work. It ends.
+    /// The worker cannot work. It ends.
     Failed(String),
 }
 
-/// What became of some requests.
+/// The outcomes of some requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
-    /// Orders, each as the microseconds from asking for the lock to its release.
+    /// Orders, each as the microseconds from requesting the lock to its release.
     pub(crate) ordered: Vec<u64>,
     /// Units in these orders.
     pub(crate) units: u64,
     /// Refused: not enough stock.
     pub(crate) sold_out: u64,
-    /// Refused: the user had ordered the product before.
+    /// Refused: the user had already ordered the product.
     pub(crate) repeated: u64,
-    /// Requests without an outcome: no lock in time, or an error on the way.
+    /// Requests without an outcome: no lock in time, or an error.
     pub(crate) unserved: u64,
-    /// Locks that had ended before they were released.
+    /// Locks that were lost before their release.
     pub(crate) lost: u64,
-    /// Orders of others, half done when they died, that were finished.
+    /// Incomplete orders of dead workers that were completed.
     pub(crate) finished: u64,
-    /// Workers that died in the middle of the sale; only the sale itself knows.
+    /// Workers that died during the sale; set by the sale only.
     pub(crate) killed: u64,
-    /// Requests that they had in hand, and that others were given; only the sale itself knows.
+    /// Their unfinished requests, given to other workers; set by the sale only.
     pub(crate) handed_over: u64,
-    /// The first of the errors behind what is unserved or lost.
+    /// The first error of an unserved request or a lost lock.
     pub(crate) error: Option<String>,
 }
 
 impl Tally {
-    /// How many requests this is about.
+    /// Returns the number of requests.
     pub(crate) fn requests(&self) -> u64 {
         self.ordered.len() as u64 + self.refused() + self.unserved
     }
 
-    /// How many were refused.
+    /// Returns the number of refused requests.
     pub(crate) fn refused(&self) -> u64 {
         self.sold_out + self.repeated
     }
 
-    /// Adds what became of others.
+    /// Adds other outcomes.
     pub(crate) fn add(&mut self, other: Tally) {
         self.ordered.extend(other.ordered);
         self.units += other.units;
@@ -119,9 +121,9 @@ mod tests {
     #[test]
     fn a_message_is_one_line_and_comes_back_as_it_was() {
         let request = Request { user: "line\nbreak".into(), product: "lamp".into(), quantity: 2 };
-        let errand = Errand { number: 7, again: true, request };
-        let line = serde_json::to_string(&ToWorker::Serve(vec![errand.clone()])).unwrap();
+        let assignment = Assignment { number: 7, again: true, request };
+        let line = serde_json::to_string(&ToWorker::Serve(vec![assignment.clone()])).unwrap();
         assert!(!line.contains('\n'));
-        assert!(matches!(serde_json::from_str(&line).unwrap(), ToWorker::Serve(back) if back == [errand]));
+        assert!(matches!(serde_json::from_str(&line).unwrap(), ToWorker::Serve(back) if back == [assignment]));
     }
 }

@@ -1,44 +1,44 @@
-//! The clocks of the servers, against each other and against ours.
+//! Compares the clocks of the servers with each other and with ours.
 
 use std::time::Duration;
 
-use super::facts::{Clock, Facts, Wishes};
+use super::facts::{Clock, Facts, Requirements};
 use super::finding::Finding;
 
 const CHECK: &str = "clocks";
 
-/// What of a lease lies between our belief and the server's: a twentieth.
+/// The safety margin of a lease: a twentieth.
 const MARGIN: u32 = 20;
 
-/// From where on it is told that this host's clock is off: 1 s. Nothing here is decided by it.
+/// From which difference this host's clock is reported: 1 s. Nothing depends on it.
 const OFF: i64 = 1_000_000;
 
-pub(crate) fn check(facts: &Facts, wishes: &Wishes) -> Vec<Finding> {
+pub(crate) fn check(facts: &Facts, requirements: &Requirements) -> Vec<Finding> {
     let clocks: Vec<(String, Clock)> =
         facts.nodes.iter().filter_map(|node| Some((node.address.to_string(), node.clock?))).collect();
     let mut findings: Vec<Finding> = clocks.iter().map(|(node, clock)| host(*clock).at(node)).collect();
     let apart = clocks.iter().flat_map(|(_, one)| clocks.iter().map(|(_, two)| apart(*one, *two))).max();
     if let (Some(apart), true) = (apart, clocks.len() > 1) {
-        findings.push(nodes(apart, wishes.lease));
+        findings.push(nodes(apart, requirements.lease));
     }
     findings
 }
 
-/// By how much two clocks certainly differ, in microseconds.
+/// Returns the minimum difference of two clocks, in microseconds.
 fn apart(one: Clock, two: Clock) -> i64 {
     (one.at_least - two.at_most).max(0)
 }
 
 fn host(clock: Clock) -> Finding {
     let off = if clock.at_least > 0 { clock.at_least } else { clock.at_most.min(0) };
-    let told = |off: i64| format!("{:?}", Duration::from_millis(off.unsigned_abs() / 1000));
+    let difference = |off: i64| format!("{:?}", Duration::from_millis(off.unsigned_abs() / 1000));
     match off {
         off if off.abs() < OFF => Finding::ok(CHECK, "agrees with this host to the second"),
         off => Finding::warn(
             CHECK,
             format!(
                 "is {} {} this host's; leases do not depend on it, but logs and tokens read as times do: set both by NTP",
-                told(off),
+                difference(off),
                 if off > 0 { "ahead of" } else { "behind" }
             ),
         ),
@@ -46,7 +46,8 @@ fn host(clock: Clock) -> Finding {
 }
 
 fn nodes(apart: i64, lease: Duration) -> Finding {
-    let (margin, apart) = (lease / MARGIN, Duration::from_micros(apart.unsigned_abs()));
+    let margin = lease / MARGIN;
+    let apart = Duration::from_micros(apart.unsigned_abs());
     let shown = Duration::from_millis(u64::try_from(apart.as_millis()).unwrap_or(u64::MAX));
     if apart > margin {
         Finding::fail(
@@ -82,8 +83,9 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_way_of_the_answer_is_no_difference() {
-        let (one, two) = (Clock { at_least: -500, at_most: 500 }, Clock { at_least: 200, at_most: 900 });
+    fn a_difference_within_the_round_trip_is_ignored() {
+        let one = Clock { at_least: -500, at_most: 500 };
+        let two = Clock { at_least: 200, at_most: 900 };
         assert_eq!((apart(one, two), apart(two, one)), (0, 0));
         let late = Clock { at_least: 2_000_000, at_most: 2_000_100 };
         assert_eq!(apart(late, one), 1_999_500);

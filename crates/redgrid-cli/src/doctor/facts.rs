@@ -1,4 +1,4 @@
-//! What the servers say of themselves, asked once.
+//! Collects the state of the servers.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -8,15 +8,16 @@ use redgrid::client::Reply;
 use redgrid::config::{Address, Durability, Servers};
 use redgrid::{Client, Config, ServerError};
 
-use super::rights::Rights;
+use super::permissions::Permissions;
 use super::sentinels::Sentinels;
 use crate::failure::Failure;
 use crate::server::Server;
 
-/// How long one node may take to answer at first: 3 s. The deployment as a whole has answered already.
-pub(crate) const READY_WITHIN: Duration = Duration::from_secs(3);
+/// How long one node may take to answer at first: 3 s. The deployment as a whole has already
+/// answered.
+pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Settings of a server that are looked at.
+/// Server settings that are read.
 const SETTINGS: [&str; 15] = [
     "appendonly",
     "appendfsync",
@@ -35,60 +36,60 @@ const SETTINGS: [&str; 15] = [
     "stop-writes-on-bgsave-error",
 ];
 
-/// Everything that was asked.
+/// The state of the deployment.
 pub(crate) struct Facts {
     pub(crate) topology: &'static str,
     pub(crate) nodes: Vec<Node>,
-    /// `None` where there are none.
+    /// `None` without sentinels.
     pub(crate) sentinels: Option<Sentinels>,
-    /// The user of the connections; `None` where the server does not tell.
+    /// The user of the connections; `None` if the server does not report it.
     pub(crate) user: Option<String>,
 }
 
-/// One server with data.
+/// A server with data.
 #[derive(Default)]
 pub(crate) struct Node {
-    pub(crate) address: Place,
-    /// Why nothing is known of it, where that is so.
+    pub(crate) address: NodeAddress,
+    /// Why it could not be reached.
     pub(crate) unreachable: Option<String>,
-    /// The fields of `INFO`; empty where the user may not ask.
+    /// The fields of `INFO`; empty without permission.
     pub(crate) info: HashMap<String, String>,
-    /// `None` where the user may not ask.
+    /// `None` without permission.
     pub(crate) settings: Option<HashMap<String, String>>,
-    /// Why RESP2 is spoken, where the server or a proxy refuses RESP3.
+    /// Why RESP2 is used, if the server or a proxy rejects RESP3.
     pub(crate) without_resp3: Option<String>,
     pub(crate) clock: Option<Clock>,
-    pub(crate) rights: Rights,
-    /// The fields of `CLUSTER INFO`; empty where it is no cluster.
+    pub(crate) permissions: Permissions,
+    /// The fields of `CLUSTER INFO`; empty outside a cluster.
     pub(crate) cluster: HashMap<String, String>,
 }
 
-/// Where a node listens.
+/// The address of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place(pub(crate) String);
+pub(crate) struct NodeAddress(pub(crate) String);
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for NodeAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// How far a server's clock is ahead of ours, in microseconds: the truth is in between.
+/// How far a server's clock is ahead of ours, in microseconds, as an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Clock {
     pub(crate) at_least: i64,
     pub(crate) at_most: i64,
 }
 
-/// What the configuration asks of the servers.
+/// Requirements of the configuration.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wishes {
+pub(crate) struct Requirements {
     pub(crate) lease: Duration,
     pub(crate) ping_interval: Duration,
     pub(crate) durability: Durability,
 }
 
-impl Wishes {
+impl Requirements {
     pub(crate) fn of(config: &Config) -> Self {
         let settings = config.explain();
         let value = |name: &str| settings.iter().find(|one| one.name == name).and_then(|one| one.value.clone());
@@ -102,7 +103,7 @@ impl Wishes {
             Some("replicas") => Durability::Replicas { at_least, timeout },
             _ => Durability::Primary,
         };
-        Wishes { lease, ping_interval, durability }
+        Requirements { lease, ping_interval, durability }
     }
 }
 
@@ -111,12 +112,12 @@ impl Node {
         self.info.get("role").is_none_or(|role| role == "master")
     }
 
-    /// Replicas that it sees.
+    /// Returns the number of its replicas.
     pub(crate) fn replicas(&self) -> u32 {
         self.info.get("connected_slaves").and_then(|count| count.parse().ok()).unwrap_or(0)
     }
 
-    /// Where its replicas are: `slave0:ip=127.0.0.1,port=6380,…`.
+    /// Returns the addresses of its replicas, from `slave0:ip=127.0.0.1,port=6380,…`.
     fn known_replicas(&self) -> Vec<Address> {
         let address = |(name, value): (&String, &String)| {
             name.strip_prefix("slave")?.parse::<u32>().ok()?;
@@ -126,30 +127,30 @@ impl Node {
         self.info.iter().filter_map(address).collect()
     }
 
-    /// A setting, as text; empty where it is not known.
+    /// Returns a setting as text; empty if it is unknown.
     pub(crate) fn setting(&self, name: &str) -> &str {
         self.settings.as_ref().and_then(|settings| settings.get(name)).map_or("", String::as_str)
     }
 
-    /// A setting that is a number.
+    /// Returns a numeric setting.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.setting(name).parse().ok()
     }
 
-    /// The release, major and minor; Valkey's own number where it is one.
+    /// Returns the major and minor version; Valkey's own if it is one.
     pub(crate) fn release(&self) -> Option<(u32, u32)> {
         let version = self.info.get("valkey_version").or_else(|| self.info.get("redis_version"))?;
         let mut parts = version.split('.').map(str::parse);
         Some((parts.next()?.ok()?, parts.next()?.ok()?))
     }
 
-    async fn ask(address: &Address, server: &Server) -> Node {
-        let mut node = Node { address: Place(address.to_string()), ..Node::default() };
+    async fn query(address: &Address, server: &Server) -> Node {
+        let mut node = Node { address: NodeAddress(address.to_string()), ..Node::default() };
         match connect(address, &server.config).await {
             Ok(client) => {
                 node.look(&client).await;
-                // Nothing is held.
-                let _ = client.shutdown(READY_WITHIN).await;
+                // This client holds nothing.
+                let _ = client.shutdown(READY_TIMEOUT).await;
             }
             Err(why) => node.unreachable = Some(why),
         }
@@ -158,15 +159,15 @@ impl Node {
 
     async fn look(&mut self, client: &Client) {
         self.info = fields(&text(client, &["INFO"]).await.unwrap_or_default());
-        let asked = join_all(SETTINGS.map(async |name| {
+        let settings_replies = join_all(SETTINGS.map(async |name| {
             let answer: HashMap<String, String> = command(client, &["CONFIG", "GET", name]).query().await?;
             Ok::<_, ServerError>(answer)
         }));
-        let answers: Result<Vec<_>, _> = asked.await.into_iter().collect();
+        let answers: Result<Vec<_>, _> = settings_replies.await.into_iter().collect();
         self.settings = answers.ok().map(|answers| answers.into_iter().flatten().collect());
         self.without_resp3 = client.health().await.nodes.into_iter().find_map(|node| node.without_resp3);
         self.clock = clock(client).await;
-        self.rights = Rights::of(client).await;
+        self.permissions = Permissions::of(client).await;
         if self.info.get("cluster_enabled").is_some_and(|on| on == "1") {
             self.cluster = fields(&text(client, &["CLUSTER", "INFO"]).await.unwrap_or_default());
         }
@@ -174,18 +175,19 @@ impl Node {
 }
 
 impl Facts {
-    /// Finds the nodes, and asks each of them.
+    /// Finds the nodes, and queries each of them.
     pub(crate) async fn gather(server: &Server) -> Result<Self, Failure> {
-        let (client, config) = (server.grid.client(), &server.config);
+        let client = server.grid.client();
+        let config = &server.config;
         let mut sentinels = None;
         let addresses = match config.servers() {
             Servers::Single(single) => vec![single.address.clone()],
             Servers::MasterSlave(servers) => [vec![servers.primary.clone()], servers.replicas.clone()].concat(),
             Servers::Replicated(servers) => servers.nodes.clone(),
-            Servers::Sentinel(asked) => {
-                let told = Sentinels::ask(client, asked).await;
-                let known = told.nodes.clone();
-                sentinels = Some(told);
+            Servers::Sentinel(configured) => {
+                let report = Sentinels::query(client, configured).await;
+                let known = report.nodes.clone();
+                sentinels = Some(report);
                 if known.is_empty() { own_address(client).await.into_iter().collect() } else { known }
             }
             Servers::Cluster(cluster) => match slots(client).await {
@@ -194,32 +196,32 @@ impl Facts {
             },
             _ => return Err(Failure::usage("doctor asks servers by their addresses; name one that listens on a port")),
         };
-        let ask =
-            async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::ask(address, server))).await;
-        let mut nodes = ask(&addresses).await;
-        // Replicas that nobody has named: they may be promoted by hand.
+        let query =
+            async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::query(address, server))).await;
+        let mut nodes = query(&addresses).await;
+        // Replicas that are not configured: they may be promoted manually.
         let unnamed: Vec<Address> = nodes.iter().flat_map(Node::known_replicas).collect();
         let unnamed: Vec<Address> = unnamed.into_iter().filter(|address| !addresses.contains(address)).collect();
-        nodes.extend(ask(&unnamed).await);
+        nodes.extend(query(&unnamed).await);
         let user = command(client, &["ACL", "WHOAMI"]).query().await.ok();
         Ok(Facts { topology: config.topology(), nodes, sentinels, user })
     }
 
-    /// The nodes that grant.
+    /// Returns the nodes that grant locks.
     pub(crate) fn primaries(&self) -> impl Iterator<Item = &Node> {
         self.nodes.iter().filter(|node| node.unreachable.is_none() && node.is_primary())
     }
 }
 
-/// A client of one node, with the settings of the whole deployment.
+/// Connects to one node, with the settings of the deployment.
 async fn connect(address: &Address, config: &Config) -> Result<Client, String> {
     let config = config.clone().for_server(address.clone()).client_name("redgrid-doctor");
     let client = Client::connect(config).await.map_err(|error| crate::failure::one_line(&error))?;
-    client.wait_ready(READY_WITHIN).await.map_err(|error| crate::failure::one_line(&error))?;
+    client.wait_ready(READY_TIMEOUT).await.map_err(|error| crate::failure::one_line(&error))?;
     Ok(client)
 }
 
-/// A command that changes nothing.
+/// Creates a read-only command.
 pub(crate) fn command(client: &Client, words: &[&str]) -> redgrid::client::Command {
     let (name, args) = words.split_first().map_or(("PING", &[][..]), |(name, args)| (*name, args));
     let command = client.command(name.to_owned()).idempotent();
@@ -230,17 +232,18 @@ async fn text(client: &Client, words: &[&str]) -> Option<String> {
     command(client, words).query().await.ok()
 }
 
-/// `name:value`, a line each.
+/// Parses lines of `name:value`.
 fn fields(text: &str) -> HashMap<String, String> {
     let field = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
     text.lines().filter_map(field).collect()
 }
 
-/// The server's clock against ours, by the shortest of three questions.
+/// Measures the server's clock against ours: the shortest of three requests counts.
 async fn clock(client: &Client) -> Option<Clock> {
     let mut best: Option<Clock> = None;
     for _ in 0..3 {
-        let (wall, began) = (SystemTime::now(), Instant::now());
+        let wall = SystemTime::now();
+        let began = Instant::now();
         let (seconds, micros): (i64, i64) = command(client, &["TIME"]).query().await.ok()?;
         let took = i64::try_from(began.elapsed().as_micros()).ok()?;
         let ours = i64::try_from(wall.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_micros()).ok()?;
@@ -253,7 +256,7 @@ async fn clock(client: &Client) -> Option<Clock> {
     best
 }
 
-/// The address of the server behind a connection, as it sees itself.
+/// Returns the server's own address of a connection.
 async fn own_address(client: &Client) -> Option<Address> {
     let info = text(client, &["CLIENT", "INFO"]).await?;
     let local = info.split(' ').find_map(|field| field.strip_prefix("laddr="))?;
@@ -261,10 +264,11 @@ async fn own_address(client: &Client) -> Option<Address> {
     Some(Address::new(host.trim_matches(['[', ']']), port.parse().ok()?))
 }
 
-/// All nodes that `CLUSTER SLOTS` names, primaries first.
+/// Returns all nodes in `CLUSTER SLOTS`, primaries first.
 async fn slots(client: &Client) -> Result<Vec<Address>, ServerError> {
     let ranges: Vec<Reply> = command(client, &["CLUSTER", "SLOTS"]).query().await?;
-    let (mut primaries, mut replicas) = (Vec::new(), Vec::new());
+    let mut primaries = Vec::new();
+    let mut replicas = Vec::new();
     for range in &ranges {
         let Reply::Array(parts) = range else { continue };
         for (place, node) in parts.iter().skip(2).enumerate() {

@@ -1,27 +1,27 @@
-//! One thing that was looked at.
+//! One result of a check.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// Right for some, and not for all.
+    /// Not right for all uses.
     Warn,
-    /// Locks do not keep what they promise, or do not work.
+    /// Locks do not work, or not as documented.
     Fail,
 }
 
-/// What was found. The fields are those of the JSON line, in its order.
+/// A result. The fields are those of the JSON line, in its order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub(crate) level: Level,
-    /// What was looked at.
+    /// The check.
     pub(crate) check: &'static str,
-    /// Where; `None` for the deployment as a whole.
+    /// The node; `None` for the deployment as a whole.
     pub(crate) node: Option<String>,
     /// What it means for locks, and what to do.
     pub(crate) says: String,
@@ -44,13 +44,13 @@ impl Finding {
         Finding::of(check, Level::Fail, says)
     }
 
-    /// The same, about one node.
+    /// Sets the node.
     pub(crate) fn at(mut self, node: &impl ToString) -> Self {
         self.node = Some(node.to_string());
         self
     }
 
-    /// A line for a person.
+    /// Formats it as a line.
     pub(crate) fn text(&self) -> String {
         let level = match self.level {
             Level::Ok => "ok  ",

@@ -1,12 +1,12 @@
-//! `redgrid doctor`: what the servers' settings mean for locks, and what to do about it.
+//! `redgrid doctor`: reports what the servers' settings mean for locks, and what to change.
 
 mod clocks;
 mod facts;
 mod finding;
-mod rights;
+mod permissions;
 mod sentinels;
 mod settings;
-mod shape;
+mod topology;
 
 use std::process::ExitCode;
 
@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::cli::Global;
 use crate::failure::{Failure, WRONG};
-use crate::server::{Reach, Server, say};
-use facts::{Facts, Wishes};
+use crate::server::{Reach, Server, print_line};
+use facts::{Facts, Requirements};
 use finding::{Finding, Level};
 
 /// Options of `redgrid doctor`.
@@ -25,9 +25,9 @@ pub(crate) struct DoctorOptions {
     reach: Reach,
 }
 
-/// What is told. The fields are those of the JSON line, in its order.
+/// The output. The fields are those of the JSON line, in its order.
 #[derive(Debug, Serialize)]
-struct Told {
+struct Output {
     topology: &'static str,
     nodes: Vec<String>,
     worst: Level,
@@ -38,26 +38,26 @@ struct Told {
 pub(crate) async fn run(global: &Global, options: &DoctorOptions) -> Result<ExitCode, Failure> {
     let server = Server::reach(global, &options.reach).await?;
     let facts = Facts::gather(&server).await;
-    let wishes = Wishes::of(&server.config);
+    let requirements = Requirements::of(&server.config);
     server.leave().await;
     let facts = facts?;
-    let mut findings = shape::check(&facts, &wishes);
+    let mut findings = topology::check(&facts, &requirements);
     findings.extend(sentinels::check(&facts));
-    findings.extend(clocks::check(&facts, &wishes));
-    findings.extend(facts.nodes.iter().flat_map(|node| settings::check(node, &wishes)));
-    findings.extend(facts.nodes.iter().flat_map(|node| rights::check(node, &facts, &wishes)));
+    findings.extend(clocks::check(&facts, &requirements));
+    findings.extend(facts.nodes.iter().flat_map(|node| settings::check(node, &requirements)));
+    findings.extend(facts.nodes.iter().flat_map(|node| permissions::check(node, &facts, &requirements)));
     let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
     let nodes = facts.nodes.iter().map(|node| node.address.to_string()).collect();
-    let told = Told { topology: facts.topology, nodes, worst, findings };
-    say(&if global.json {
-        serde_json::to_string(&told).map_err(|error| Failure::broken(error.to_string()))?
+    let report = Output { topology: facts.topology, nodes, worst, findings };
+    print_line(&if global.json {
+        serde_json::to_string(&report).map_err(|error| Failure::broken(error.to_string()))?
     } else {
-        told.text()
+        report.text()
     })?;
     Ok(if worst == Level::Fail { ExitCode::from(WRONG) } else { ExitCode::SUCCESS })
 }
 
-impl Told {
+impl Output {
     fn text(&self) -> String {
         let mut text = format!("{}: {}", self.topology, self.nodes.join(", "));
         for finding in &self.findings {
@@ -65,13 +65,15 @@ impl Told {
             text.push_str(&finding.text());
         }
         let count = |level| self.findings.iter().filter(|finding| finding.level == level).count();
-        let (fine, warned, failed) = (count(Level::Ok), count(Level::Warn), count(Level::Fail));
+        let fine = count(Level::Ok);
+        let warned = count(Level::Warn);
+        let failed = count(Level::Fail);
         text.push_str(&format!("\n{fine} fine, {warned} to think about, {failed} to put right"));
         text
     }
 }
 
-/// What the long help says below the options.
+/// Appended to the long help.
 pub(crate) const HELP: &str = "\
 Every node of the deployment is asked by itself, as the user of --url or --config. Nothing is changed: a hash and a string of a name
 that nobody else has are written and deleted at once, to see whether that is allowed. What this user may not ask (CONFIG, ACL, CLUSTER)

@@ -1,4 +1,4 @@
-//! The sentinels: who they are, and whether enough of them are there to name another primary.
+//! Checks the sentinels: their nodes, and whether they have a quorum.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,75 +9,76 @@ use redgrid::{Client, ServerError};
 use redgrid_core::FromReply;
 use redgrid_core::author::{ClientExt, Server};
 
-use super::facts::{Facts, READY_WITHIN};
+use super::facts::{Facts, READY_TIMEOUT};
 use super::finding::Finding;
 
 const CHECK: &str = "sentinels";
 
-/// What the first sentinel that answered tells.
+/// The report of the first sentinel that answered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sentinels {
     /// Servers with data, the primary first.
     pub(crate) nodes: Vec<Address>,
-    /// Why nothing is known, where that is so.
+    /// Why nothing is known, if no sentinel answered.
     pub(crate) silent: Option<String>,
-    /// How many sentinels there are.
+    /// Number of sentinels.
     pub(crate) count: u64,
     /// How many must agree that a primary is down.
     pub(crate) quorum: u64,
-    /// What `SENTINEL CKQUORUM` says when there are not enough.
+    /// The reply of `SENTINEL CKQUORUM` without a quorum.
     pub(crate) short: Option<String>,
-    /// What is not known, and why not: the user may not ask, or no answer came.
+    /// What is unknown, and why: no permission, or no reply.
     pub(crate) unknown: Vec<String>,
-    /// Of those that were named, the ones that did not answer.
+    /// Configured sentinels that did not answer.
     pub(crate) absent: Vec<String>,
 }
 
 impl Sentinels {
-    /// Asks those that were named, on the connections of the client: they have the login and the encryption.
-    pub(crate) async fn ask(client: &Client, named: &Sentinel) -> Self {
-        let mut told = Sentinels::default();
+    /// Asks the configured sentinels on the client's connections, which have the login and the
+    /// encryption.
+    pub(crate) async fn query(client: &Client, named: &Sentinel) -> Self {
+        let mut report = Sentinels::default();
         for address in &named.sentinels {
             let known = client.sentinels().into_iter().find(|known| *known.id().0 == *address.to_string());
-            let asked = match known {
-                Some(sentinel) => told.ask_one(&sentinel, &named.master_name).await,
+            let result = match known {
+                Some(sentinel) => report.query_one(&sentinel, &named.master_name).await,
                 None => Err(ServerError::NotSent { reason: "nobody knows it any more".into() }),
             };
-            if let Err(error) = asked {
-                told.absent.push(address.to_string());
-                told.silent.get_or_insert(error.to_string());
+            if let Err(error) = result {
+                report.absent.push(address.to_string());
+                report.silent.get_or_insert(error.to_string());
             }
         }
-        if !told.nodes.is_empty() {
-            told.silent = None;
+        if !report.nodes.is_empty() {
+            report.silent = None;
         }
-        told
+        report
     }
 
-    async fn ask_one(&mut self, sentinel: &Arc<dyn Server>, name: &str) -> Result<(), ServerError> {
-        // Without a connection in time, it says why there is none.
-        let _ = tokio::time::timeout(READY_WITHIN, sentinel.connection_id().wait_for(Option::is_some)).await;
-        let primary: HashMap<String, String> = ask(&**sentinel, "MASTER", name).await?;
+    async fn query_one(&mut self, sentinel: &Arc<dyn Server>, name: &str) -> Result<(), ServerError> {
+        // Without a connection in time, the request's error has the reason.
+        let _ = tokio::time::timeout(READY_TIMEOUT, sentinel.connection_id().wait_for(Option::is_some)).await;
+        let primary: HashMap<String, String> = sentinel_command(&**sentinel, "MASTER", name).await?;
         if !self.nodes.is_empty() {
             return Ok(());
         }
-        let replicas: Vec<HashMap<String, String>> = match ask(&**sentinel, "REPLICAS", name).await {
+        let replicas: Vec<HashMap<String, String>> = match sentinel_command(&**sentinel, "REPLICAS", name).await {
             Err(error) if error.code() == Some(Code::NoPermission) => {
                 self.unknown.push("which replicas there are: the user there may not ask (+sentinel|replicas)".into());
                 Vec::new()
             }
-            told => told?,
+            replicas => replicas?,
         };
         let number = |name: &str| primary.get(name).and_then(|value| value.parse().ok()).unwrap_or(0);
         self.count = number("num-other-sentinels") + 1;
         self.quorum = number("quorum");
         self.nodes = std::iter::once(&primary).chain(&replicas).filter_map(place).collect();
-        self.judge(ask::<String>(&**sentinel, "CKQUORUM", name).await);
+        self.judge(sentinel_command::<String>(&**sentinel, "CKQUORUM", name).await);
         Ok(())
     }
 
-    /// Takes in what was said to the question whether there are enough of them. Only a refusal of its own is a verdict; trouble on
-    /// the way says nothing of it.
+    /// Interprets the reply about the quorum. Only an error reply of the sentinel is a verdict; a
+    /// transport error is not.
     fn judge(&mut self, quorum: Result<String, ServerError>) {
         let enough = "whether enough of them are there";
         match quorum {
@@ -91,7 +92,11 @@ impl Sentinels {
     }
 }
 
-async fn ask<T: FromReply>(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<T, ServerError> {
+async fn sentinel_command<T: FromReply>(
+    sentinel: &dyn Server,
+    what: &'static str,
+    name: &str,
+) -> Result<T, ServerError> {
     let answer = sentinel.call(vec![Request::command("SENTINEL").arg(what).arg(name.to_owned())]).await.pop();
     answer.unwrap_or_else(|| Err(ServerError::NotSent { reason: "nothing was asked".into() }))?.into_typed()
 }
@@ -101,23 +106,25 @@ fn place(facts: &HashMap<String, String>) -> Option<Address> {
 }
 
 pub(crate) fn check(facts: &Facts) -> Vec<Finding> {
-    let Some(told) = &facts.sentinels else { return Vec::new() };
-    if let Some(why) = &told.silent {
+    let Some(report) = &facts.sentinels else { return Vec::new() };
+    if let Some(why) = &report.silent {
         return vec![Finding::warn(CHECK, format!("were not looked at: {why}"))];
     }
-    let mut findings = vec![quorum(told)];
-    if !told.absent.is_empty() {
-        let says = format!("{} did not answer; a client that knows no other finds no primary", told.absent.join(", "));
+    let mut findings = vec![quorum(report)];
+    if !report.absent.is_empty() {
+        let says =
+            format!("{} did not answer; a client that knows no other finds no primary", report.absent.join(", "));
         findings.push(Finding::warn(CHECK, says));
     }
-    let unknown = told.unknown.iter().map(|what| Finding::warn(CHECK, format!("it is not known {what}")));
+    let unknown = report.unknown.iter().map(|what| Finding::warn(CHECK, format!("it is not known {what}")));
     findings.extend(unknown);
     findings
 }
 
-fn quorum(told: &Sentinels) -> Finding {
-    let (count, quorum) = (told.count, told.quorum);
-    if let Some(why) = &told.short {
+fn quorum(report: &Sentinels) -> Finding {
+    let count = report.count;
+    let quorum = report.quorum;
+    if let Some(why) = &report.short {
         Finding::fail(CHECK, format!("no failover can come about now: {why}"))
     } else if count < 3 {
         Finding::warn(
@@ -141,12 +148,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_few_sentinels_or_too_small_a_quorum_are_told() {
+    fn too_few_sentinels_or_too_small_a_quorum_are_reported() {
         let level = |count, quorum, short: Option<&str>| {
             quorum_of(Sentinels { count, quorum, short: short.map(str::to_owned), ..Sentinels::default() })
         };
-        fn quorum_of(told: Sentinels) -> Level {
-            quorum(&told).level
+        fn quorum_of(report: Sentinels) -> Level {
+            quorum(&report).level
         }
         assert_eq!(level(3, 2, None), Level::Ok);
         assert_eq!((level(2, 2, None), level(5, 2, None)), (Level::Warn, Level::Warn));
@@ -155,17 +162,17 @@ mod tests {
 
     #[test]
     fn trouble_on_the_way_is_no_verdict() {
-        let told = |answer| {
-            let mut told = Sentinels::default();
-            told.judge(answer);
-            (told.short.is_some(), told.unknown.len())
+        let verdict = |answer| {
+            let mut report = Sentinels::default();
+            report.judge(answer);
+            (report.short.is_some(), report.unknown.len())
         };
         let refused = |code, message: &str| Err(ServerError::Refused { code, message: message.into() });
-        assert_eq!(told(Ok("OK 3 usable Sentinels".into())), (false, 0));
-        assert_eq!(told(refused(Code::Other, "NOQUORUM 1 usable Sentinels")), (true, 0));
-        assert_eq!(told(refused(Code::NoPermission, "NOPERM no")), (false, 1));
-        assert_eq!(told(refused(Code::Loading, "LOADING")), (false, 1));
-        assert_eq!(told(Err(ServerError::NotSent { reason: "no connection".into() })), (false, 1));
-        assert_eq!(told(Err(ServerError::Unknown { reason: "cut".into() })), (false, 1));
+        assert_eq!(verdict(Ok("OK 3 usable Sentinels".into())), (false, 0));
+        assert_eq!(verdict(refused(Code::Other, "NOQUORUM 1 usable Sentinels")), (true, 0));
+        assert_eq!(verdict(refused(Code::NoPermission, "NOPERM no")), (false, 1));
+        assert_eq!(verdict(refused(Code::Loading, "LOADING")), (false, 1));
+        assert_eq!(verdict(Err(ServerError::NotSent { reason: "no connection".into() })), (false, 1));
+        assert_eq!(verdict(Err(ServerError::Unknown { reason: "cut".into() })), (false, 1));
     }
 }

@@ -1,14 +1,14 @@
-//! What one server's settings mean for the locks on it.
+//! Checks what a server's settings mean for the locks on it.
 
 use redgrid::config::Durability;
 
-use super::facts::{Node, Wishes};
+use super::facts::{Node, Requirements};
 use super::finding::Finding;
 
-/// From where on a foreign script is let run for too long: 10 s, twice what servers come with.
+/// From which time limit of scripts a warning is given: 10 s, twice the default.
 const LONG_SCRIPT_MS: u64 = 10_000;
 
-pub(crate) fn check(node: &Node, wishes: &Wishes) -> Vec<Finding> {
+pub(crate) fn check(node: &Node, requirements: &Requirements) -> Vec<Finding> {
     if let Some(why) = &node.unreachable {
         let says = format!("can not be asked ({why}): if it is promoted, clients can not use it either; see to it");
         return vec![Finding::fail("reach", says).at(&node.address)];
@@ -22,8 +22,8 @@ pub(crate) fn check(node: &Node, wishes: &Wishes) -> Vec<Finding> {
                     an administrator";
         findings.push(Finding::warn("settings", says));
     } else {
-        findings.extend([memory(node), persistence(node, wishes), notifications(node), scripts(node)]);
-        findings.extend(connections(node, wishes));
+        findings.extend([memory(node), persistence(node, requirements), notifications(node), scripts(node)]);
+        findings.extend(connections(node, requirements));
     }
     findings.into_iter().map(|finding| finding.at(&node.address)).collect()
 }
@@ -40,7 +40,8 @@ fn version(node: &Node) -> Finding {
 }
 
 fn memory(node: &Node) -> Finding {
-    let (policy, limit) = (node.setting("maxmemory-policy"), node.number("maxmemory").unwrap_or(0));
+    let policy = node.setting("maxmemory-policy");
+    let limit = node.number("maxmemory").unwrap_or(0);
     match (policy, limit) {
         ("noeviction", 0) => {
             Finding::ok("memory", "nothing is evicted; without maxmemory the machine's memory is the limit")
@@ -61,11 +62,11 @@ fn memory(node: &Node) -> Finding {
     }
 }
 
-fn persistence(node: &Node, wishes: &Wishes) -> Finding {
+fn persistence(node: &Node, requirements: &Requirements) -> Finding {
     const CHECK: &str = "persistence";
     let (append, fsync, save) =
         (node.setting("appendonly") == "yes", node.setting("appendfsync"), node.setting("save"));
-    match (append, fsync, wishes.durability) {
+    match (append, fsync, requirements.durability) {
         (false, _, Durability::Disk { .. }) => Finding::fail(
             CHECK,
             "durability is `disk` and there is no append-only file: no lock is ever granted; set appendonly yes",
@@ -111,7 +112,7 @@ fn notifications(node: &Node) -> Finding {
 
 fn scripts(node: &Node) -> Finding {
     match node.number("lua-time-limit") {
-        // A server without the old name has another way.
+        // A server without the old name uses another setting.
         None => Finding::ok("scripts", "the time limit of scripts is not told"),
         Some(0) => Finding::warn(
             "scripts",
@@ -128,14 +129,14 @@ fn scripts(node: &Node) -> Finding {
     }
 }
 
-fn connections(node: &Node, wishes: &Wishes) -> Vec<Finding> {
+fn connections(node: &Node, requirements: &Requirements) -> Vec<Finding> {
     let timeout = match node.number("timeout") {
-        Some(seconds) if seconds > 0 && seconds <= 2 * wishes.ping_interval.as_secs() => Finding::warn(
+        Some(seconds) if seconds > 0 && seconds <= 2 * requirements.ping_interval.as_secs() => Finding::warn(
             "timeout",
             format!(
                 "connections that say nothing for {seconds} s are closed, and ours say something every {:?}: waiters lose their \
                  subscription again and again; set timeout 0, or well above",
-                wishes.ping_interval
+                requirements.ping_interval
             ),
         ),
         _ => Finding::ok("timeout", "connections that wait for a message are left alone"),
@@ -158,7 +159,7 @@ mod tests {
     use super::super::finding::Level;
     use super::*;
 
-    const WISHES: Wishes = Wishes {
+    const REQUIREMENTS: Requirements = Requirements {
         lease: Duration::from_secs(30),
         ping_interval: Duration::from_secs(10),
         durability: Durability::Primary,
@@ -179,10 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_asked_for_must_be_there() {
-        let disk = Wishes { durability: Durability::Disk { timeout: Duration::from_secs(1) }, ..WISHES };
+    fn required_disk_durability_must_be_available() {
+        let disk = Requirements { durability: Durability::Disk { timeout: Duration::from_secs(1) }, ..REQUIREMENTS };
         let node = with(&[("appendonly", "no"), ("save", "")]);
-        assert_eq!((persistence(&node, &WISHES).level, persistence(&node, &disk).level), (Level::Warn, Level::Fail));
+        assert_eq!(
+            (persistence(&node, &REQUIREMENTS).level, persistence(&node, &disk).level),
+            (Level::Warn, Level::Fail)
+        );
         let node = with(&[("appendonly", "yes"), ("appendfsync", "everysec")]);
         assert_eq!(persistence(&node, &disk).level, Level::Ok);
         let node = with(&[("appendonly", "yes"), ("appendfsync", "no")]);
@@ -190,8 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_shorter_than_our_silence_is_told() {
-        let level = |seconds| connections(&with(&[("timeout", seconds), ("tcp-keepalive", "300")]), &WISHES)[0].level;
+    fn a_timeout_shorter_than_our_ping_interval_is_reported() {
+        let level =
+            |seconds| connections(&with(&[("timeout", seconds), ("tcp-keepalive", "300")]), &REQUIREMENTS)[0].level;
         assert_eq!((level("0"), level("15"), level("600")), (Level::Ok, Level::Warn, Level::Ok));
     }
 
@@ -201,6 +206,6 @@ mod tests {
         node.info.insert("redis_version".into(), "6.0.16".into());
         assert_eq!(version(&node).level, Level::Fail);
         node.unreachable = Some("refused".into());
-        assert_eq!(check(&node, &WISHES).iter().map(|found| found.level).collect::<Vec<_>>(), [Level::Fail]);
+        assert_eq!(check(&node, &REQUIREMENTS).iter().map(|found| found.level).collect::<Vec<_>>(), [Level::Fail]);
     }
 }

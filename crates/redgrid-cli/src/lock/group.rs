@@ -1,4 +1,4 @@
-//! A program in a process group of its own, which ends as a whole.
+//! A program in its own process group, which ends as a whole.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,25 +13,26 @@ use super::terminal::Terminal;
 use super::warden::Warden;
 use crate::failure::Failure;
 
-/// The program is not there; as shells have it.
+/// The program does not exist; as in shells.
 const NOT_FOUND: u8 = 127;
 
-/// The program can not be run; as shells have it.
+/// The program cannot be run; as in shells.
 const NOT_RUNNABLE: u8 = 126;
 
-/// A running program and all that it starts, as long as they stay in its process group.
+/// A running program and its children, as long as they stay in its process group.
 pub(super) struct Group {
     leader: Child,
     id: Pid,
-    /// Tells that the program has ended, stopped or gone on.
+    /// Receives SIGCHLD: the program has ended, stopped or continued.
     changes: unix::Signal,
-    // Dropped in this order: the terminal comes back while the warden still watches.
+    // Dropped in this order: the terminal is restored while the warden still watches.
     _terminal: Option<Terminal>,
     _warden: Option<Warden>,
 }
 
 impl Group {
-    /// Starts the program with the fencing token, where there is one, in its environment; stdin, stdout and stderr are ours.
+    /// Starts the program with the fencing token, if there is one, in its environment. It inherits
+    /// stdin, stdout and stderr.
     ///
     /// # Errors
     ///
@@ -44,7 +45,7 @@ impl Group {
         let mut command = Command::new(program);
         match token {
             Some(token) => command.env(variable, token.to_string()),
-            // Not that of a lock around ours.
+            // The token of an enclosing lock must not be inherited.
             None => command.env_remove(variable),
         };
         let leader = command.args(arguments).process_group(0).spawn();
@@ -58,8 +59,8 @@ impl Group {
         Ok(Group { leader, id, changes, _terminal: Terminal::lend_to(id), _warden: warden.ok() })
     }
 
-    /// Waits for the program. What it left behind in its group is not waited for. Where Ctrl-Z stops it, it goes on: nobody
-    /// but us would notice, and the lock would be renewed for a program that stands still.
+    /// Waits for the program, but not for processes that it left in its group. If Ctrl-Z stops it,
+    /// it is continued: otherwise the lock would be renewed for a stopped program.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         loop {
             tokio::select! {
@@ -75,12 +76,12 @@ impl Group {
 
     /// Sends a signal to the whole group.
     pub(super) fn pass_on(&self, signal: Signal) {
-        // Not yet waited for, so the id is still its own. A group that is just ending needs no signal.
+        // Not waited for yet, so the id is still valid. A group that is ending needs no signal.
         let _ = killpg(self.id, signal);
     }
 
-    /// Kills the whole group, at once: the time between the loss and the next holder is a twentieth of the lease at best,
-    /// and none when the lock was taken by force, so there is none for a polite signal.
+    /// Kills the whole group at once. The time between the loss and the next holder is at most a
+    /// twentieth of the lease, and none after a forced takeover, so there is no time for SIGTERM.
     pub(super) async fn kill(&mut self) {
         self.pass_on(Signal::SIGKILL);
         let _ = self.leader.wait().await;
@@ -89,14 +90,14 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Only after a fault of ours: nothing may run on without the lock.
+        // Only after an error of ours: nothing may keep running without the lock.
         if self.leader.id().is_some() {
             self.pass_on(Signal::SIGKILL);
         }
     }
 }
 
-/// Whether the process was just stopped by the key for that. Asking changes nothing about how it ends.
+/// Whether the process was just suspended from the terminal. It does not consume the exit status.
 #[cfg(target_os = "linux")]
 fn is_suspended(id: Pid) -> bool {
     use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -104,7 +105,7 @@ fn is_suspended(id: Pid) -> bool {
     matches!(stopped, Ok(WaitStatus::Stopped(_, Signal::SIGTSTP)))
 }
 
-/// Not to be had elsewhere without taking the end of the process from whoever waits for it.
+/// Not available elsewhere without consuming the exit status.
 #[cfg(not(target_os = "linux"))]
 fn is_suspended(_: Pid) -> bool {
     false

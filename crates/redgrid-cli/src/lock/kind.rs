@@ -1,4 +1,4 @@
-//! What the program runs under: a lock of one kind or another.
+//! The kinds of locks that a program can run under.
 
 use std::future::IntoFuture;
 
@@ -15,39 +15,40 @@ pub(super) enum Held {
     Write(WriteGuard),
 }
 
-/// Asks with the options of the command line.
-macro_rules! ask {
-    ($asking:expr, $options:expr) => {{
-        let mut asking = $asking;
+/// Requests a lock with the options of the command line.
+macro_rules! acquire {
+    ($request:expr, $options:expr) => {{
+        let mut request = $request;
         if let Some(wait) = $options.wait {
-            asking = asking.timeout(wait);
+            request = request.timeout(wait);
         }
         if let Some(lease) = $options.lease {
-            asking = asking.lease(lease);
+            request = request.lease(lease);
         }
         if let Some(keep) = $options.at_least {
-            asking = asking.hold_at_least(keep);
+            request = request.hold_at_least(keep);
         }
-        asking.into_future().await
+        request.into_future().await
     }};
 }
 
 impl Held {
-    pub(super) async fn ask(server: &Server, options: &LockOptions) -> Result<Self, AcquireError> {
-        let (grid, name) = (&server.grid, &options.name);
+    pub(super) async fn acquire(server: &Server, options: &LockOptions) -> Result<Self, AcquireError> {
+        let grid = &server.grid;
+        let name = &options.name;
         let rw_lock = || if options.fair { grid.rw_lock(name).fair() } else { grid.rw_lock(name) };
         if options.read {
-            ask!(rw_lock().read(), options).map(Held::Read)
+            acquire!(rw_lock().read(), options).map(Held::Read)
         } else if options.write {
-            ask!(rw_lock().write(), options).map(Held::Write)
+            acquire!(rw_lock().write(), options).map(Held::Write)
         } else if options.fair {
-            ask!(grid.fair_lock(name).acquire(), options).map(Held::Lock)
+            acquire!(grid.fair_lock(name).acquire(), options).map(Held::Lock)
         } else {
-            ask!(grid.lock(name).acquire(), options).map(Held::Lock)
+            acquire!(grid.lock(name).acquire(), options).map(Held::Lock)
         }
     }
 
-    /// The fencing token; readers have none.
+    /// Returns the fencing token; readers have none.
     pub(super) fn token(&self) -> Option<u64> {
         match self {
             Held::Lock(guard) => Some(guard.token().get()),

@@ -1,13 +1,14 @@
-//! The signals that a person or a supervisor sends to `redgrid lock`.
+//! The signals sent to `redgrid lock`.
 
 use std::io;
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{self, SignalKind};
 
-/// The signals that are passed on to the program: SIGINT, SIGTERM, SIGHUP and SIGQUIT. One that is ignored from the start, as
-/// SIGHUP under `nohup`, is left ignored for the program as well. SIGTSTP is kept from stopping this process: a stopped holder
-/// neither renews its lease nor kills its program when the lock is lost.
+/// Signals passed on to the program: SIGINT, SIGTERM, SIGHUP and SIGQUIT. A signal that is ignored
+/// from the start, as SIGHUP under `nohup`, stays ignored for the program too. SIGTSTP does not
+/// stop this process: a stopped holder neither renews its lease nor kills its program when the lock
+/// is lost.
 pub(super) struct Signals {
     interrupt: Option<unix::Signal>,
     terminate: Option<unix::Signal>,
@@ -17,7 +18,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on.
+    /// Starts listening.
     pub(super) fn listen() -> io::Result<Self> {
         let listen = |signal: Signal| unix::signal(SignalKind::from_raw(signal as i32));
         let unless_ignored = |signal| (!is_ignored(signal)).then(|| listen(signal)).transpose();
@@ -30,7 +31,7 @@ impl Signals {
         })
     }
 
-    /// The next signal that is meant for the program.
+    /// Returns the next signal for the program.
     pub(super) async fn next(&mut self) -> Signal {
         loop {
             tokio::select! {
@@ -44,7 +45,7 @@ impl Signals {
     }
 }
 
-/// Completes when the signal was received; never for one that is ignored, and not while the runtime is ending.
+/// Completes when the signal was received; never if it is ignored, or while the runtime shuts down.
 async fn received(signal: &mut Option<unix::Signal>) {
     let received = match signal {
         Some(signal) => signal.recv().await,
@@ -55,7 +56,7 @@ async fn received(signal: &mut Option<unix::Signal>) {
     }
 }
 
-/// Whether this process was started with a signal ignored.
+/// Whether the signal was ignored when this process started.
 #[cfg(target_os = "linux")]
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -64,7 +65,7 @@ fn is_ignored(signal: Signal) -> bool {
     mask >> (signal as u32 - 1) & 1 == 1
 }
 
-/// Elsewhere it can not be found out: signals that are often ignored keep the way they were set.
+/// Unknown elsewhere: signals that are often ignored keep their disposition.
 #[cfg(not(target_os = "linux"))]
 fn is_ignored(signal: Signal) -> bool {
     matches!(signal, Signal::SIGHUP | Signal::SIGQUIT)

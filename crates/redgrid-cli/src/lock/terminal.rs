@@ -1,7 +1,8 @@
-//! The terminal, lent to the program.
+//! The terminal's foreground, given to the program.
 //!
-//! A process group that is not the terminal's foreground group is stopped when it reads from it. The program has a group of
-//! its own, so that it can be killed as a whole; where we are in the foreground, its group takes our place until it ends.
+//! A process group that is not the terminal's foreground group is stopped when it reads from it.
+//! The program has its own group, so that it can be killed as a whole. If we are in the foreground,
+//! its group takes our place until it ends.
 
 use std::io::{self, IsTerminal};
 
@@ -12,14 +13,15 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 pub(super) struct Terminal;
 
 impl Terminal {
-    /// Makes `group` the foreground group of the terminal on stdin, if there is one and it is ours to give.
+    /// Makes `group` the foreground group of the terminal on stdin, if there is one and we are in
+    /// the foreground.
     pub(super) fn lend_to(group: Pid) -> Option<Self> {
         let stdin = io::stdin();
         let ours = stdin.is_terminal() && tcgetpgrp(&stdin).is_ok_and(|foreground| foreground == getpgrp());
         if !ours || tcsetpgrp(&stdin, group).is_err() {
             return None;
         }
-        // It may have been quick enough to read before, and be stopped for it.
+        // It may have read before, and been stopped for it.
         let _ = killpg(group, Signal::SIGCONT);
         Some(Terminal)
     }
@@ -27,11 +29,11 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Who is in the background and changes that is stopped by SIGTTOU, unless it is blocked.
+        // A background process that changes this is stopped by SIGTTOU, unless it is blocked.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let blocked = stop.thread_block();
-        // A terminal that is gone needs no foreground.
+        // A closed terminal needs no foreground group.
         let _ = tcsetpgrp(io::stdin(), getpgrp());
         if blocked.is_ok() {
             let _ = stop.thread_unblock();

@@ -1,4 +1,5 @@
-//! `redgrid bench`: the protocol that the bench's harness speaks, and single jobs. No rate is asserted.
+//! `redgrid bench`: the protocol of the benchmark's harness, and single jobs. Rates are not
+//! asserted.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -10,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
 
-/// For what takes a moment, on a machine that has other things to do.
+/// For operations that take a moment, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// A driver that serves jobs. It is ended with the test.
+/// A driver that serves jobs. It ends with the test.
 struct Driver {
     process: Child,
     stdin: Option<ChildStdin>,
@@ -39,7 +40,7 @@ impl Driver {
         self.lines.recv_timeout(SOON).expect("a line in time")
     }
 
-    /// Sets a job up and runs it.
+    /// Prepares a job and runs it.
     fn job(&mut self, words: &str) -> Value {
         self.ready(words);
         self.go()
@@ -55,7 +56,7 @@ impl Driver {
         serde_json::from_str(&self.line()).expect("JSON")
     }
 
-    /// Waits for its end and tells its exit code.
+    /// Waits for its end and returns its exit code.
     fn ended(&mut self) -> Option<i32> {
         let until = Instant::now() + SOON;
         loop {
@@ -85,7 +86,7 @@ fn lines(stdout: ChildStdout) -> Receiver<String> {
     lines
 }
 
-/// What every clean line has.
+/// Checks the fields of every clean line.
 #[track_caller]
 fn assert_clean(line: &Value, workload: &str, tasks: u64) {
     assert_eq!((&line["driver"], &line["workload"]), (&json!("redgrid"), &json!(workload)), "{line}");
@@ -94,7 +95,7 @@ fn assert_clean(line: &Value, workload: &str, tasks: u64) {
     assert!(line["secs"].as_f64().is_some_and(|secs| secs >= 0.0), "{line}");
 }
 
-/// What a line of cycles has further; its number of operations.
+/// Checks the further fields of cycles; returns the number of operations.
 #[track_caller]
 fn assert_cycles(line: &Value, workload: &str, tasks: u64) -> u64 {
     assert_clean(line, workload, tasks);
@@ -159,8 +160,8 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
     assert_eq!(held(&observer).await, Vec::<String>::new(), "everything has been given back");
 }
 
-/// The keys that are left, but for what is remembered for a while, and what rounds of an adder that were given up leave to their
-/// lifetimes: who was asked may still answer.
+/// Returns the remaining keys, except those with a lifetime: idempotency records, and rounds of an
+/// adder that were cancelled, because members may still answer them.
 async fn held(observer: &Observer) -> Vec<String> {
     let keys = observer.keys("*").await.expect("an answer");
     let of_round = |key: &str| key.contains("}:redgrid-") && (key.ends_with(":counter") || key.ends_with(":semaphore"));
@@ -191,7 +192,7 @@ async fn three_drivers_sell_a_stock_to_exactly_0() {
 }
 
 #[tokio::test]
-async fn what_it_can_not_do_is_answered_and_the_next_job_is_done() {
+async fn an_unsupported_job_is_answered_and_the_next_one_is_run() {
     let server = RedisServer::start().await.expect("a server");
     let mut driver = Driver::start(&server, &["--threads", "1"]);
     for (words, unsupported, told) in [
@@ -208,7 +209,7 @@ async fn what_it_can_not_do_is_answered_and_the_next_job_is_done() {
         assert_eq!((answer["unsupported"].as_bool(), answer["error"].as_str()), (unsupported, Some(told)), "{words}");
     }
     assert_eq!(assert_cycles(&driver.job("workload=W1 ops=5 warm=0"), "W1", 1), 5);
-    // The end of stdin is as good as QUIT.
+    // The end of stdin is equivalent to QUIT.
     driver.stdin = None;
     assert_eq!(driver.ended(), Some(0));
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{redgrid, run};
 
-/// A file of Redisson's, from the tests of the loader.
+/// Returns a file of Redisson's, from the tests of the loader.
 fn redissons(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../redgrid-core/tests/redisson-yaml").join(name)
 }
@@ -23,7 +23,7 @@ fn path(file: &tempfile::NamedTempFile) -> &str {
 }
 
 #[test]
-fn a_file_is_told_with_what_is_not_at_its_default() {
+fn a_file_is_shown_with_settings_that_differ_from_their_defaults() {
     let file = written(".toml", "cluster = ['h:7000']\npassword = 'hunter2'\nresponse_timeout = '1s'\nretries = 4\n");
     let told = run(&["config", "check", path(&file)]);
     assert_eq!((told.code(), told.stderr().as_str()), (0, ""));
@@ -42,7 +42,7 @@ fn a_file_is_told_with_what_is_not_at_its_default() {
 }
 
 #[test]
-fn a_file_of_redissons_is_understood_and_its_warnings_told() {
+fn a_file_of_redisson_is_read_and_its_warnings_shown() {
     let file = redissons("cluster.yaml");
     let told = run(&["config", "check", file.to_str().expect("a path of ASCII")]);
     assert_eq!(told.code(), 0, "{}", told.stderr());
@@ -98,7 +98,7 @@ async fn a_file_names_the_server_and_the_namespace() {
     assert_eq!(other.json()["held"], json!(false));
     let by_variable = redgrid(&["ls", "--json"]).env("REDGRID_CONFIG", file.path()).output().expect("it runs");
     assert!(by_variable.status.success() && String::from_utf8_lossy(&by_variable.stdout).contains("\"job\""));
-    // A flag is all that is said: the variable is not read.
+    // With a flag, the variable is not read.
     let flagged = redgrid(&["ls", "--config", path(&file)]).env("REDGRID_URL", "redis://127.0.0.1:1").output();
     assert!(flagged.expect("it runs").status.success());
     let sale =

@@ -1,4 +1,4 @@
-//! `redgrid doctor` against servers that are set up well, and badly.
+//! `redgrid doctor` against well and badly configured servers.
 
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels, StartError};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn examine(url: &str) -> Ended {
     tokio::task::block_in_place(|| run(&["doctor", "--json", "--url", url]))
 }
 
-/// The levels of one check, on any node.
+/// Returns the levels of one check, on any node.
 fn levels(told: &Value, check: &str) -> Vec<String> {
     let findings = told["findings"].as_array().expect("a list");
     let of = findings.iter().filter(|finding| finding["check"] == check);
@@ -40,7 +40,7 @@ async fn a_server_that_is_set_up_well_has_nothing_to_put_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_breaks_locks_is_told_with_exit_code_1() {
+async fn settings_that_break_locks_are_reported_with_exit_code_1() {
     let server = RedisServer::builder()
         .config("maxmemory 100mb")
         .config("maxmemory-policy allkeys-lru")
@@ -69,7 +69,7 @@ async fn what_breaks_locks_is_told_with_exit_code_1() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_not_do_what_locks_need_is_told() {
+async fn missing_permissions_are_reported() {
     let server = RedisServer::start().await.expect("a server");
     let url = |name: &str| server.url_for(name, "secret");
     let rules = ["on", ">secret", "~*", "&*", "-@all", "+time", "+ping", "+evalsha", "+eval", "+info", "+exists"];
@@ -80,7 +80,7 @@ async fn a_user_who_may_not_do_what_locks_need_is_told() {
     assert_level(&told, "acl", "fail");
     let says = told["findings"].to_string();
     assert!(says.contains("+hexists") && says.contains("+pexpire") && !says.contains("+exists +"), "{says}");
-    // Who may do everything but look at settings works, and is told what was not looked at.
+    // With all permissions but reading settings, it works and reports what was not checked.
     server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-config"]).await.expect("an answer");
     let ended = examine(&url("app"));
     let told = ended.json();
@@ -96,7 +96,7 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
     assert_eq!((&told["topology"], told["nodes"].as_array().map(Vec::len)), (&json!("sentinel"), Some(3)), "{told}");
     assert_level(&told, "sentinels", "ok");
     assert_level(&told, "clocks", "ok");
-    // One that is cut off would go on granting.
+    // A primary that is cut off would keep granting locks.
     assert_level(&told, "min-replicas", "warn");
     for sentinel in &sentinels.sentinels()[1..] {
         sentinel.kill().await.expect("it was running");
@@ -107,15 +107,15 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
     .await;
 }
 
-/// What docs/security.md says a user at the sentinels needs.
+/// The permissions at the sentinels in docs/security.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {
+async fn sentinels_are_queried_with_their_own_login() {
     let page = include_str!("../../../../docs/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
-    // Not to be had without being encoded in a URL.
+    // Cannot be in a URL without encoding.
     let (secret, encoded) = ("p/w @?#", "p%2Fw%20%40%3F%23");
     let rules = format!("on \">{secret}\" resetchannels -@all {WATCHER}");
     let asked = RedisServer::builder().password("nobody").user("watcher", &rules);
@@ -128,7 +128,7 @@ async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {
     assert_level(&told, "sentinels", "ok");
     assert_eq!(told["nodes"].as_array().map(Vec::len), Some(3), "{told}");
     assert!(!able.stdout().contains(secret) && !able.stderr().contains(secret), "{told}");
-    // Who has the least that clients need is told what was not looked at, and nothing is taken for broken.
+    // With the least permissions of clients, it reports what was not checked, and no error.
     let told = examine(&as_user("watcher")).json();
     let mut levels = levels(&told, "sentinels");
     levels.sort();
@@ -141,7 +141,7 @@ async fn sentinels_are_asked_with_the_login_that_is_set_for_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_are_asked_over_tls() {
+async fn sentinels_are_queried_over_tls() {
     let sentinels = Sentinels::builder().replicas(1).server_options(RedisServer::builder().tls());
     let sentinels = match sentinels.start().await {
         Err(StartError::NoTls { .. }) => return,
@@ -189,12 +189,12 @@ fn without_a_server_the_exit_code_is_69() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_resp3_is_told_with_what_to_set() {
+async fn a_server_without_resp3_is_reported_with_the_setting_to_use() {
     let server = RedisServer::builder().config("rename-command HELLO \"\"").start().await.expect("a server");
     let told = examine(&server.url()).json();
     assert_level(&told, "protocol", "warn");
     assert!(told["findings"].to_string().contains("set protocol to resp2"), "{told}");
-    // As the deployment is reached, so is each node of it.
+    // Each node is reached with the settings of the deployment.
     let told = examine(&format!("{}?protocol=resp2", server.url())).json();
     assert!(levels(&told, "protocol").is_empty(), "{told}");
 }

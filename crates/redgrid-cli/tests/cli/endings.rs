@@ -1,4 +1,5 @@
-//! How each command ends: exit codes, signals and messages, on servers that are away, die, refuse, or are in another mode.
+//! The end of each command: exit codes, signals and messages, with servers that are unavailable,
+//! crash, reject requests, or run in another mode.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -10,16 +11,16 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, wait_until};
 
 use crate::support::{Ended, redgrid, run};
 
-/// For what takes some milliseconds, on a machine that has other things to do.
+/// For operations that take milliseconds, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Settings with which a server that is away is given up soon.
+/// Settings with short timeouts.
 const IMPATIENT: &str = "?response_timeout=500ms&retries=1";
 
-/// A holder as a Java service would write it.
+/// A holder as a Java service writes it.
 const HOLDER: &str = "0f8fad5b-d9cb-469f-a165-70867728950e:17";
 
-/// The commands that look at a lock or take it, each in a form that ends by itself.
+/// The commands on a lock, each in a form that ends by itself.
 const COMMANDS: [&str; 5] =
     ["lock job --wait 0s -- echo ran", "inspect job", "ls", "unlock --force job", "watch job --for 60s"];
 
@@ -31,7 +32,8 @@ fn at(url: &str, line: &str) -> Ended {
     run(&[&["--url", url][..], &words(line)].concat())
 }
 
-/// One row: the command ends with this code, prints nothing, and says in one line what happened. Returns the line.
+/// Checks one row: the command ends with this code, prints nothing, and one line of error. Returns
+/// the line.
 fn assert_ends(url: &str, line: &str, code: i32, says: &[&str]) -> String {
     let ended = at(url, line);
     let message = ended.stderr();
@@ -81,7 +83,7 @@ async fn a_wrong_password_is_named_and_not_shown() {
 }
 
 #[tokio::test]
-async fn what_the_user_may_not_do_is_named() {
+async fn missing_permissions_are_named() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["HSET", "job", HOLDER, "1"]).await.expect("an answer");
@@ -91,7 +93,7 @@ async fn what_the_user_may_not_do_is_named() {
             &["lock job --wait 0s -- echo ran", "inspect job", "unlock --force job", "watch job"][..],
         ),
         (&["scan"], &["ls"]),
-        // An empty list would say that there is no lock.
+        // An empty list would mean that there is no lock.
         (&["hscan"], &["ls"]),
         (&["pttl"], &["ls", "inspect job"]),
     ] {
@@ -148,7 +150,7 @@ async fn a_node_of_a_cluster_by_itself_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_no_lock_is_bad_usage() {
+async fn a_key_that_is_no_lock_is_invalid_usage() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["SET", "job", "1"]).await.expect("an answer");
@@ -192,9 +194,9 @@ async fn a_server_that_dies_ends_a_program_at_the_end_of_its_lease() {
     }
 }
 
-/// A command and a signal that finds it while it waits for a lock or a server, and how it ends.
+/// Sends a signal to a command that waits for a lock or a server, and checks its end.
 #[tokio::test]
-async fn a_signal_ends_what_waits() {
+async fn a_signal_ends_a_waiting_command() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["HSET", "job", HOLDER, "1"]).await.expect("an answer");
@@ -212,7 +214,7 @@ async fn a_signal_ends_what_waits() {
         let status = ended(child).await.status;
         match name {
             "-INT" | "-TERM" => assert_eq!(status.code(), Some(0), "watch {name}"),
-            // Nothing is left behind, so the system's own way is good enough.
+            // It holds nothing, so the default action of the signal suffices.
             _ => assert_eq!(status.signal(), Some(code - 128), "watch {name}"),
         }
         wait_until(SOON, async || observer.pubsub_channels("*:{job}").await.expect("an answer").is_empty()).await;

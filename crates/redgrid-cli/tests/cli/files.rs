@@ -23,7 +23,7 @@ fn path(file: &NamedTempFile) -> &str {
 fn the_sample_sells_as_its_rows_say() {
     let sample = fs::read_to_string(example("requests.csv")).expect("the sample is there");
     let part: Vec<&str> = sample.lines().take(801).collect();
-    // One order for each user and product, whoever comes first; repetitions ask for the same quantity.
+    // One order for each user and product, the first one; repetitions have the same quantity.
     let mut wanted: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for row in &part[1..] {
         let cells: Vec<&str> = row.split(',').collect();
@@ -56,7 +56,7 @@ fn where_the_stock_is_not_enough_nothing_is_oversold() {
 }
 
 #[test]
-fn bad_rows_are_told_by_line_and_do_not_stop_the_sale() {
+fn bad_rows_are_reported_by_line_and_do_not_stop_the_sale() {
     let rows = file(b"user_id,product_id,quantity\nann,lamp,2\nbob,lamp\neve,lamp,0\nmax,lamp,many\n,lamp,1\nzoe,lamp,3\nann,lamp,2\n");
     let ended = run(&["demo", "flash-sale", "--stock", "9", "--requests", path(&rows), "--json"]);
     let report = ended.json();
@@ -72,7 +72,7 @@ fn bad_rows_are_told_by_line_and_do_not_stop_the_sale() {
 
 #[test]
 fn the_same_seed_writes_the_same_bytes_and_the_sample_is_such_a_file() {
-    // The command of examples/data/README.md.
+    // The command in examples/data/README.md.
     let generated = run(&["demo", "requests", "--seed", "1", "--rows", "20000"]);
     let sample = fs::read_to_string(example("requests.csv")).expect("the sample is there");
     assert_eq!(generated.code(), 0);

@@ -10,10 +10,10 @@ use redgrid_testkit::{Observer, RedisServer, wait_until};
 
 use crate::support::{Ended, redgrid, run};
 
-/// For what takes some milliseconds, on a machine that has other things to do.
+/// For operations that take milliseconds, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The program under lock `name`, which runs `script` in a shell.
+/// Returns `redgrid lock` for lock `name`, which runs `script` in a shell.
 fn under(server: &RedisServer, name: &str, options: &[&str], script: &str) -> Command {
     let url = server.url();
     redgrid(&[&["--url", &url, "lock", name], options, &["--", "sh", "-c", script]].concat())
@@ -23,20 +23,20 @@ fn ended(mut command: Command) -> Ended {
     Ended::of(command.output().expect("the program runs"))
 }
 
-/// Starts it; its output can be read.
+/// Starts it with piped output.
 fn started(mut command: Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
 }
 
-/// The first line it writes, as a number.
+/// Reads its first line as a number.
 fn first_number(child: &mut Child) -> i32 {
     let mut line = String::new();
-    // The rest of the output is not needed by those who ask for the first line.
+    // The rest of the output is not needed.
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     line.trim().parse().expect("a number")
 }
 
-/// Whether a process is at work: there, and not just waiting for its parent to notice that it has ended.
+/// Whether a process runs, and is not a zombie.
 fn lives(pid: i32) -> bool {
     let state = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().expect("ps runs");
     let state = String::from_utf8(state.stdout).expect("text");
@@ -76,7 +76,7 @@ async fn the_fencing_token_is_in_the_environment_and_rises() {
 }
 
 #[tokio::test]
-async fn stdin_and_stdout_are_those_of_the_caller() {
+async fn stdin_and_stdout_are_the_callers() {
     let server = RedisServer::start().await.expect("a server");
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     fs::write(file.path(), "what is written\n").expect("it can be written");
@@ -100,7 +100,7 @@ async fn commands_under_one_lock_never_overlap() {
     assert_never_overlapping(&log, 6);
 }
 
-/// Each command wrote three lines `begin <id>` and one `end <id>`: those of one are together.
+/// Each command wrote three lines `begin <id>` and one `end <id>`: those of one are adjacent.
 fn assert_never_overlapping(log: &Path, commands: usize) {
     let text = fs::read_to_string(log).expect("a log");
     let lines: Vec<(&str, &str)> = text.lines().map(|line| line.split_once(' ').expect("two words")).collect();
@@ -143,10 +143,10 @@ async fn a_waiter_runs_when_the_holder_has_ended() {
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(0), &b"ran\n"[..]));
 }
 
-/// A shell and a child of it, both of which ignore what can be ignored.
+/// A shell and its child, which ignore all signals that can be ignored.
 const FAMILY: &str = "trap '' TERM INT HUP; sleep 1000 & echo $!; wait";
 
-/// The lock was lost: the grandchild is gone too, and the exit code says so.
+/// Checks a lost lock: the grandchild is killed too, and the exit code is 76.
 async fn assert_lost(mut run: Child, grandchild: i32, reason: &str) {
     wait_until(SOON, async || run.try_wait().expect("it is ours").is_some()).await;
     wait_until(SOON, async || !lives(grandchild)).await;
@@ -168,12 +168,12 @@ async fn a_lock_taken_by_force_kills_the_whole_group() {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_over_kills_the_whole_group_before_the_lock_is_free() {
+async fn an_ended_lease_kills_the_whole_group_before_the_lock_is_free() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let mut holder = started(under(&server, "job", &["--lease", "2s"], FAMILY));
     let grandchild = first_number(&mut holder);
-    // Whenever the server is seen to have the lock no longer, the group is seen to be gone.
+    // Once the server no longer has the lock, the group no longer exists.
     wait_until(SOON, async || is_free(&observer, "job").await).await;
     assert!(!lives(grandchild));
     assert_lost(holder, grandchild, "its lease of 2s is over").await;
@@ -205,10 +205,10 @@ async fn signals_are_passed_on_and_the_lock_is_free_when_the_command_has_ended()
     }
 }
 
-/// Nobody else would have it go on: the terminal is its own, and the shell waits for `redgrid lock`.
+/// Only `redgrid lock` can continue it: the terminal is its own, and the shell waits.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_command_that_is_stopped_by_ctrl_z_goes_on() {
+async fn a_command_stopped_by_ctrl_z_is_continued() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let mut run = started(under(&server, "job", &[], "kill -TSTP $$; kill -TSTP $$; echo on; exit 3"));
@@ -287,7 +287,7 @@ async fn fair_programs_run_in_the_order_of_their_start() {
         others.push(command.env("ORDER", &order).spawn().expect("the program runs"));
         wait_until(SOON, async || waiting().await == n).await;
     }
-    // One look does not line up, and finds it busy.
+    // With a single attempt it does not join the queue, and finds the lock busy.
     assert_eq!(ended(under(&server, "job", &["--fair", "--wait", "0s"], "true")).code(), 75);
     signal(u32::try_from(program).expect("a pid"), "-KILL");
     for mut other in others {

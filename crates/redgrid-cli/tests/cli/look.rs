@@ -1,4 +1,5 @@
-//! `redgrid inspect`, `redgrid ls`, `redgrid unlock`: looking at locks, and taking them away.
+//! `redgrid inspect`, `redgrid ls`, `redgrid unlock`: inspecting locks, and releasing them by
+//! force.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Ended, run};
 
-/// For what takes some milliseconds, on a machine that has other things to do.
+/// For operations that take milliseconds, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A holder as a Java service would write it.
+/// A holder as a Java service writes it.
 const HOLDER: &str = "0f8fad5b-d9cb-469f-a165-70867728950e:17";
 const CLIENT: &str = "0f8fad5b-d9cb-469f-a165-70867728950e";
 
@@ -30,7 +31,7 @@ fn lines(ended: &Ended) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_held_lock_is_told_with_holder_lease_and_waiters() {
+async fn a_held_lock_is_shown_with_holder_lease_and_waiters() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     hold(&observer, "job", "2", "60000").await;
@@ -65,7 +66,7 @@ async fn a_held_lock_is_told_with_holder_lease_and_waiters() {
 }
 
 #[tokio::test]
-async fn a_free_lock_is_told_as_free_with_exit_code_0() {
+async fn a_free_lock_is_shown_as_free_with_exit_code_0() {
     let server = RedisServer::start().await.expect("a server");
     let ended = on(&server, &["inspect", "job", "--json"]);
     assert_eq!(ended.code(), 0, "{}", ended.stderr());
@@ -75,7 +76,7 @@ async fn a_free_lock_is_told_as_free_with_exit_code_0() {
 }
 
 #[tokio::test]
-async fn what_is_no_lock_is_refused() {
+async fn a_key_that_is_no_lock_is_rejected() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     observer.cmd(&["SET", "text", "1"]).await.expect("an answer");
@@ -92,7 +93,7 @@ async fn the_list_has_the_locks_and_nothing_else() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     assert_eq!(on(&server, &["ls"]).stdout(), "");
-    // More keys than one look takes in, and all that may look like a lock at first sight.
+    // More keys than one page has, and everything that resembles a lock.
     for number in 0..1200 {
         observer.cmd(&["HSET", &format!("other:{number}"), "field", "1"]).await.expect("an answer");
     }
@@ -115,7 +116,7 @@ async fn the_list_has_the_locks_and_nothing_else() {
     assert_eq!(names(on(&server, &["ls", "--json"])), all);
     assert_eq!(names(on(&server, &["ls", "orders:*", "--json"])), ["orders:1", "orders:2"]);
     assert_eq!(names(on(&server, &["ls", "--json", "--namespace", "prod"])), ["orders:9"]);
-    // A namespace is no pattern.
+    // A namespace is not a pattern.
     assert_eq!(names(on(&server, &["ls", "--json", "--namespace", "p*"])), [""; 0]);
 
     let one = on(&server, &["ls", "mail", "--json"]).json();
@@ -202,12 +203,12 @@ async fn the_list_has_the_locks_of_every_node_of_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_wait_are_counted_in_a_cluster() {
+async fn waiters_are_counted_in_a_cluster() {
     let cluster = Cluster::start(3, 0).await.expect("it starts");
     let url = cluster.url();
     let [one, two] =
         [Grid::connect(url.as_str()).await.expect("a client"), Grid::connect(&*url).await.expect("a client")];
-    // Not all of them are in the slots of one node.
+    // They are in slots of different nodes.
     for name in ["a", "b", "c"] {
         let guard = one.lock(name).acquire().await.expect("it is free");
         let waiting = tokio::spawn(two.lock(name).acquire().into_future());
@@ -220,7 +221,7 @@ async fn those_who_wait_are_counted_in_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_wait_for_a_read_write_lock_are_counted() {
+async fn waiters_for_a_read_write_lock_are_counted() {
     let server = RedisServer::start().await.expect("a server");
     let url = server.url();
     let [one, two] =
@@ -233,7 +234,7 @@ async fn those_who_wait_for_a_read_write_lock_are_counted() {
 }
 
 #[tokio::test]
-async fn who_may_not_ask_who_waits_reads_that_and_not_that_nobody_waits() {
+async fn without_permission_waiters_are_shown_as_unknown() {
     let server = RedisServer::start().await.expect("a server");
     server.deny(&["pubsub"]).await.expect("an answer");
     let ended = on(&server, &["inspect", "job", "--json"]);
@@ -242,7 +243,7 @@ async fn who_may_not_ask_who_waits_reads_that_and_not_that_nobody_waits() {
     assert_eq!(text, "job: free\n  waiting  unknown: the server does not allow this user to ask\n");
 }
 
-/// Bytes that the server has sent to all clients.
+/// Returns the bytes that the server has sent to all clients.
 async fn sent(observer: &Observer) -> u64 {
     let stats: String = observer.query(&["INFO", "stats"]).await.expect("an answer");
     let line = stats.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).expect("it is counted");
@@ -295,7 +296,7 @@ async fn long_values_are_not_read() {
     assert!(sent < 100_000, "{sent} bytes");
 }
 
-/// The lock of a client that does not look by itself for longer than the test lasts: only a message wakes it.
+/// Returns a client that polls more rarely than the test lasts: only a message wakes its waiters.
 async fn deaf_to_time(server: &RedisServer) -> Grid {
     let config = Config::from_url(&server.url()).expect("a URL").poll_interval(Duration::from_secs(60));
     Grid::connect(config).await.expect("a client")

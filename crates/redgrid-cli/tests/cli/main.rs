@@ -1,4 +1,4 @@
-//! The program as a person or a script meets it: the real binary, real servers, its output and its exit codes.
+//! The real binary with real servers: its output and its exit codes.
 
 mod bench;
 mod config;

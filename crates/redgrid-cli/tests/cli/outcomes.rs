@@ -1,5 +1,5 @@
-//! What `redgrid lock` says, and how it exits, when the server dies, hangs or refuses: the column
-//! of the command line of the table in `tests/outcomes`. The program has a runtime of its own and
+//! Messages and exit codes of `redgrid lock` when the server crashes, hangs or rejects requests:
+//! the command line column of the table in `tests/outcomes`. The program has its own runtime and
 //! shuts its client down itself, so those rows are not here.
 
 use std::process::{Child, Output, Stdio};
@@ -9,10 +9,10 @@ use redgrid_testkit::{RedisServer, StartError, wait_until};
 
 use crate::support::{Ended, redgrid};
 
-/// For what takes some milliseconds, on a machine that has other things to do.
+/// For operations that take milliseconds, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// No server to work with, or it refuses.
+/// The server is unavailable, or rejects the client.
 const UNAVAILABLE: i32 = 69;
 
 /// Others held the lock for too long.
@@ -23,7 +23,7 @@ fn lock(url: &str, options: &[&str]) -> Child {
     redgrid(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
 }
 
-/// Its end, which comes early.
+/// Waits for its early end.
 async fn ended(child: Child) -> Ended {
     let output = tokio::task::spawn_blocking(move || -> Output { child.wait_with_output().expect("it ends") });
     Ended::of(tokio::time::timeout(SOON, output).await.expect("it ends in time").expect("it is waited for"))
@@ -75,7 +75,7 @@ async fn a_certificate_of_strangers_is_exit_69_with_the_reason() {
         Err(error @ StartError::NoTls { .. }) => return eprintln!("SKIPPED: {error}"),
         server => server.expect("a server"),
     };
-    // The system's authorities have not signed it.
+    // The system's trust store does not contain its authority.
     let refused = ended(lock(&server.tls_url().expect("TLS"), &[])).await;
     assert_eq!(refused.code(), UNAVAILABLE);
     assert!(refused.stderr().contains("certificate"), "{}", refused.stderr());

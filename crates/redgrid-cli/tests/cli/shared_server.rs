@@ -1,4 +1,4 @@
-//! Sales on a server that is there already: it is left as it was found.
+//! Sales on an existing server, which is left as it was.
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
 
-/// For what takes some milliseconds, on a machine that has other things to do.
+/// For operations that take milliseconds, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 async fn number(observer: &Observer, command: &str) -> usize {
     observer.query::<usize>(&[command]).await.expect("an answer")
 }
 
-/// How many connections of a sale the server has.
+/// Returns the number of connections of a sale.
 async fn connections(observer: &Observer) -> usize {
     let list: String = observer.query(&["CLIENT", "LIST"]).await.expect("an answer");
     list.lines().filter(|line| line.contains("redgrid-demo")).count()
@@ -49,7 +49,7 @@ async fn workers_end_with_the_sale_even_when_it_is_killed() {
     wait_until(SOON, async || connections(&observer).await == 0).await;
 }
 
-/// The workers of a sale.
+/// Returns the workers of a sale.
 fn workers(sale: &Child) -> Vec<String> {
     let children = Command::new("pgrep").args(["-P", &sale.id().to_string(), "-f", "sale-worker"]).output();
     let children = String::from_utf8(children.expect("pgrep runs").stdout).expect("numbers");
@@ -78,7 +78,7 @@ async fn when_a_worker_is_killed_the_others_serve_its_requests() {
 }
 
 #[tokio::test]
-async fn when_all_workers_are_killed_what_is_left_is_told_as_unserved() {
+async fn when_all_workers_are_killed_the_rest_is_reported_as_unserved() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let mut command = redgrid(&["demo", "flash-sale", "--stock", "100000", "--json", "--url", &server.url()]);
@@ -91,7 +91,7 @@ async fn when_all_workers_are_killed_what_is_left_is_told_as_unserved() {
     assert_eq!((&report["killed"], &report["requests"]), (&json!(3), &json!(200_000)), "{report}");
     let faults = report["faults"].to_string();
     assert!(report["unserved"].as_u64() > Some(0) && faults.contains("all workers ended"), "{report}");
-    // What they had begun was finished: stock and orders add up.
+    // Their incomplete orders were completed: stock and orders add up.
     assert!(!faults.contains("add up") && !faults.contains("other buyers"), "{report}");
 }
 
@@ -126,7 +126,7 @@ async fn a_server_that_dies_during_the_sale_ends_it_with_exit_code_69() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_the_password_is_told_without_the_password() {
+async fn a_rejected_password_is_reported_without_the_password() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let wrong = server.url().replace("redis://", "redis://nobody:hunter2@");

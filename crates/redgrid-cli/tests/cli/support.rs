@@ -1,11 +1,11 @@
-//! Running the program.
+//! Runs the program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// The program with these arguments, and without the variable that names a server.
+/// Returns the program with these arguments, and without the variable that names a server.
 pub(crate) fn redgrid(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redgrid"));
     command.args(arguments).env_remove("REDGRID_URL").env_remove("REDGRID_CONFIG").env_remove("REDGRID_NAMESPACE");
@@ -17,31 +17,31 @@ pub(crate) fn run(arguments: &[&str]) -> Ended {
     Ended(redgrid(arguments).output().expect("the program runs"))
 }
 
-/// What a run left.
+/// The result of a run.
 pub(crate) struct Ended(Output);
 
 impl Ended {
-    /// What this run left.
+    /// Creates it from the output.
     pub(crate) fn of(output: Output) -> Self {
         Ended(output)
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> i32 {
         self.0.status.code().expect("it ended by itself")
     }
 
-    /// What it wrote to stdout.
+    /// Returns the text on stdout.
     pub(crate) fn stdout(&self) -> String {
         String::from_utf8(self.0.stdout.clone()).expect("text")
     }
 
-    /// What it wrote to stderr.
+    /// Returns the text on stderr.
     pub(crate) fn stderr(&self) -> String {
         String::from_utf8(self.0.stderr.clone()).expect("text")
     }
 
-    /// Its one line of JSON.
+    /// Returns its one line of JSON.
     pub(crate) fn json(&self) -> Value {
         let text = self.stdout();
         assert!(text.ends_with('\n') && text.lines().count() == 1, "one line expected: {text:?} {}", self.stderr());
@@ -49,7 +49,7 @@ impl Ended {
     }
 }
 
-/// A file of the examples.
+/// Returns the path of an example file.
 pub(crate) fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data").join(name)
 }

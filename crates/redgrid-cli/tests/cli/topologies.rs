@@ -1,11 +1,11 @@
-//! The sale on every kind of deployment, named by its URL, and proven there.
+//! The sale on every kind of deployment, named by its URL.
 
 use redgrid_testkit::{Cluster, RedisServer, Replicated, Sentinels};
 use serde_json::json;
 
 use crate::support::run;
 
-/// Sells a small stock, and looks at what is left on the servers.
+/// Sells a small stock, and checks the keys that remain on the servers.
 async fn sells_out(url: &str, servers: &[RedisServer]) {
     let sale = [
         "demo",
@@ -70,7 +70,7 @@ async fn a_cluster_is_sold_out() {
     sells_out(&cluster.url(), cluster.nodes()).await;
 }
 
-/// Several products: their keys are in different slots, and those of one product too.
+/// Several products: their keys are in different slots, and so are those of one product.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_sells_several_products() {
     let cluster = Cluster::start(3, 0).await.expect("it starts");

@@ -1,10 +1,10 @@
-//! Bad usage, and servers and files that are not there.
+//! Invalid usage, and missing servers and files.
 
 use crate::support::{redgrid, run};
 
 #[test]
 fn an_unknown_server_gives_exit_code_69_and_one_sentence() {
-    // Port 1 of the loopback address: nobody listens there, and the kernel says so at once.
+    // Port 1 of the loopback address: the kernel rejects the connection at once.
     let ended = run(&["demo", "flash-sale", "--url", "redis://127.0.0.1:1"]);
     assert_eq!(ended.code(), 69, "{}", ended.stderr());
     let told = ended.stderr();

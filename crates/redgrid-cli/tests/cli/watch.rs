@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use crate::support::{redgrid, run};
 
-/// For what takes some milliseconds, on a machine that has other things to do.
+/// For operations that take milliseconds, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Starts it; its output is read line by line.
+/// Starts it, and returns its lines of output.
 fn started(server: &RedisServer, options: &[&str]) -> (Child, Lines<BufReader<ChildStdout>>) {
     let url = server.url();
     let mut command = redgrid(&[&["watch", "job", "--url", &url, "--every", "50ms"], options].concat());
@@ -49,7 +49,7 @@ async fn each_change_is_a_line_until_a_signal_ends_it() {
     observer.cmd(&["PEXPIRE", "job", "3000"]).await.expect("an answer");
     let held = next(&mut lines);
     assert_eq!((&held["event"], &held["holders"][0]["number"]), (&json!("held"), &json!(17)));
-    // Entering again changes nobody.
+    // Re-entry does not change the holder.
     observer.cmd(&["HINCRBY", "job", "0f8fad5b-d9cb-469f-a165-70867728950e:17", "1"]).await.expect("an answer");
     assert_eq!(next(&mut lines)["event"], "ended");
 
@@ -61,7 +61,7 @@ async fn each_change_is_a_line_until_a_signal_ends_it() {
     assert_eq!((&passed["event"], &passed["holders"][0]["client"]), (&json!("passed"), &json!(other.client().id())));
     drop((guard, thief));
     assert_eq!(next(&mut lines)["event"], "released");
-    // It takes nothing and leaves nothing.
+    // It holds nothing and leaves no key.
     assert!(observer.keys("*").await.expect("an answer").is_empty());
 
     let pid = child.id().to_string();
@@ -70,13 +70,13 @@ async fn each_change_is_a_line_until_a_signal_ends_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_other_kinds_of_locks_tell_is_not_told_as_a_loss() {
+async fn other_kinds_of_locks_are_not_reported_as_a_loss() {
     let server = RedisServer::start().await.expect("a server");
     let (mut child, mut lines) = started(&server, &["--json"]);
     assert_eq!(next(&mut lines)["event"], "free");
     let grid = Grid::connect(server.url().as_str()).await.expect("a client");
 
-    // A read-write lock tells on a channel of its own; its mode is nobody.
+    // A read-write lock uses its own channel; its field `mode` is not a holder.
     let rw = grid.rw_lock("job");
     let read = rw.read().await.expect("it is free");
     let held = next(&mut lines);
@@ -128,7 +128,7 @@ async fn it_ends_in_time_and_with_its_reader() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_watches_is_not_counted_among_those_who_wait() {
+async fn a_watcher_is_not_counted_as_a_waiter() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     let grid = Grid::connect(server.url().as_str()).await.expect("a client");
@@ -136,7 +136,7 @@ async fn who_watches_is_not_counted_among_those_who_wait() {
     assert_eq!(next(&mut lines)["event"], "free");
     let guard = grid.lock("job").acquire().await.expect("it is free");
     assert_eq!(next(&mut lines)["event"], "held");
-    // It has looked several times by now, and has subscribed nothing.
+    // It has polled several times by now, without a subscription.
     let channels = async || observer.pubsub_channels("redisson*").await.expect("an answer");
     assert_eq!(channels().await, [""; 0]);
     guard.release().await.expect("it was held");
@@ -145,7 +145,7 @@ async fn who_watches_is_not_counted_among_those_who_wait() {
     child.kill().expect("it runs");
     child.wait().expect("it ends");
 
-    // Only who asks for it subscribes.
+    // It subscribes only on request.
     let (mut child, mut lines) = started(&server, &["--json", "--subscribe"]);
     assert_eq!(next(&mut lines)["event"], "free");
     redgrid_testkit::wait_until(SOON, async || channels().await.len() == 2).await;

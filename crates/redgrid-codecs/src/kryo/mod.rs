@@ -1,4 +1,4 @@
-//! What Redisson's default codec writes for simple values.
+//! The encoding of Redisson's default codec for simple values.
 
 pub(crate) mod read;
 #[cfg(feature = "kryo")]

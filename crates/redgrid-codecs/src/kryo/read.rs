@@ -1,4 +1,4 @@
-//! The bytes of Kryo 5 as Redisson sets it up, read: a class tag, then the body.
+//! Reads Kryo 5 as Redisson configures it: a class tag, then the body.
 
 use std::ops::Range;
 
@@ -16,26 +16,26 @@ pub(crate) enum Simple {
     /// A UTF-16 unit.
     Char(u16),
     String(String),
-    /// Where in the bytes it lies.
+    /// Its range in the input.
     Bytes(Range<usize>),
     Other(String),
 }
 
-/// What is wrong with the bytes.
+/// Why the bytes are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// They end too soon.
+pub(crate) enum ReadError {
+    /// The input ends too early.
     End,
-    /// More bytes behind the value.
+    /// There are more bytes after the value.
     LeftOver(usize),
-    /// No tag that Kryo has for itself.
+    /// The tag is not one of Kryo's own.
     Tag(u8),
     /// A boolean, a length or a number that Kryo does not write.
     Malformed(&'static str),
 }
 
-/// Reads all of `bytes` as one value. Of another class than the simple ones only the name is read.
-pub(crate) fn simple(bytes: &[u8]) -> Result<Simple, Trouble> {
+/// Reads all of `bytes` as one value. For other classes, only the name is read.
+pub(crate) fn simple(bytes: &[u8]) -> Result<Simple, ReadError> {
     let mut input = Input { bytes, at: 0 };
     let value = match input.byte()? {
         0 => Simple::Null,
@@ -49,7 +49,7 @@ pub(crate) fn simple(bytes: &[u8]) -> Result<Simple, Trouble> {
         5 => match input.byte()? {
             0 => Simple::Boolean(false),
             1 => Simple::Boolean(true),
-            _ => return Err(Trouble::Malformed("a boolean that is neither 0 nor 1")),
+            _ => return Err(ReadError::Malformed("a boolean that is neither 0 nor 1")),
         },
         6 => Simple::Byte(i8::from_le_bytes(input.fixed()?)),
         7 => Simple::Char(u16::from_le_bytes(input.fixed()?)),
@@ -57,11 +57,11 @@ pub(crate) fn simple(bytes: &[u8]) -> Result<Simple, Trouble> {
         9 => Simple::Long(unzigzag(input.varint(9, 64)?)),
         10 => Simple::Double(f64::from_le_bytes(input.fixed()?)),
         11 => return Ok(Simple::Other("void".to_owned())),
-        tag => return Err(Trouble::Tag(tag)),
+        tag => return Err(ReadError::Tag(tag)),
     };
     match bytes.len() - input.at {
         0 => Ok(value),
-        left => Err(Trouble::LeftOver(left)),
+        left => Err(ReadError::LeftOver(left)),
     }
 }
 
@@ -74,25 +74,26 @@ struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn byte(&mut self) -> Result<u8, Trouble> {
-        let byte = *self.bytes.get(self.at).ok_or(Trouble::End)?;
+    fn byte(&mut self) -> Result<u8, ReadError> {
+        let byte = *self.bytes.get(self.at).ok_or(ReadError::End)?;
         self.at += 1;
         Ok(byte)
     }
 
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Trouble> {
-        let end = self.at.checked_add(len).ok_or(Trouble::End)?;
-        let bytes = self.bytes.get(self.at..end).ok_or(Trouble::End)?;
+    fn take(&mut self, len: usize) -> Result<&'a [u8], ReadError> {
+        let end = self.at.checked_add(len).ok_or(ReadError::End)?;
+        let bytes = self.bytes.get(self.at..end).ok_or(ReadError::End)?;
         self.at = end;
         Ok(bytes)
     }
 
-    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Trouble> {
-        self.take(N)?.try_into().map_err(|_| Trouble::End)
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], ReadError> {
+        self.take(N)?.try_into().map_err(|_| ReadError::End)
     }
 
-    /// Seven bits a byte, the low ones first, in at most `bytes` bytes; of nine the last has eight. `bits` in all.
-    fn varint(&mut self, bytes: u32, bits: u32) -> Result<u64, Trouble> {
+    /// Reads a variable-length number: seven bits a byte, low ones first, in at most `bytes` bytes.
+    /// A ninth byte has eight bits. `bits` is the total.
+    fn varint(&mut self, bytes: u32, bits: u32) -> Result<u64, ReadError> {
         let mut number = 0;
         for index in 0..bytes {
             let byte = u64::from(self.byte()?);
@@ -110,22 +111,22 @@ impl<'a> Input<'a> {
         Err(TOO_LONG)
     }
 
-    /// The same with a flag in the first byte, which is known to be set: six bits, then seven.
-    fn flagged(&mut self, first: u8) -> Result<usize, Trouble> {
+    /// Reads the rest of a number whose first byte has a flag, which is set, and six bits.
+    fn flagged(&mut self, first: u8) -> Result<usize, ReadError> {
         let low = u64::from(first & 0x3f);
         let high = match first & 0x40 {
             0 => 0,
             _ => self.varint(4, 28)? << 6,
         };
-        // A length is one less; Java's lengths end at 2³¹ − 1.
+        // A length is stored plus one; Java's lengths end at 2³¹ − 1.
         match low | high {
             number if number > 1 << 31 => Err(TOO_LONG),
             number => Ok(number as usize),
         }
     }
 
-    /// `None` is null.
-    fn string(&mut self) -> Result<Option<String>, Trouble> {
+    /// Reads a string; `None` is null.
+    fn string(&mut self) -> Result<Option<String>, ReadError> {
         let first = self.byte()?;
         if first & 0x80 == 0 {
             self.at -= 1;
@@ -137,16 +138,17 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// ASCII whose last character has bit 7 set.
-    fn ascii(&mut self) -> Result<String, Trouble> {
+    /// Reads ASCII; the last character has bit 7 set.
+    fn ascii(&mut self) -> Result<String, ReadError> {
         let rest = &self.bytes[self.at..];
-        let last = rest.iter().position(|byte| byte & 0x80 != 0).ok_or(Trouble::End)?;
+        let last = rest.iter().position(|byte| byte & 0x80 != 0).ok_or(ReadError::End)?;
         let text = self.take(last + 1)?;
         Ok(text.iter().map(|byte| char::from(byte & 0x7f)).collect())
     }
 
-    /// `len` units of UTF-16, each as UTF-8: a character beyond 16 bits as its two surrogates.
-    fn utf16(&mut self, len: usize) -> Result<String, Trouble> {
+    /// Reads `len` UTF-16 units, each encoded as UTF-8: characters beyond 16 bits are two
+    /// surrogates.
+    fn utf16(&mut self, len: usize) -> Result<String, ReadError> {
         let mut units = Vec::with_capacity(len.min(self.bytes.len() - self.at));
         for _ in 0..len {
             let first = u16::from(self.byte()?);
@@ -161,33 +163,34 @@ impl<'a> Input<'a> {
                 _ => return Err(CHARACTER),
             });
         }
-        String::from_utf16(&units).map_err(|_| Trouble::Malformed("half a surrogate pair"))
+        String::from_utf16(&units).map_err(|_| ReadError::Malformed("half a surrogate pair"))
     }
 
-    /// The name of a class that Kryo has no number for. It has a number within the message, 0 for the first.
-    fn class(&mut self) -> Result<String, Trouble> {
+    /// Reads the name of a class without a number in Kryo. It gets a number in the message, 0 for
+    /// the first.
+    fn class(&mut self) -> Result<String, ReadError> {
         match self.byte()? {
             0 => {}
-            _ => return Err(Trouble::Malformed("a class that was not named")),
+            _ => return Err(ReadError::Malformed("a class that was not named")),
         }
         let name = self.string()?.filter(|name| !name.is_empty() && name.chars().all(|c| !c.is_control()));
-        name.ok_or(Trouble::Malformed("a class without a name"))
+        name.ok_or(ReadError::Malformed("a class without a name"))
     }
 
-    fn array(&mut self) -> Result<Simple, Trouble> {
+    fn array(&mut self) -> Result<Simple, ReadError> {
         match self.varint(5, 32)? {
             0 => Ok(Simple::Null),
             len => {
                 let begin = self.at;
-                self.take(usize::try_from(len - 1).map_err(|_| Trouble::End)?)?;
+                self.take(usize::try_from(len - 1).map_err(|_| ReadError::End)?)?;
                 Ok(Simple::Bytes(begin..self.at))
             }
         }
     }
 }
 
-const TOO_LONG: Trouble = Trouble::Malformed("a number of more bits than its class has");
-const CHARACTER: Trouble = Trouble::Malformed("a character that Kryo does not write");
+const TOO_LONG: ReadError = ReadError::Malformed("a number of more bits than its class has");
+const CHARACTER: ReadError = ReadError::Malformed("a character that Kryo does not write");
 
 fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use super::read::{self, Simple, Trouble};
+use super::read::{self, ReadError, Simple};
 use super::write;
 use crate::codec::checked;
 use crate::error::cut;
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 
-/// What Redisson's default codec (Kryo5Codec) writes, for null, numbers, booleans, characters, strings and byte arrays: exactly
-/// its bytes.
+/// The encoding of Redisson's default codec (Kryo5Codec) for null, numbers, booleans, characters,
+/// strings and byte arrays, byte for byte.
 ///
 /// | Rust | Java |
 /// |---|---|
@@ -23,14 +23,15 @@ use crate::{Codec, Decode, DecodeError, Encode, EncodeError};
 /// | `Option<T>`, `()` | null |
 /// | [`KryoValue`] | any of them |
 ///
-/// Reading is a little wider: an integer is read from each of Java's integers that fits, `f64` from Float too. Other classes are refused with
-/// their name: they are written by the fields of a Java class. For those give the object in Java a codec that both have
-/// (`TypedJsonJacksonCodec` and [`Json`](crate::Json)).
+/// Reading accepts more: an integer is read from each of Java's integer types if it fits, and `f64`
+/// also from Float. Other classes are rejected with their name, because their encoding depends on
+/// the fields of the Java class. For those, choose a codec for the object in Java that both sides
+/// have, such as `TypedJsonJacksonCodec` with [`Json`](crate::Json).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[doc(alias = "Kryo5Codec")]
 pub struct Kryo;
 
-/// A simple value of Java's, where it is not known which one.
+/// A simple value of Java's, of any class.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum KryoValue {
@@ -85,16 +86,16 @@ impl Kryo {
             Ok(Simple::Other(class)) => {
                 return Err(unexpected(format!("an object of class `{}`", cut(&class))));
             }
-            Err(Trouble::End) => return Err(unexpected("the end too soon".to_owned())),
-            Err(Trouble::LeftOver(left)) => {
+            Err(ReadError::End) => return Err(unexpected("the end too soon".to_owned())),
+            Err(ReadError::LeftOver(left)) => {
                 return Err(DecodeError::unexpected(self, bytes, expected).left_over(left));
             }
-            Err(Trouble::Tag(tag)) => return Err(unexpected(format!("the class number {tag}, which Kryo has not"))),
-            Err(Trouble::Malformed(what)) => return Err(unexpected(what.to_owned())),
+            Err(ReadError::Tag(tag)) => return Err(unexpected(format!("the class number {tag}, which Kryo has not"))),
+            Err(ReadError::Malformed(what)) => return Err(unexpected(what.to_owned())),
         })
     }
 
-    /// What the value is, if `pick` takes it.
+    /// Reads a value and converts it by `pick`.
     fn pick<T>(
         &self,
         bytes: &Bytes,
@@ -110,7 +111,7 @@ impl Kryo {
 }
 
 impl KryoValue {
-    /// Its class, as Java names it.
+    /// Returns the name of its Java class.
     pub fn class(&self) -> &'static str {
         match self {
             KryoValue::Null => "null",
@@ -138,7 +139,7 @@ impl KryoValue {
     }
 }
 
-/// How a type is written, and which values it is read from.
+/// Declares the encoding of a type, and the values that it is decoded from.
 macro_rules! simple {
     ($($type:ty, $expected:literal: |$value:ident| $write:expr, $($pattern:pat => $read:expr),+;)*) => {
         $(impl Encode<$type> for Kryo {

@@ -1,4 +1,4 @@
-//! The bytes of Kryo 5 as Redisson sets it up, written: a class tag, then the body.
+//! Writes Kryo 5 as Redisson configures it: a class tag, then the body.
 
 pub(super) fn int(value: i32) -> Vec<u8> {
     varint(vec![2], u64::from((value << 1 ^ value >> 31) as u32))
@@ -14,7 +14,7 @@ pub(super) fn long(value: i64) -> Vec<u8> {
         out.push(rest as u8 | 0x80);
         rest >>= 7;
     }
-    // After eight bytes of seven bits the ninth has eight.
+    // After eight bytes with seven bits, the ninth has eight.
     out.push(rest as u8);
     out
 }
@@ -23,7 +23,7 @@ pub(super) fn fixed<const N: usize>(tag: u8, body: [u8; N]) -> Vec<u8> {
     [&[tag][..], &body].concat()
 }
 
-/// The length of a Java string is that of its UTF-16.
+/// The length of a Java string counts UTF-16 units.
 pub(super) fn string(value: &str) -> Vec<u8> {
     if value.is_empty() {
         return vec![3, 0x81];

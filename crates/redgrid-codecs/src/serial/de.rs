@@ -1,4 +1,4 @@
-//! The deserializer in front of the format's.
+//! The deserializer around that of the format.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use serde::de::{
 use super::reason::Reason;
 use super::{Failure, State};
 
-/// Reads a `T` within bounds.
+/// Reads a `T` within limits.
 pub(crate) struct Seed<'a, T> {
     pub(super) state: &'a State,
     pub(super) value: PhantomData<T>,
@@ -24,7 +24,7 @@ impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Seed<'_, T> {
     }
 }
 
-/// Any part of serde's conversation, with ours in front: what the type hands to the format and what that hands back.
+/// Wraps a part of serde's protocol: what the type passes to the format, and what that passes back.
 struct Limited<'a, X> {
     inner: X,
     state: &'a State,
@@ -63,8 +63,9 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Limited<'_, D> {
         deserialize_u128 => deserialize_u128(),
         deserialize_char => deserialize_char(),
         deserialize_str => deserialize_str(),
-        // Both are the same bytes in every format here. What is borrowed is compared with what there is; bincode makes room
-        // for an owned one as its length says, before it looks.
+        // Both have the same encoding in every format here. For an owned value, bincode allocates
+        // the declared length before it checks; for a borrowed one, the length is checked against
+        // the input.
         deserialize_string => deserialize_str(),
         deserialize_bytes => deserialize_bytes(),
         deserialize_byte_buf => deserialize_bytes(),
@@ -84,17 +85,19 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Limited<'_, D> {
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         let visitor = self.with(visitor);
-        match self.state.format.floats_by_mark {
-            true => self.inner.deserialize_any(visitor),
-            false => self.inner.deserialize_f32(visitor),
+        if self.state.format.typed_floats {
+            self.inner.deserialize_any(visitor)
+        } else {
+            self.inner.deserialize_f32(visitor)
         }
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         let visitor = self.with(visitor);
-        match self.state.format.floats_by_mark {
-            true => self.inner.deserialize_any(visitor),
-            false => self.inner.deserialize_f64(visitor),
+        if self.state.format.typed_floats {
+            self.inner.deserialize_any(visitor)
+        } else {
+            self.inner.deserialize_f64(visitor)
         }
     }
 
@@ -103,7 +106,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Limited<'_, D> {
     }
 }
 
-/// A scalar is handed over with an error of ours: what the type expected is known then, whatever the format keeps of it.
+/// Passes scalars on with our own error type, which keeps what the type expected.
 macro_rules! scalars {
     ($($method:ident: $type:ty),* $(,)?) => {
         $(fn $method<E: Error>(self, value: $type) -> Result<V::Value, E> {
@@ -155,13 +158,13 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Limited<'_, V> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, access: A) -> Result<V::Value, A::Error> {
         let _level = self.state.enter(1, A::Error::custom)?;
-        let access = Elements { room: self.state.make_room(access.size_hint()), inner: access, state: self.state };
+        let access = Elements { reservable: self.state.reserve(access.size_hint()), inner: access, state: self.state };
         self.inner.visit_seq(access)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, access: A) -> Result<V::Value, A::Error> {
         let _level = self.state.enter(1, A::Error::custom)?;
-        let access = Elements { room: self.state.make_room(access.size_hint()), inner: access, state: self.state };
+        let access = Elements { reservable: self.state.reserve(access.size_hint()), inner: access, state: self.state };
         self.inner.visit_map(access)
     }
 
@@ -180,12 +183,12 @@ impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Limited<'_, S> {
     }
 }
 
-/// What comes one by one.
+/// The elements of a sequence or map.
 struct Elements<'a, A> {
     inner: A,
     state: &'a State,
-    /// For how many there is room: no matter how many the format says there are.
-    room: Option<usize>,
+    /// For how many elements memory may be reserved, whatever length the format declares.
+    reservable: Option<usize>,
 }
 
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<'_, A> {
@@ -200,7 +203,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<'_, A> {
     }
 
     fn size_hint(&self) -> Option<usize> {
-        self.room
+        self.reservable
     }
 }
 
@@ -220,7 +223,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Elements<'_, A> {
     }
 
     fn size_hint(&self) -> Option<usize> {
-        self.room
+        self.reservable
     }
 }
 

@@ -1,8 +1,8 @@
-//! What all codecs over serde have in common: bounds that do not depend on the format, and errors that do not tell the
-//! value.
+//! Common parts of the serde codecs: limits that do not depend on the format, and errors without
+//! the value.
 //!
-//! A serializer and a deserializer of ours stand between the value and those of the format. They count levels and elements,
-//! and what a type says of what it was given ([`reason`]) passes through them, with the value taken out.
+//! Our serializer and deserializer wrap those of the format. They count levels and elements, and
+//! pass on the type's error ([`reason`]) without the value.
 
 mod de;
 mod reason;
@@ -23,55 +23,55 @@ use crate::codec::{MAX_DEPTH, checked};
 
 use crate::{Codec, DecodeError, EncodeError};
 
-/// In what formats differ here.
+/// Differences between formats.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Format {
-    /// It has no NaN and no infinities, and would write something else in their place.
+    /// The format has no NaN and no infinities, and would replace them.
     pub(crate) finite_only: bool,
-    /// Its numbers say what they are, and its own deserializer takes a float of one width only.
-    pub(crate) floats_by_mark: bool,
+    /// Numbers are tagged with their type, and its deserializer accepts floats of one width only.
+    pub(crate) typed_floats: bool,
 }
 
-/// One value on its way.
+/// The state of encoding or decoding one value.
 #[derive(Debug)]
 pub(crate) struct State {
     format: Format,
-    /// How many more levels it may have from here.
+    /// Remaining levels.
     levels: Cell<usize>,
-    /// How many more elements sequences and maps may have, all together.
+    /// Remaining elements of all sequences and maps.
     elements: Cell<usize>,
-    /// For how many more elements room may be made before they are there: elements that take bytes are no more than
-    /// there are bytes, whatever lengths say.
-    room: Cell<usize>,
-    /// What went wrong first: not every format keeps what it is told.
+    /// Remaining elements for which memory may be reserved before they are read. Elements that take
+    /// bytes cannot outnumber the bytes, whatever lengths declare.
+    reservable: Cell<usize>,
+    /// The first error: not every format keeps ours.
     failure: RefCell<Option<Failure>>,
 }
 
-/// What is found on the way.
+/// Our own errors.
 #[derive(Debug)]
 enum Failure {
     TooDeep,
     TooMany,
-    /// What was expected, where that is known, and what was found.
+    /// What was expected, if known, and what was found.
     Unexpected(Option<String>, String),
 }
 
-/// How many elements may be there beyond the number of bytes. Only what takes no bytes, such as `()`, is so many, and
-/// a length of a few bytes may claim 2⁶⁴ of it.
+/// How many elements may exceed the number of bytes. Only elements without bytes, such as `()`, can
+/// be that many, and a few bytes may declare 2⁶⁴ of them.
 const EMPTY_ELEMENTS: usize = 65_536;
 
 impl State {
-    fn new(format: Format, elements: usize, room: usize) -> State {
+    fn new(format: Format, elements: usize, reservable: usize) -> State {
         State {
             format,
             levels: Cell::new(MAX_DEPTH),
             elements: Cell::new(elements),
-            room: Cell::new(room),
+            reservable: Cell::new(reservable),
             failure: RefCell::new(None),
         }
     }
 
-    /// Goes `by` levels deeper until the value is dropped.
+    /// Goes `by` levels deeper until the returned value is dropped.
     fn enter<E>(&self, by: usize, error: fn(&'static str) -> E) -> Result<Level<'_>, E> {
         let left = self.levels.get().checked_sub(by);
         let left = left.ok_or_else(|| self.fail(Failure::TooDeep, error))?;
@@ -79,28 +79,28 @@ impl State {
         Ok(Level { state: self, by })
     }
 
-    /// One more element of a sequence or map.
+    /// Counts an element of a sequence or map.
     fn element<E>(&self, error: fn(&'static str) -> E) -> Result<(), E> {
         let left = self.elements.get().checked_sub(1);
         self.elements.set(left.ok_or_else(|| self.fail(Failure::TooMany, error))?);
         Ok(())
     }
 
-    /// For how many elements of `hint` room is made.
-    fn make_room(&self, hint: Option<usize>) -> Option<usize> {
-        let granted = hint?.min(self.room.get());
-        self.room.set(self.room.get() - granted);
+    /// Returns for how many elements memory may be reserved, given the declared `hint`.
+    fn reserve(&self, hint: Option<usize>) -> Option<usize> {
+        let granted = hint?.min(self.reservable.get());
+        self.reservable.set(self.reservable.get() - granted);
         Some(granted)
     }
 
-    /// The format's error stands for ours on the way out.
+    /// Records our error; the format's error replaces it until the caller restores it.
     fn fail<E>(&self, failure: Failure, error: fn(&'static str) -> E) -> E {
         self.failure.borrow_mut().get_or_insert(failure);
         error("refused")
     }
 }
 
-/// Levels that are open.
+/// Levels in use.
 struct Level<'a> {
     state: &'a State,
     by: usize,
@@ -112,13 +112,13 @@ impl Drop for Level<'_> {
     }
 }
 
-/// Writes `value` by `write`, which gets it as something that keeps the bounds.
+/// Encodes `value` by `write`, which receives it wrapped with the limits.
 pub(crate) fn encode<T, E>(
     codec: &impl Codec,
     format: Format,
     value: &T,
     write: impl FnOnce(&Guarded<'_, T>) -> Result<Vec<u8>, E>,
-    say: fn(E) -> String,
+    describe: fn(E) -> String,
 ) -> Result<Bytes, EncodeError>
 where
     T: Serialize + ?Sized,
@@ -139,19 +139,20 @@ where
             Err(EncodeError::unsupported(codec, expected.unwrap_or_else(|| "other values".to_owned()), found))
         }
         (None, Err(error)) => {
-            let found = format!("this `{}`: {}", type_name::<T>(), redacted(&say(error)).1);
+            let found = format!("this `{}`: {}", type_name::<T>(), redacted(&describe(error)).1);
             Err(EncodeError::unsupported(codec, "what its format has", found))
         }
     }
 }
 
-/// Reads a value by `read`, which gets what to read it with, and says how many bytes are left behind it.
+/// Decodes a value by `read`, which receives a seed with the limits and returns the number of bytes
+/// left over.
 pub(crate) fn decode<T, E>(
     codec: &impl Codec,
     format: Format,
     bytes: &[u8],
     read: impl FnOnce(Seed<'_, T>) -> Result<(T, usize), E>,
-    say: fn(E) -> String,
+    describe: fn(E) -> String,
 ) -> Result<T, DecodeError>
 where
     T: DeserializeOwned,
@@ -169,7 +170,7 @@ where
         Some(Failure::TooDeep) => return Err(DecodeError::TooDeep { codec: codec.name(), limit: MAX_DEPTH }),
         Some(Failure::TooMany) => return Err(DecodeError::TooMany { codec: codec.name(), limit: EMPTY_ELEMENTS }),
         Some(Failure::Unexpected(expected, found)) => (expected, found),
-        None => redacted(&say(error)),
+        None => redacted(&describe(error)),
     };
     Err(unexpected(expected).found(found))
 }

@@ -1,4 +1,4 @@
-//! What a type says of what it was given, without what it was given.
+//! The type's error about its input, without the input.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::de::{self, Expected, Unexpected};
 
 use crate::error::cut;
 
-/// The error of a visitor that was handed a scalar.
+/// The error of a visitor that received a scalar.
 #[derive(Debug)]
 pub(super) struct Reason {
     pub(super) expected: Option<String>,
@@ -77,12 +77,12 @@ fn whole(log10: Option<u32>) -> String {
     }
 }
 
-/// What was expected and what was found, of an error's text. serde's own sentences quote what they refuse, and a format
-/// that finds out for itself uses them too: the quotation is taken out. What a type says in words of its own is cut.
+/// Extracts what was expected and what was found from an error's text. serde's own sentences, also
+/// used by formats, quote the value: the quotation is removed. Other texts of a type are cut.
 pub(crate) fn redacted(text: &str) -> (Option<String>, String) {
     for (begin, suffix) in [("invalid type: ", ""), ("invalid value: ", " that does not fit")] {
         if let Some(rest) = text.strip_prefix(begin)
-            // What is quoted may have these words too; what is expected is the type's own.
+            // The quoted value may contain these words too; what is expected comes from the type.
             && let Some((found, expected)) = rest.rsplit_once(", expected ")
         {
             return (Some(cut(expected)), unquoted(found) + suffix);
@@ -98,7 +98,7 @@ pub(crate) fn redacted(text: &str) -> (Option<String>, String) {
     (None, cut(text))
 }
 
-/// Without what is quoted: `string "abc"`, `integer `5``.
+/// Removes the quoted value: `string "abc"`, `integer `5``.
 fn unquoted(found: &str) -> String {
     let kind = found.split(['"', '`']).next().unwrap_or_default().trim();
     match kind.chars().next() {
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_quoted_is_taken_out() {
+    fn quoted_values_are_removed() {
         for (text, expected, found) in [
             ("invalid type: string \"hunter2\", expected u32", Some("u32"), "a string"),
             ("invalid type: string \"a, expected b\", expected u32", Some("u32"), "a string"),

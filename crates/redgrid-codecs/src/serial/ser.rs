@@ -1,4 +1,4 @@
-//! The serializer in front of the format's.
+//! The serializer around that of the format.
 
 use std::fmt::Display;
 
@@ -9,7 +9,7 @@ use serde::ser::{
 
 use super::{Failure, Level, State};
 
-/// A value that is written within bounds.
+/// A value to be written within limits.
 pub(crate) struct Guarded<'a, T: ?Sized> {
     value: &'a T,
     state: &'a State,
@@ -37,7 +37,7 @@ impl<'a, S: Serializer> Limited<'a, S> {
         self.state.enter(by, S::Error::custom)
     }
 
-    /// What has elements, `by` levels deeper.
+    /// Opens a compound value, `by` levels deeper.
     fn open<C>(self, by: usize, open: impl FnOnce(S) -> Result<C, S::Error>) -> Result<Elements<'a, C>, S::Error> {
         let level = self.enter(by)?;
         Ok(Elements { inner: open(self.inner)?, state: self.state, _level: level })
@@ -170,7 +170,7 @@ impl<'a, S: Serializer> Serializer for Limited<'a, S> {
     }
 }
 
-/// The elements or fields of something that is open.
+/// The elements or fields of an open compound value.
 struct Elements<'a, C> {
     inner: C,
     state: &'a State,

@@ -1,10 +1,10 @@
-//! What the tests of values and of errors share.
+//! Helpers of the tests of values and of errors.
 
 use std::fmt::Debug;
 
 use redgrid_codecs::{Bytes, Decode, DecodeError};
 
-/// Runs `$run` with each codec that takes what serde takes.
+/// Runs `$run` with each serde codec.
 macro_rules! each_serde {
     ($codec:ident => $run:expr) => {{
         {

@@ -1,4 +1,4 @@
-//! How to log in: passwords, who fetches them, and certificates.
+//! Logins: passwords, credential providers, and certificates.
 
 use std::error::Error;
 use std::fmt;
@@ -7,77 +7,78 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-/// How to log in at the servers that hold the data.
+/// How to log in to the servers that hold the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Access {
-    /// The ACL user; none for the default user.
+    /// The ACL user. `None` means the default user.
     pub username: Option<String>,
-    /// The password; none where none is asked for, or where the provider has it.
+    /// The password. `None` when the server needs none, or when `provider` supplies it.
     pub password: Option<Secret>,
-    /// Who is asked for user and password before each connection, instead of the two above.
+    /// Supplies user and password for each connection, instead of the two fields above.
     pub provider: Option<Provider>,
-    /// The database, 0 to 255; a cluster has only 0.
+    /// The database, 0 to 255. A cluster has only 0.
     pub database: u8,
-    /// Encryption; none speaks in the clear.
+    /// Encryption. `None` means an unencrypted connection.
     pub tls: Option<Tls>,
 }
 
-/// An encrypted connection. The server's certificate and its name are verified, unless a
-/// `rustls::ClientConfig` of the program says otherwise.
+/// An encrypted connection. The server's certificate and its name are verified, unless the
+/// application supplies its own `rustls::ClientConfig` that does otherwise.
 ///
-/// Files are read when a client starts, and again before each new connection: a certificate that was
-/// replaced is used from then on. Open connections stay. Where the new files cannot be used, the client
-/// logs a warning and keeps the certificates that it has. The system's authorities are read when a client
-/// starts, and when one of the files changes.
+/// Files are read when a client starts, and again before each new connection, so a replaced
+/// certificate takes effect for new connections. Open connections are kept. If the new files are
+/// unusable, the client logs a warning and keeps the certificates that it has. The system's trust
+/// store is read when a client starts, and when one of the files changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tls {
-    /// File with the certificates of the authorities that may sign the server's, as PEM. The system's
-    /// authorities count where neither this nor `ca_pem` is set.
+    /// PEM file with the certificates of the authorities that may sign the server's certificate.
+    /// Without this and `ca_pem`, the system's trust store is used.
     pub ca_file: Option<PathBuf>,
-    /// File with the client's certificate and the chain behind it, as PEM.
+    /// PEM file with the client's certificate and its chain.
     pub cert_file: Option<PathBuf>,
-    /// File with the private key of the client's certificate, as PEM.
+    /// PEM file with the private key of the client's certificate.
     pub key_file: Option<PathBuf>,
-    /// The text of the authorities' certificates, instead of a file.
+    /// The authorities' certificates as PEM text, instead of a file.
     pub ca_pem: Option<Secret>,
-    /// The text of the client's certificate and the chain behind it, instead of a file.
+    /// The client's certificate and its chain as PEM text, instead of a file.
     pub cert_pem: Option<Secret>,
-    /// The text of the private key, instead of a file.
+    /// The private key as PEM text, instead of a file.
     pub key_pem: Option<Secret>,
-    /// The name that must be in the server's certificate, where it is not the host that is connected to.
+    /// The name expected in the server's certificate, if it differs from the host that is connected
+    /// to.
     pub server_name: Option<String>,
-    /// The program's own configuration of rustls, instead of all certificates above.
+    /// The application's own rustls configuration, instead of all certificates above.
     pub(crate) own: Option<OwnTls>,
 }
 
 impl Tls {
-    /// Verified against the authorities that the system trusts.
+    /// Verifies the server's certificate against the system's trust store.
     pub fn new() -> Self {
         Tls::default()
     }
 
-    /// Trusts these authorities (PEM) instead of the system's.
+    /// Trusts the authorities in this PEM file instead of the system's.
     pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_file = Some(path.into());
         self
     }
 
-    /// Shows a certificate of our own; both files are PEM.
+    /// Presents a client certificate. Both files are PEM.
     pub fn client_certificate(mut self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
         self.cert_file = Some(cert_file.into());
         self.key_file = Some(key_file.into());
         self
     }
 
-    /// Trusts the authorities of this PEM text instead of the system's.
+    /// Trusts the authorities in this PEM text instead of the system's.
     pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
         self.ca_pem = Some(Secret::new(pem));
         self
     }
 
-    /// Shows a client certificate that is given as PEM text, as is its key.
+    /// Presents a client certificate that is given as PEM text, as is its key.
     ///
     /// ```
     /// # let (certificate, key) = ("-----BEGIN CERTIFICATE-----", "-----BEGIN PRIVATE KEY-----");
@@ -92,12 +93,13 @@ impl Tls {
         self
     }
 
-    /// Encrypts as this configuration of rustls says, with verifiers, client certificates, protocol
-    /// versions and a crypto provider of the program's own. The crate is re-exported as
+    /// Uses the application's own rustls configuration, with its verifiers, client certificates,
+    /// protocol versions and crypto provider. The crate is re-exported as
     /// [`rustls`](crate::config::rustls), in the version that is needed here.
     ///
-    /// Certificates and authorities cannot be set beside it, `server_name` can. It is used as it is:
-    /// for certificates that change it needs a resolver or a verifier of its own that follows them.
+    /// Certificates and authorities cannot be set in addition; `server_name` can. The configuration
+    /// is used unchanged: to follow certificates that change, it needs its own resolver or
+    /// verifier.
     #[cfg(feature = "tls")]
     pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
         self.own = Some(OwnTls(config));
@@ -111,7 +113,7 @@ impl Tls {
     }
 }
 
-/// The program's own configuration of rustls. Two are equal when they are the same one.
+/// The application's own rustls configuration. Two values are equal if they are the same `Arc`.
 #[cfg(feature = "tls")]
 #[derive(Clone)]
 pub(crate) struct OwnTls(pub(crate) Arc<rustls::ClientConfig>);
@@ -126,7 +128,7 @@ impl PartialEq for OwnTls {
 #[cfg(feature = "tls")]
 impl Eq for OwnTls {}
 
-/// There is none without the feature `tls`.
+/// Has no values without the feature `tls`.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum OwnTls {}
@@ -137,7 +139,7 @@ impl fmt::Debug for OwnTls {
     }
 }
 
-/// A password or another secret. Never shown by `Debug`.
+/// A password or another secret. `Debug` never shows it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -158,7 +160,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What one connection logs in with.
+/// The user and password of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 // Exhaustive: credential providers return it as a literal.
 pub struct Credentials {
@@ -168,7 +170,8 @@ pub struct Credentials {
     pub password: Secret,
 }
 
-/// Knows the password of the moment: a vault, a file that is replaced, a cloud's short-lived tokens.
+/// Supplies the current password: from a vault, a file that is replaced, or a cloud's short-lived
+/// tokens.
 ///
 /// ```
 /// use redgrid_core::config::{CredentialProvider, Credentials, Secret};
@@ -189,16 +192,17 @@ pub struct Credentials {
 /// ```
 #[async_trait]
 pub trait CredentialProvider: Send + Sync + 'static {
-    /// Asked before each connection is set up, and every `credentials_interval` for those that live. It has
-    /// `connect_timeout` for an answer.
+    /// Returns the current user and password. Called before each connection is set up, and every
+    /// `credentials_interval` for open connections. It must answer within `connect_timeout`.
     ///
     /// # Errors
     ///
-    /// What stands in the way. Connections that live stay; new ones are tried again later. Its text is shown to users: no secrets in it.
+    /// The reason why there are no credentials. Open connections stay, and new ones are tried again
+    /// later. The text is shown to users, so it must contain no secrets.
     async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>>;
 }
 
-/// A [`CredentialProvider`] that clones share. Two are equal when they are the same one.
+/// A [`CredentialProvider`] shared by clones. Two values are equal if they are the same `Arc`.
 #[derive(Clone)]
 pub struct Provider(Arc<dyn CredentialProvider>);
 
@@ -208,7 +212,7 @@ impl Provider {
         Provider(Arc::new(provider))
     }
 
-    /// What to log in with now.
+    /// Returns the current user and password.
     ///
     /// # Errors
     ///

@@ -1,15 +1,15 @@
-//! What must hold between settings. Each value's own bounds are in the table.
+//! Relations between settings. Each value's own bounds are in the table.
 
 use super::draft::{Draft, Origins};
 use super::error::{ConfigError, Origin};
 use super::form::{Value, shown};
 use super::table::TABLE;
 
-/// Settings of which one, and only one, names the servers.
-const HEADS: [&str; 6] = ["single", "unix", "primary", "replicated", "sentinels", "cluster"];
+/// Settings that name the servers. Exactly one of them must be set.
+const SERVER_SETTINGS: [&str; 6] = ["single", "unix", "primary", "replicated", "sentinels", "cluster"];
 
-/// Settings that need another one beside them.
-const NEEDS: [(&str, &str, &str); 15] = [
+/// Settings that need another one, and why.
+const REQUIRED: [(&str, &str, &str); 15] = [
     ("replicas", "primary", "replicas belong to a primary"),
     ("master_name", "sentinels", "a master name is asked for at sentinels"),
     ("sentinels", "master_name", "sentinels must be told which primary is meant"),
@@ -28,10 +28,10 @@ const NEEDS: [(&str, &str, &str); 15] = [
 ];
 
 /// Checks bounds and relations of a whole configuration.
-pub(super) fn whole(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
+pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     let mut copy = draft.clone();
     for setting in TABLE {
-        // What code has set has not been read; its text must be readable, too.
+        // A value set in code has not been parsed; its text must be readable too.
         if let (Some(shown), false) = (setting.form.show(&mut copy), setting.form.is_masked()) {
             let origin = origin(setting.name, origins);
             setting
@@ -44,8 +44,8 @@ pub(super) fn whole(draft: &Draft, origins: &Origins) -> Result<(), ConfigError>
     relations(&copy, origins)
 }
 
-/// Checks that who is named can log in; code may still have added the password until a client is built. Without one nobody logs
-/// in, and a server takes the connection for that of the user `default`.
+/// Checks that every user name has a password. Until a client is built, code may still add one.
+/// Without a password no login is sent, and the server treats the connection as the user `default`.
 pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     let logins = [
         ("username", draft.username.is_some() && draft.password.is_none(), "password"),
@@ -58,7 +58,7 @@ pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError
     for (name, is_alone, missing) in logins {
         if is_alone {
             let rule = "a user logs in with a password, if only an empty one";
-            return Err(relation(place(name, origins), format!("no `{missing}`"), rule));
+            return Err(relation(describe_origin(name, origins), format!("no `{missing}`"), rule));
         }
     }
     Ok(())
@@ -67,23 +67,23 @@ pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError
 fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
     let set: Vec<&str> = TABLE.iter().filter(|setting| setting.is_set(draft)).map(|setting| setting.name).collect();
     let is_set = |name: &str| set.contains(&name);
-    let heads: Vec<_> = HEADS.into_iter().filter(|head| is_set(head)).collect();
+    let heads: Vec<_> = SERVER_SETTINGS.into_iter().filter(|head| is_set(head)).collect();
     if let [one, other, ..] = heads[..] {
         let rule = "each names the servers, and they are of different kinds";
-        return Err(relation(place(one, origins), place(other, origins), rule));
+        return Err(relation(describe_origin(one, origins), describe_origin(other, origins), rule));
     }
-    for (name, needed, rule) in NEEDS {
+    for (name, needed, rule) in REQUIRED {
         if is_set(name) && !is_set(needed) {
             let missing = match needed {
                 "tls" => "`tls: false`".into(),
                 needed => format!("no `{needed}`"),
             };
-            return Err(relation(place(name, origins), missing, rule));
+            return Err(relation(describe_origin(name, origins), missing, rule));
         }
     }
     certificates(&is_set, draft.tls_own.is_some(), origins)?;
     if heads.is_empty() {
-        let heads: Vec<_> = HEADS.map(|head| format!("`{head}`")).to_vec();
+        let heads: Vec<_> = SERVER_SETTINGS.map(|head| format!("`{head}`")).to_vec();
         return Err(ConfigError::NoServer { expected: format!("`url`, or one of {}", heads.join(", ")) });
     }
     Ok(())
@@ -94,39 +94,44 @@ fn certificates(is_set: &impl Fn(&str) -> bool, has_own: bool, origins: &Origins
     let forms = [("tls_ca_file", "tls_ca_pem"), ("tls_cert_file", "tls_cert_pem"), ("tls_key_file", "tls_key_pem")];
     if has_own && let Some(given) = forms.iter().flat_map(|(file, pem)| [file, pem]).find(|name| is_set(name)) {
         let own = "the `rustls::ClientConfig` that is set in code".into();
-        return Err(relation(place(given, origins), own, "it would have no effect"));
+        return Err(relation(describe_origin(given, origins), own, "it would have no effect"));
     }
     let [_, cert, key] = forms;
     for (file, pem) in forms {
         if is_set(file) && is_set(pem) {
-            return Err(relation(place(file, origins), place(pem, origins), "they give the same"));
+            return Err(relation(describe_origin(file, origins), describe_origin(pem, origins), "they give the same"));
         }
     }
     for (one, other) in [(cert, key), (key, cert)] {
         let given = [one.0, one.1].into_iter().find(|name| is_set(name));
         if let Some(given) = given.filter(|_| !is_set(other.0) && !is_set(other.1)) {
             let missing = format!("no `{}` or `{}`", other.0, other.1);
-            return Err(relation(place(given, origins), missing, "a certificate and its key belong together"));
+            return Err(relation(
+                describe_origin(given, origins),
+                missing,
+                "a certificate and its key belong together",
+            ));
         }
     }
     Ok(())
 }
 
 fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
-    let with = |name: &str, value: String| format!("{} ({value})", place(name, origins));
+    let with = |name: &str, value: String| format!("{} ({value})", describe_origin(name, origins));
     let s = &draft.settings;
     if draft.database != 0 && !draft.cluster.is_empty() {
         let database = with("database", draft.database.to_string());
-        return Err(relation(database, place("cluster", origins), "a cluster has only database 0"));
+        return Err(relation(database, describe_origin("cluster", origins), "a cluster has only database 0"));
     }
     if draft.primary.as_ref().is_some_and(|primary| draft.replicas.contains(primary)) {
-        let (primary, replicas) = (place("primary", origins), place("replicas", origins));
+        let primary = describe_origin("primary", origins);
+        let replicas = describe_origin("replicas", origins);
         return Err(relation(primary, replicas, "one server is not its own replica"));
     }
     if draft.tls && draft.unix.is_some() {
         return Err(relation(
-            place("tls", origins),
-            place("unix", origins),
+            describe_origin("tls", origins),
+            describe_origin("unix", origins),
             "a socket of this machine is not encrypted",
         ));
     }
@@ -142,11 +147,16 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     ];
     for (is_asked, fixed) in logins {
         if let Some((name, _)) = fixed.into_iter().find(|(_, is_set)| is_asked && *is_set) {
-            return Err(relation(place(name, origins), "the provider".into(), "one of them decides who logs in"));
+            return Err(relation(
+                describe_origin(name, origins),
+                "the provider".into(),
+                "one of them decides who logs in",
+            ));
         }
     }
     if s.retries > 0 && s.retry_delay > s.patience() {
-        let (delay, patience) = (with("retry_delay", shown(s.retry_delay)), shown(s.patience()));
+        let delay = with("retry_delay", shown(s.retry_delay));
+        let patience = shown(s.patience());
         let patience = format!("`response_timeout × (retries + 1)` ({patience})");
         return Err(relation(delay, patience, "a call would end before it is tried again"));
     }
@@ -158,7 +168,11 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     for (name, words) in [("durability_at_least", &[1][..]), ("durability_timeout", &[1, 2])] {
         if origins.contains_key(name) && !words.contains(&draft.durability) {
             let kind = super::table::DURABILITIES.get(draft.durability).copied().unwrap_or_default();
-            return Err(relation(place(name, origins), format!("`durability: {kind}`"), "it would have no effect"));
+            return Err(relation(
+                describe_origin(name, origins),
+                format!("`durability: {kind}`"),
+                "it would have no effect",
+            ));
         }
     }
     Ok(())
@@ -168,7 +182,7 @@ fn relation(left: String, right: String, rule: &'static str) -> ConfigError {
     ConfigError::Relation { left, right, rule }
 }
 
-fn place(name: &str, origins: &Origins) -> String {
+fn describe_origin(name: &str, origins: &Origins) -> String {
     match TABLE.iter().find(|setting| setting.name == name) {
         Some(setting) => origin(setting.name, origins).to_string(),
         None => format!("`{name}`"),

@@ -1,4 +1,4 @@
-//! A configuration on its way: one flat struct with a place for each setting, between what is written and [`Config`].
+//! An intermediate configuration: a flat struct with one field for each setting.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,7 +38,7 @@ pub(super) struct Draft {
     pub(super) tls_cert_pem: Option<Secret>,
     pub(super) tls_key_pem: Option<Secret>,
     pub(super) tls_server_name: Option<String>,
-    /// What code sets.
+    /// Set in code only.
     pub(super) tls_own: Option<OwnTls>,
     pub(super) read_mode: usize,
     pub(super) subscription_mode: usize,
@@ -52,9 +52,9 @@ pub(super) struct Draft {
     pub(super) socks_proxy: Option<Address>,
     pub(super) socks_username: Option<String>,
     pub(super) socks_password: Option<Secret>,
-    /// What code sets, and the map of addresses.
+    /// Set in code only, except for the map of addresses.
     pub(super) network: Network,
-    /// The rest as it is; what has a place above is written here in the end.
+    /// The other settings. `finish` overwrites those that have a field above.
     pub(super) settings: Settings,
 }
 
@@ -64,7 +64,7 @@ const SHARDED: [ShardedSubscriptions; 3] =
     [ShardedSubscriptions::Auto, ShardedSubscriptions::On, ShardedSubscriptions::Off];
 const PROTOCOLS: [Protocol; 3] = [Protocol::Auto, Protocol::Resp3, Protocol::Resp2];
 
-/// How long replicas or the disk may take where nobody says: 1 s, Redisson's time for the same.
+/// Default time for replicas or the disk to confirm: 1 s, as in Redisson.
 const DURABILITY_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Default for Draft {
@@ -140,12 +140,15 @@ impl Draft {
             Some(Servers::Single(Single { address })) => draft.single = Some(address),
             Some(Servers::Unix(UnixSocket { path })) => draft.unix = Some(path),
             Some(Servers::MasterSlave(MasterSlave { primary, replicas })) => {
-                (draft.primary, draft.replicas) = (Some(primary), replicas);
+                draft.primary = Some(primary);
+                draft.replicas = replicas;
             }
             Some(Servers::Replicated(ReplicatedNodes { nodes })) => draft.replicated = nodes,
             Some(Servers::Sentinel(Sentinel { sentinels, master_name, username, password, provider })) => {
-                (draft.sentinels, draft.master_name) = (sentinels, Some(master_name));
-                (draft.sentinel_username, draft.sentinel_password) = (username, password);
+                draft.sentinels = sentinels;
+                draft.master_name = Some(master_name);
+                draft.sentinel_username = username;
+                draft.sentinel_password = password;
                 draft.sentinel_provider = provider;
             }
             Some(Servers::Cluster(Cluster { seeds })) => draft.cluster = seeds,
@@ -153,13 +156,13 @@ impl Draft {
         draft
     }
 
-    /// The configuration that it means.
+    /// Builds the configuration.
     ///
     /// # Errors
     ///
     /// [`ConfigError`] where settings are missing or do not fit together.
     pub(super) fn finish(self, notes: Notes) -> Result<Config, ConfigError> {
-        check::whole(&self, &notes.origins)?;
+        check::all(&self, &notes.origins)?;
         let timeout = self.durability_timeout;
         let durability = match self.durability {
             1 => Durability::Replicas { at_least: self.durability_at_least, timeout },
@@ -186,8 +189,10 @@ impl Draft {
             server_name: self.tls_server_name,
             own: self.tls_own,
         });
-        let (username, password, provider) = (self.username, self.password, self.provider);
-        // Bounded by the table.
+        let username = self.username;
+        let password = self.password;
+        let provider = self.provider;
+        // The table bounds it.
         let database = u8::try_from(self.database).unwrap_or(u8::MAX);
         let access = Access { username, password, provider, database, tls };
         let servers = if let Some(address) = self.single {
@@ -199,18 +204,20 @@ impl Draft {
         } else if !self.replicated.is_empty() {
             Servers::Replicated(ReplicatedNodes { nodes: self.replicated })
         } else if let Some(master_name) = self.master_name {
-            let (username, password) = (self.sentinel_username, self.sentinel_password);
+            let username = self.sentinel_username;
+            let password = self.sentinel_password;
             let provider = self.sentinel_provider;
             Servers::Sentinel(Sentinel { sentinels: self.sentinels, master_name, username, password, provider })
         } else {
             Servers::Cluster(Cluster { seeds: self.cluster })
         };
-        let (username, password) = (self.socks_username, self.socks_password);
+        let username = self.socks_username;
+        let password = self.socks_password;
         let socks = self.socks_proxy.map(|address| Socks { address, username, password });
         let network = Network { socks, ..self.network };
         Ok(Config { servers, access, settings, network, notes })
     }
 }
 
-/// Where each setting that is set came from.
+/// The origin of each setting that is set.
 pub(super) type Origins = BTreeMap<&'static str, Origin>;

@@ -1,4 +1,5 @@
-//! The environment: `REDGRID_CONFIG` names a file, `REDGRID_URL` has a URL, `REDGRID_<SETTING>` one setting.
+//! The environment: `REDGRID_CONFIG` names a file, `REDGRID_URL` has a URL, and `REDGRID_<SETTING>`
+//! has one setting.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +11,9 @@ use super::url;
 
 const PREFIX: &str = "REDGRID_";
 
-/// Variables of ours that are no settings: `redgrid lock` gives the first to its program, tests use the others.
-const OTHERS: [&str; 3] = ["FENCING_TOKEN", "REDIS_SERVER", "NEWEST_SERVER"];
+/// Our variables that are not settings. `redgrid lock` sets the first for its program; tests use
+/// the others.
+const NOT_SETTINGS: [&str; 3] = ["FENCING_TOKEN", "REDIS_SERVER", "NEWEST_SERVER"];
 
 /// A variable of this process.
 #[cfg(feature = "config-files")]
@@ -19,10 +21,10 @@ pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The layers that the variables mean: file, URL, settings.
+/// Returns the layers of the variables: file, URL, settings.
 pub(super) fn read(variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, ConfigError> {
     let mut layers = Vec::new();
-    // Empty is unset, as shells and compose files have it.
+    // Empty means unset, as in shells and compose files.
     let set = |name: &str| variables.get(name).filter(|value| !value.is_empty());
     if let Some(path) = set("REDGRID_CONFIG") {
         layers.extend(file(path, variables)?);
@@ -33,7 +35,7 @@ pub(super) fn read(variables: &BTreeMap<String, String>) -> Result<Vec<Layer>, C
     let mut layer = Layer::default();
     for (variable, value) in variables {
         let Some(rest) = variable.strip_prefix(PREFIX) else { continue };
-        if matches!(rest, "CONFIG" | "URL") || OTHERS.contains(&rest) || value.is_empty() {
+        if matches!(rest, "CONFIG" | "URL") || NOT_SETTINGS.contains(&rest) || value.is_empty() {
             continue;
         }
         let origin = Origin::Variable { name: variable.clone() };

@@ -1,5 +1,6 @@
 //! The origins of settings, and the errors of configurations. None of them contains a password, or
-//! an address or URL that may contain one.
+//! no
+//! address or URL that may contain one.
 
 use std::fmt;
 use std::io;
@@ -132,8 +133,8 @@ pub enum ConfigError {
         /// The reason.
         kind: io::ErrorKind,
     },
-    /// The file is not in the format of its name's extension. The error does not contain the invalid
-    /// text, because it may be a password.
+    /// The file is not in the format of its name's extension. The error does not contain the repeated:
+    /// it may be a password.
     #[error("{} is not {format}: line {line}, column {column} can not be understood", path.display())]
     Syntax {
         /// The file.

@@ -1,4 +1,4 @@
-//! The table for readers: what a configuration says, and the reference of all settings.
+//! Output of the table: the values of a configuration, and the reference of all settings.
 
 use std::fmt::Write as _;
 
@@ -12,16 +12,16 @@ use super::{Config, Origin, check};
 pub struct Explained {
     /// Its name.
     pub name: &'static str,
-    /// Its value as it would be written; passwords are `***`. `None` where there is none.
+    /// Its value as text; passwords are `***`. `None` if it has none.
     pub value: Option<String>,
-    /// What it is where nobody sets it.
+    /// Its default value.
     pub default: Option<String>,
     /// Where the value came from.
     pub origin: Origin,
 }
 
 impl Config {
-    /// All settings, in the order of the reference, with what they are and where that came from.
+    /// Returns all settings in the order of the reference, with values and origins.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +33,8 @@ impl Config {
     /// # Ok(()) }
     /// ```
     pub fn explain(&self) -> Vec<Explained> {
-        let (mut draft, mut defaults) = (Draft::from(self), Draft::default());
+        let mut draft = Draft::from(self);
+        let mut defaults = Draft::default();
         let explain = TABLE.iter().map(|setting| Explained {
             name: setting.name,
             value: setting.form.show(&mut draft),
@@ -43,7 +44,8 @@ impl Config {
         explain.collect()
     }
 
-    /// What kind of servers they are: `single`, `unix`, `master-slave`, `replicated`, `sentinel` or `cluster`.
+    /// Returns the kind of the servers: `single`, `unix`, `master-slave`, `replicated`, `sentinel`
+    /// or `cluster`.
     pub fn topology(&self) -> &'static str {
         match self.servers {
             super::Servers::Single(_) => "single",
@@ -56,12 +58,12 @@ impl Config {
     }
 }
 
-/// The reference of all settings in Markdown: docs/configuration.md is this text.
+/// Returns the reference of all settings in Markdown, which is docs/configuration.md.
 pub fn reference() -> String {
     let mut defaults = Draft::default();
     let mut text = include_str!("reference.md").to_owned();
     for group in Group::ALL {
-        // Writing to a `String` can not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             text,
             "\n### {}\n\n| setting | default | expected | what it is |\n|---|---|---|---|\n",

@@ -1,6 +1,6 @@
-//! Files: YAML, TOML or JSON, one key per setting; or one of Redisson's.
+//! Files: YAML, TOML or JSON with one key per setting, or a configuration file of Redisson's.
 
-mod written;
+mod parse;
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::layer::Layer;
 use super::table::{Group, setting};
 use super::{redisson, url};
 
-/// A file as a tree, with the text it came from.
+/// A parsed file, with its text.
 pub(super) struct Tree<'a> {
     pub(super) path: &'a Path,
     pub(super) root: Mapping,
@@ -20,7 +20,7 @@ pub(super) struct Tree<'a> {
     format: Format,
 }
 
-/// The languages of files, by their extensions.
+/// File formats, by extension.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Yaml,
@@ -28,14 +28,14 @@ enum Format {
     Json,
 }
 
-/// The path of a value in a file: the keys that lead to it, and its index where it is one of a list.
+/// The path of a value in a file: the keys that lead to it, and its index if it is in a list.
 #[derive(Clone, Copy)]
 struct At<'a> {
     key: &'a str,
     index: Option<usize>,
 }
 
-/// The layers that a file means; `variable` is for the `${…}` of Redisson's.
+/// Returns the layers of a file. `variable` resolves the `${…}` of Redisson's files.
 pub(super) fn read(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Layer>, ConfigError> {
     let unreadable = |error: std::io::Error| ConfigError::Unreadable { path: path.into(), kind: error.kind() };
     let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -62,7 +62,7 @@ fn own(tree: &Tree<'_>) -> Result<Layer, ConfigError> {
                 continue;
             }
             (_, Some(setting)) => tree.plain(key, value, setting.form.is_text())?,
-            // The name is the mistake, whatever the value is.
+            // The unknown name is the error, whatever its value is.
             (_, None) => Some(Value::One(String::new())),
         };
         if let Some(value) = value {
@@ -89,22 +89,23 @@ impl<'a> Tree<'a> {
             }
         };
         let whole = || Origin::File { key: "/".into(), path: path.into() };
-        // An empty file names no server, which is an error of its own later.
-        let root = match text.trim().is_empty() {
-            true => Yaml::Mapping(Mapping::new()),
-            false => written::parse(format, &text).map_err(|fault| match fault {
-                Fault::Doubled { key } => {
+        // An empty file names no server, which is reported later.
+        let root = if text.trim().is_empty() {
+            Yaml::Mapping(Mapping::new())
+        } else {
+            parse::parse(format, &text).map_err(|fault| match fault {
+                ParseError::DuplicateKey { key } => {
                     let origin = Origin::File { key, path: path.into() };
                     ConfigError::value(&origin, "each key once, found it twice")
                 }
-                Fault::Syntax { line, column } => {
+                ParseError::Syntax { line, column } => {
                     ConfigError::Syntax { path: path.into(), format: format.name(), line, column }
                 }
-                Fault::SecondDocument { line } => {
+                ParseError::SecondDocument { line } => {
                     ConfigError::value(&whole(), format!("one YAML document, found a second one at line {line}"))
                 }
-                Fault::Aliases => ConfigError::value(&whole(), "fewer aliases or fewer levels"),
-            })?,
+                ParseError::Aliases => ConfigError::value(&whole(), "fewer aliases or fewer levels"),
+            })?
         };
         match root {
             Yaml::Mapping(root) => Ok(Tree { path, root, text, format }),
@@ -121,8 +122,8 @@ impl<'a> Tree<'a> {
         ConfigError::value(&self.at(key), expected)
     }
 
-    /// A text or a list of texts; null is `None`. A number or truth value that stands for text (`is_text`) is the text
-    /// that the file has there: `1.10` stays `1.10`.
+    /// Returns a text or a list of texts; null is `None`. With `is_text`, a number or a boolean
+    /// keeps its text from the file: `1.10` stays `1.10`.
     pub(super) fn plain(&self, key: &str, value: &Yaml, is_text: bool) -> Result<Option<Value>, ConfigError> {
         match value {
             Yaml::Sequence(all) => {
@@ -141,7 +142,7 @@ impl<'a> Tree<'a> {
             (Yaml::Null, _) => Ok(None),
             (Yaml::String(text), _) => Ok(Some(text.clone())),
             (Yaml::Bool(_) | Yaml::Number(_), _) if is_text => {
-                let text = written::text_at(self.format, &self.text, at);
+                let text = parse::text_at(self.format, &self.text, at);
                 text.map(Some).ok_or_else(|| self.value(at.key, "text in quotes"))
             }
             (Yaml::Bool(yes), _) => Ok(Some(yes.to_string())),
@@ -164,8 +165,8 @@ impl Format {
     }
 }
 
-/// Why a file is not in its format.
-enum Fault {
+/// Why a file cannot be parsed.
+enum ParseError {
     Syntax {
         line: usize,
         column: usize,
@@ -173,10 +174,10 @@ enum Fault {
     SecondDocument {
         line: usize,
     },
-    /// The keys that lead to one that stands twice.
-    Doubled {
+    /// The path of a duplicate key.
+    DuplicateKey {
         key: String,
     },
-    /// Aliases that repeat too much, or values in one another too deeply.
+    /// Too many repeated aliases, or too deep nesting.
     Aliases,
 }

@@ -1,4 +1,4 @@
-//! The forms that values have as text, the same in URLs, files and the environment.
+//! The text formats of values, the same in URLs, files and the environment.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,37 +7,37 @@ use super::access::Secret;
 use super::draft::Draft;
 use super::servers::Address;
 
-/// A value as it was written.
+/// A value as text.
 #[derive(Clone)]
 pub(super) enum Value {
     One(String),
     Many(Vec<String>),
 }
 
-/// How a setting is written, and where in the draft it goes.
+/// How a setting is parsed, and which field of the draft it sets.
 pub(super) enum Form {
     Time(fn(&mut Draft) -> &mut Duration, Duration, Duration),
     /// A time, or `auto`.
     AutoTime(fn(&mut Draft) -> &mut Option<Duration>, Duration, Duration),
     Count(fn(&mut Draft) -> &mut u32, u32, u32),
     Switch(fn(&mut Draft) -> &mut bool),
-    /// One of these words; the number is its place among them.
+    /// One of these words; the draft stores its index.
     Choice(&'static [&'static str], fn(&mut Draft) -> &mut usize),
-    /// What is read is checked by the second.
+    /// Any text that the second function accepts.
     Text(fn(&mut Draft) -> &mut Option<String>, fn(&str) -> Result<(), &'static str>),
     Secret(fn(&mut Draft) -> &mut Option<Secret>),
-    /// Certificates or a key as text; masked as secrets are.
+    /// Certificates or a key as PEM text, masked like secrets.
     Pem(fn(&mut Draft) -> &mut Option<Secret>),
     File(fn(&mut Draft) -> &mut Option<PathBuf>),
-    /// With the port where none is written.
+    /// An address, and its default port.
     Address(fn(&mut Draft) -> &mut Option<Address>, u16),
     Addresses(fn(&mut Draft) -> &mut Vec<Address>, u16),
-    /// Pairs of addresses, each as `from=to`, with the port where none is written.
+    /// Pairs of addresses, each as `from=to`, and their default port.
     AddressMap(fn(&mut Draft) -> &mut Vec<(Address, Address)>, u16),
 }
 
 impl Form {
-    /// Whether the value is a text of the user's own, in which each character counts.
+    /// Whether the value is free text, in which every character counts.
     #[cfg(feature = "config-files")]
     pub(super) fn is_text(&self) -> bool {
         self.is_masked() || matches!(self, Form::Text(..) | Form::File(_) | Form::Address(..) | Form::Addresses(..))
@@ -48,11 +48,11 @@ impl Form {
         matches!(self, Form::Secret(_) | Form::Pem(_))
     }
 
-    /// Reads a value into the draft.
+    /// Parses a value into the draft.
     ///
     /// # Errors
     ///
-    /// What was expected; and what was found, where it can be neither a secret nor a URL with one.
+    /// What was expected, and what was found, unless that could be a secret or a URL with one.
     pub(super) fn read(&self, value: &Value, draft: &mut Draft) -> Result<(), String> {
         let text = match (self, value) {
             (Form::Addresses(at, port), Value::Many(texts)) => {
@@ -107,7 +107,8 @@ impl Form {
         Ok(())
     }
 
-    /// The value in the draft as text that [`Form::read`] understands; secrets are masked, `None` is unset.
+    /// Formats the value in the draft as [`Form::read`] parses it. Secrets are masked; `None` is
+    /// unset.
     pub(super) fn show(&self, draft: &mut Draft) -> Option<String> {
         match self {
             Form::Time(at, ..) => Some(shown(*at(draft))),
@@ -130,7 +131,7 @@ impl Form {
         }
     }
 
-    /// What is expected, as the end of "expected …".
+    /// Describes the expected value, as the end of "expected …".
     pub(super) fn expected(&self) -> String {
         match self {
             Form::Time(_, least, most) => {
@@ -162,10 +163,10 @@ impl Form {
     }
 }
 
-/// What is in every PEM text, and in no path.
+/// Occurs in every PEM text and in no path.
 const PEM: &str = "-----BEGIN ";
 
-/// Reads pairs of addresses.
+/// Parses pairs of addresses.
 fn pairs<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, port: u16) -> Result<Vec<(Address, Address)>, String> {
     let pair = |text: S| {
         let (from, to) = text.as_ref().trim().split_once('=').ok_or("two addresses with `=` between them")?;
@@ -174,12 +175,12 @@ fn pairs<S: AsRef<str>>(texts: impl IntoIterator<Item = S>, port: u16) -> Result
     texts.into_iter().map(pair).collect()
 }
 
-/// A time with its unit. `humantime` also takes a bare 0; a bare number has no unit here, whatever it is.
+/// Parses a time with its unit. `humantime` also accepts a bare 0; no bare number is valid here.
 pub(super) fn time(text: &str) -> Option<Duration> {
     text.ends_with(|end: char| end.is_ascii_alphabetic()).then(|| humantime::parse_duration(text).ok()).flatten()
 }
 
-/// The same back.
+/// Formats a time as [`time`] parses it.
 pub(super) fn shown(time: Duration) -> String {
     humantime::format_duration(time).to_string()
 }

@@ -1,22 +1,22 @@
-//! Names that other libraries have for settings, and what they are called here.
+//! Names of settings in other libraries, and their equivalents here.
 
 use super::error::{ConfigError, Origin, nearest};
 
-/// What a foreign name means here.
-enum Means {
+/// The equivalent of a foreign name.
+enum Hint {
     /// This setting.
     Setting(&'static str),
-    /// None; a clause says what to do instead.
-    Nothing(&'static str),
+    /// None; the clause says what to do instead.
+    Advice(&'static str),
 }
 
-use Means::{Nothing, Setting};
+use Hint::{Advice, Setting};
 
 pub(super) const VERIFIED: &str = "certificates are always verified; `tls_ca_file` names who may sign them";
 const SERVERS: &str = "`single`, `primary`, `replicated`, `sentinels` or `cluster` names the servers";
 const ENDLESS: &str = "a lost connection is made again without end; `retries` is about requests";
 
-const NAMES: &[(&str, Means)] = &[
+const NAMES: &[(&str, Hint)] = &[
     ("db", Setting("database")),
     ("index", Setting("database")),
     ("user", Setting("username")),
@@ -53,25 +53,25 @@ const NAMES: &[(&str, Means)] = &[
     ("timeout", Setting("response_timeout")),
     ("connection_timeout", Setting("connect_timeout")),
     ("dial_timeout", Setting("connect_timeout")),
-    ("hosts", Nothing(SERVERS)),
-    ("nodes", Nothing(SERVERS)),
-    ("addresses", Nothing(SERVERS)),
-    ("servers", Nothing(SERVERS)),
-    ("insecure", Nothing(VERIFIED)),
-    ("verify", Nothing(VERIFIED)),
-    ("skip_verify", Nothing(VERIFIED)),
-    ("ssl_cert_reqs", Nothing(VERIFIED)),
-    ("tls_insecure", Nothing(VERIFIED)),
+    ("hosts", Advice(SERVERS)),
+    ("nodes", Advice(SERVERS)),
+    ("addresses", Advice(SERVERS)),
+    ("servers", Advice(SERVERS)),
+    ("insecure", Advice(VERIFIED)),
+    ("verify", Advice(VERIFIED)),
+    ("skip_verify", Advice(VERIFIED)),
+    ("ssl_cert_reqs", Advice(VERIFIED)),
+    ("tls_insecure", Advice(VERIFIED)),
     ("max_retries", Setting("retries")),
-    ("reconnect", Nothing(ENDLESS)),
+    ("reconnect", Advice(ENDLESS)),
 ];
 
-/// The error of a name that is no setting; `names` are those that are.
+/// The error for an unknown setting; `names` are the known ones.
 pub(super) fn unknown(name: &str, origin: Origin, names: impl IntoIterator<Item = &'static str>) -> ConfigError {
     let lower = name.to_lowercase().replace('-', "_");
     match NAMES.iter().find(|(foreign, _)| *foreign == lower) {
         Some((_, Setting(setting))) => ConfigError::Unknown { origin, nearest: Some(setting) },
-        Some((_, Nothing(clause))) => ConfigError::Unsupported { origin, clause: format!("is no setting: {clause}") },
+        Some((_, Advice(clause))) => ConfigError::Unsupported { origin, clause: format!("is no setting: {clause}") },
         None => ConfigError::Unknown { origin, nearest: nearest(name, names) },
     }
 }
@@ -83,9 +83,9 @@ mod tests {
 
     #[test]
     fn foreign_names_are_no_settings_and_lead_to_settings() {
-        for (name, means) in NAMES {
+        for (name, hint) in NAMES {
             assert!(setting(name).is_none(), "{name}");
-            assert!(!matches!(means, Setting(meant) if setting(meant).is_none()), "{name}");
+            assert!(!matches!(hint, Setting(setting_name) if setting(setting_name).is_none()), "{name}");
         }
     }
 }

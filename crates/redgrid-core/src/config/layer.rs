@@ -1,4 +1,4 @@
-//! Layers of values, one over the other: file, URL, environment.
+//! Layers of values, each overriding the one below: file, URL, environment.
 
 use super::draft::Draft;
 use super::error::{ConfigError, Origin, Warning};
@@ -7,17 +7,17 @@ use super::hints;
 use super::table::{Group, Setting, names, setting};
 use super::{Config, Notes};
 
-/// What one source says.
+/// The values of one source.
 #[derive(Default)]
 pub(super) struct Layer {
-    entries: Vec<Entry>,
+    assignments: Vec<Assignment>,
     pub(super) warnings: Vec<Warning>,
     pub(super) codec: Option<String>,
-    /// Names the servers as a whole: what lower layers say of them is forgotten.
+    /// Names the servers as a whole: server settings of lower layers are dropped.
     pub(super) names_servers: bool,
 }
 
-struct Entry {
+struct Assignment {
     setting: &'static Setting,
     value: Value,
     origin: Origin,
@@ -33,20 +33,22 @@ impl Layer {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Unknown`] where there is no such setting, [`ConfigError::Relation`] where it has a value in this layer.
+    /// [`ConfigError::Unknown`] if there is no such setting, [`ConfigError::Relation`] if this
+    /// layer already has a value for it.
     pub(super) fn set(&mut self, name: &str, value: Value, origin: Origin) -> Result<(), ConfigError> {
         let Some(setting) = setting(name) else {
             return Err(hints::unknown(name, origin, names().chain(["url"])));
         };
-        if let Some(first) = self.entries.iter().find(|entry| entry.setting.name == name) {
-            let (left, right) = (first.origin.to_string(), origin.to_string());
+        if let Some(first) = self.assignments.iter().find(|assignment| assignment.setting.name == name) {
+            let left = first.origin.to_string();
+            let right = origin.to_string();
             return Err(ConfigError::Relation { left, right, rule: "they set the same" });
         }
-        self.entries.push(Entry { setting, value, origin });
+        self.assignments.push(Assignment { setting, value, origin });
         Ok(())
     }
 
-    /// The same for a value that is one text.
+    /// Adds a value that is one text.
     pub(super) fn set_one(&mut self, name: &str, text: impl Into<String>, origin: Origin) -> Result<(), ConfigError> {
         self.set(name, Value::One(text.into()), origin)
     }
@@ -55,10 +57,10 @@ impl Layer {
         self.warnings.push(Warning { origin, clause: clause.into() });
     }
 
-    /// Takes over what another source of the same rank says.
+    /// Adds the values of another source of the same rank.
     #[cfg(feature = "config-files")]
     pub(super) fn join(&mut self, other: Layer) -> Result<(), ConfigError> {
-        for Entry { setting, value, origin } in other.entries {
+        for Assignment { setting, value, origin } in other.assignments {
             self.set(setting.name, value, origin)?;
         }
         self.warnings.extend(other.warnings);
@@ -67,29 +69,29 @@ impl Layer {
     }
 }
 
-/// The configuration that the layers mean together, later ones over earlier ones.
+/// Merges the layers into a configuration; later ones override earlier ones.
 ///
 /// # Errors
 ///
-/// [`ConfigError`] names the value and its place.
+/// [`ConfigError`] names the value and its origin.
 pub(super) fn assemble(layers: impl IntoIterator<Item = Layer>) -> Result<Config, ConfigError> {
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut assignments: Vec<Assignment> = Vec::new();
     let mut notes = Notes::default();
     for layer in layers {
         if layer.names_servers {
-            entries.retain(|entry| entry.setting.group != Group::Servers);
+            assignments.retain(|assignment| assignment.setting.group != Group::Servers);
         }
-        for entry in layer.entries {
-            entries.retain(|lower| lower.setting.name != entry.setting.name);
-            entries.push(entry);
+        for assignment in layer.assignments {
+            assignments.retain(|lower| lower.setting.name != assignment.setting.name);
+            assignments.push(assignment);
         }
         notes.warnings.extend(layer.warnings);
         notes.codec = layer.codec.or(notes.codec);
     }
     let mut draft = Draft::default();
-    for Entry { setting, value, origin } in entries {
+    for Assignment { setting, value, origin } in assignments {
         setting.form.read(&value, &mut draft).map_err(|expected| ConfigError::value(&origin, expected))?;
-        // `tls: false` and the like are no values of their own.
+        // A switch that is off, such as `tls: false`, counts as unset.
         let unset = matches!(&setting.form, Form::Switch(at) if !*at(&mut draft));
         if !unset {
             notes.origins.insert(setting.name, origin);

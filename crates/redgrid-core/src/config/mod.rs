@@ -1,8 +1,8 @@
-//! Settings: plain structs, all defaults in one literal, one table of names and bounds, checked as a whole.
+//! The settings of a client: plain structs, and one table of names and bounds.
 //!
-//! A configuration comes from code ([`Config::single`] and the like), a URL ([`Config::from_url`]), a file
-//! ([`Config::from_file`], Redisson's own files included) or the environment ([`Config::from_env`]). All of them use the same
-//! names, which docs/configuration.md lists.
+//! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
+//! file ([`Config::from_file`], including Redisson's own files) or the environment
+//! ([`Config::from_env`]). All of them use the same names, which docs/configuration.md lists.
 
 mod access;
 mod build;
@@ -68,7 +68,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// What the loaders noticed on the way.
+/// What the loaders recorded.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,
@@ -77,16 +77,17 @@ struct Notes {
 }
 
 impl Config {
-    /// One server at `host:port` (port 6379 when left out), without a password.
+    /// Connects to one server at `host:port` (default port 6379), without a password.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when the address is empty or the port is no port.
+    /// [`ConfigError`] if the address is empty or the port is invalid.
     pub fn single(address: impl AsRef<str>) -> Result<Self, ConfigError> {
         Config::of([("single", Value::One(address.as_ref().to_owned()))])
     }
 
-    /// A fixed primary and its replicas, each at `host:port`. Nobody promotes a replica here.
+    /// Connects to a fixed primary and its replicas, each at `host:port`. No replica is promoted
+    /// automatically.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -98,7 +99,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when one of the addresses is none.
+    /// [`ConfigError`] if an address is invalid.
     pub fn master_slave<A: AsRef<str>>(
         primary: impl AsRef<str>,
         replicas: impl IntoIterator<Item = A>,
@@ -110,22 +111,25 @@ impl Config {
         }
     }
 
-    /// A primary and its replicas, each at `host:port`, in any order. The nodes are asked which of them is the primary, at
-    /// every [`scan_interval`](Config::scan_interval) and at every doubt. For managed services without sentinels whose
-    /// nodes have addresses of their own.
+    /// Connects to a primary and its replicas, each at `host:port`, in any order.
+    ///
+    /// The nodes are asked for their role at every [`scan_interval`](Config::scan_interval), and
+    /// whenever the known primary is suspect. Use it for managed services without sentinels whose
+    /// nodes have their own addresses.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when there is no node, or one of the addresses is none.
+    /// [`ConfigError`] if there is no node, or an address is invalid.
     pub fn replicated<A: AsRef<str>>(nodes: impl IntoIterator<Item = A>) -> Result<Self, ConfigError> {
         Config::of([("replicated", many(nodes))])
     }
 
-    /// The primary that these sentinels (`host:port`, 26379 when left out) know as `master_name`.
+    /// Connects to the primary that these sentinels (`host:port`, default port 26379) call
+    /// `master_name`.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when there is no sentinel, or one of the addresses is none.
+    /// [`ConfigError`] if there is no sentinel, or an address is invalid.
     pub fn sentinel<A: AsRef<str>>(
         master_name: impl Into<String>,
         sentinels: impl IntoIterator<Item = A>,
@@ -133,20 +137,20 @@ impl Config {
         Config::of([("master_name", Value::One(master_name.into())), ("sentinels", many(sentinels))])
     }
 
-    /// The cluster that some of these nodes (`host:port`) belong to.
+    /// Connects to the cluster of these nodes (`host:port`). Some of its nodes are enough.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when there is no node, or one of the addresses is none.
+    /// [`ConfigError`] if there is no node, or an address is invalid.
     pub fn cluster<A: AsRef<str>>(seeds: impl IntoIterator<Item = A>) -> Result<Self, ConfigError> {
         Config::of([("cluster", many(seeds))])
     }
 
-    /// One server of this machine, by the path of its socket.
+    /// Connects to a server on this machine through its Unix socket.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] when the path is empty, or no text.
+    /// [`ConfigError`] if the path is empty or not UTF-8.
     pub fn unix(path: impl AsRef<std::path::Path>) -> Result<Self, ConfigError> {
         Config::of([("unix", Value::One(path.as_ref().to_str().unwrap_or_default().to_owned()))])
     }
@@ -160,7 +164,7 @@ impl Config {
     }
 
     /// Reads a URL: `redis://`, `redis-sentinel://`, `redis-cluster://`, `redis-master-slave://`,
-    /// `redis-replicated://` or `redis+unix://`, with any setting behind the `?`.
+    /// `redis-replicated://` or `redis+unix://`, with any setting after the `?`.
     ///
     /// ```text
     /// redis://[user[:password]@]host[:port][/database]
@@ -171,20 +175,21 @@ impl Config {
     /// redis+unix://[user[:password]@]/path/of/the/socket          (unix:///path, too)
     /// ```
     ///
-    /// `rediss` for `redis` encrypts; `valkey` and `valkeys` mean the same. Settings follow as in
-    /// `?response_timeout=1s&namespace=prod&read_mode=replica`.
+    /// `rediss` instead of `redis` encrypts; `valkey` and `valkeys` mean the same. Settings follow
+    /// as in `?response_timeout=1s&namespace=prod&read_mode=replica`.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the part that is wrong and what was expected. It never repeats a password.
+    /// [`ConfigError`] names the invalid part and what was expected. It never contains a password.
     pub fn from_url(url: impl AsRef<str>) -> Result<Self, ConfigError> {
         layer::assemble([url::read(url.as_ref(), "the URL")?])
     }
 
-    /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`), one key per setting, and `url` for
-    /// a whole URL. A file of Redisson's (YAML or JSON) is recognised by its keys and understood as it is.
+    /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`). It has
+    /// one key per setting, or `url` for a whole URL. A file of Redisson's (YAML or JSON) is
+    /// recognised by its keys and read as it is.
     ///
-    /// What has no effect here is in [`warnings`](Config::warnings), and logged.
+    /// Settings without an effect here are in [`warnings`](Config::warnings), and logged.
     ///
     /// # Errors
     ///
@@ -196,21 +201,24 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the environment: the file that `REDGRID_CONFIG` names, over it the URL in `REDGRID_URL`, over both a variable
-    /// for each setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`.
+    /// Reads the environment: the file that `REDGRID_CONFIG` names, then the URL in `REDGRID_URL`,
+    /// then a variable for each setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`. Later ones override
+    /// earlier ones.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the variable, and what was expected. A variable that is no setting is an error where it looks
-    /// like one mistyped, otherwise a warning: clusters and shells put their own ones there.
+    /// [`ConfigError`] names the variable, and what was expected. An unknown variable is an error if
+    /// it looks like a mistyped setting. Otherwise it is a warning, because clusters and shells set
+    /// their own variables.
     pub fn from_env() -> Result<Self, ConfigError> {
         Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
-            // A value that is no text fails where it is used; left out, it would look unset.
+            // A value that is not UTF-8 fails where it is used; if it were left out, it would look
+            // unset.
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         }))
     }
 
-    /// The same from variables that the caller has, for tests and other sources of them.
+    /// Reads the given variables as [`Config::from_env`] does, for tests and other sources.
     ///
     /// # Errors
     ///
@@ -227,42 +235,43 @@ impl Config {
         }
     }
 
-    /// The same settings for one server alone, whatever its role: for tools that ask each node of a
-    /// deployment by itself.
+    /// Returns the same settings for one server, whatever its role. For tools that ask each node of
+    /// a deployment separately.
     pub fn for_server(mut self, address: Address) -> Self {
         self.servers = Servers::Single(Single { address });
         self
     }
 
-    /// The servers.
+    /// Returns the servers.
     pub fn servers(&self) -> &Servers {
         &self.servers
     }
 
-    /// How to log in.
+    /// Returns the login.
     pub fn access(&self) -> &Access {
         &self.access
     }
 
-    /// What was read and has no effect here.
+    /// Returns the settings that were read and have no effect here.
     pub fn warnings(&self) -> &[Warning] {
         &self.notes.warnings
     }
 
-    /// The Java class of the codec that a file of Redisson's means, named there or by default; values of Java services are in
-    /// it. `None` where the configuration is none of Redisson's.
+    /// Returns the Java class of the codec in a Redisson configuration file, or Redisson's default.
+    /// Java services encode their values with it. `None` if the configuration is not from such a
+    /// file.
     pub fn implied_codec(&self) -> Option<&str> {
         self.notes.codec.as_deref()
     }
 
-    /// Checks bounds and relations of all settings, as a client needs them.
+    /// Checks bounds and relations of all settings. Called when a client is built.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let draft = Draft::from(self);
-        check::whole(&draft, &self.notes.origins)?;
+        check::all(&draft, &self.notes.origins)?;
         check::logins(&draft, &self.notes.origins)
     }
 
-    /// Where a setting's value came from.
+    /// Returns where a setting's value came from.
     pub(crate) fn origin(&self, name: &'static str) -> Origin {
         check::origin(name, &self.notes.origins)
     }

@@ -1,4 +1,4 @@
-//! How servers are reached from here: resolvers, dialers, proxies, and addresses that differ outside of their network.
+//! How servers are reached: resolvers, dialers, proxies, and translated addresses.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::access::Secret;
 use super::servers::Address;
 
-/// Finds the addresses of host names, instead of the system's resolver.
+/// Resolves host names, instead of the system's resolver.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -31,19 +31,21 @@ use super::servers::Address;
 /// ```
 #[async_trait]
 pub trait Resolver: Send + Sync + 'static {
-    /// Returns the addresses of `host`, the preferred one first. Called before each connection, and not
-    /// for IP addresses. The time it takes is part of `connect_timeout`.
+    /// Returns the addresses of `host`, the preferred one first. Called before each connection, and
+    /// not for IP addresses. The time it takes is part of `connect_timeout`.
     ///
     /// # Errors
     ///
-    /// Why there is none. The text is shown to users. With the kind [`io::ErrorKind::NotFound`] the
-    /// name does not exist: calls end early where there has never been a connection.
+    /// The reason why there is no address. The text is shown to users. The kind
+    /// [`io::ErrorKind::NotFound`] means that the name does not exist: calls then end early if
+    /// there has never been a connection.
     async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Opens connections in another way than by TCP from this machine: through a tunnel, or a proxy of its own protocol.
+/// Opens connections in another way than by TCP from this machine: through a tunnel, or a proxy
+/// with its own protocol.
 ///
-/// TLS, where it is set, is spoken through what the dialer opens.
+/// TLS, if it is set, runs over the dialer's connection.
 #[async_trait]
 pub trait Dialer: Send + Sync + 'static {
     /// Opens a connection to `host:port`. Called for each connection. The time it takes is part of
@@ -51,7 +53,7 @@ pub trait Dialer: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Why there is none. The text is shown to users.
+    /// The reason why there is no connection. The text is shown to users.
     async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>>;
 }
 
@@ -73,13 +75,13 @@ pub(crate) struct Socks {
 pub(crate) struct Network {
     pub(crate) resolver: Option<Arc<dyn Resolver>>,
     pub(crate) dialer: Option<Arc<dyn Dialer>>,
-    /// Addresses as servers, sentinels and this configuration name them, and what they are from here.
+    /// Announced addresses (by servers, sentinels and this configuration), and those to connect to.
     pub(crate) address_map: Vec<(Address, Address)>,
     pub(crate) socks: Option<Socks>,
 }
 
 impl Network {
-    /// What an address is from here.
+    /// Returns the address to connect to.
     pub(crate) fn mapped<'a>(&'a self, address: &'a Address) -> &'a Address {
         let found = self.address_map.iter().find(|(named, _)| named == address);
         found.map_or(address, |(_, here)| here)

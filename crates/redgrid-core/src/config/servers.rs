@@ -1,4 +1,4 @@
-//! Where the data lives: one struct per topology.
+//! The servers that hold the data: one struct per topology.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -6,21 +6,21 @@ use std::path::PathBuf;
 
 use super::access::{Provider, Secret};
 
-/// Where the data lives.
+/// The servers that hold the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Servers {
     /// One server.
     Single(Single),
-    /// One server of this machine, behind a socket of the file system.
+    /// One server on this machine, reached through a Unix socket.
     Unix(UnixSocket),
     /// A fixed primary and its replicas.
     MasterSlave(MasterSlave),
-    /// Nodes of which one is the primary, found by asking them.
+    /// Nodes that are asked which of them is the primary.
     Replicated(ReplicatedNodes),
-    /// A primary that sentinels know.
+    /// A primary that sentinels name.
     Sentinel(Sentinel),
-    /// Primaries that share the slots among them.
+    /// Primaries that share the slots.
     Cluster(Cluster),
 }
 
@@ -28,19 +28,20 @@ pub enum Servers {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Single {
-    /// Where it is; a host name is looked up anew for every connection.
+    /// Its address; a host name is resolved again for every connection.
     pub address: Address,
 }
 
-/// One server of this machine.
+/// One server on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnixSocket {
-    /// Its socket, `unixsocket` in the server's own configuration.
+    /// The path of its socket, `unixsocket` in the server's own configuration.
     pub path: PathBuf,
 }
 
-/// A fixed primary and its replicas. Nobody promotes a replica here; who moves the primary by hand changes this, too.
+/// A fixed primary and its replicas. No replica is promoted automatically. After a manual
+/// promotion, this configuration must be changed too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MasterSlave {
@@ -50,8 +51,8 @@ pub struct MasterSlave {
     pub replicas: Vec<Address>,
 }
 
-/// A primary and its replicas, of which any may become the primary. There are no sentinels: each node is asked for its
-/// `ROLE`, and something else promotes, such as a managed service.
+/// A primary and its replicas, each of which may become the primary. There are no sentinels: each
+/// node is asked for its `ROLE`. Something else promotes replicas, such as a managed service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReplicatedNodes {
@@ -59,19 +60,19 @@ pub struct ReplicatedNodes {
     pub nodes: Vec<Address>,
 }
 
-/// A primary and replicas that sentinels watch over.
+/// A primary and replicas that sentinels monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sentinel {
-    /// The sentinels; one that answers is enough.
+    /// The sentinels. One that answers is enough.
     pub sentinels: Vec<Address>,
-    /// What the sentinels call the primary.
+    /// The sentinels' name for the primary.
     pub master_name: String,
-    /// The user at the sentinels; none for the default user.
+    /// The user at the sentinels. `None` means the default user.
     pub username: Option<String>,
-    /// The password at the sentinels; none where none is asked for, or where the provider has it.
+    /// The password at the sentinels. `None` when they need none, or when `provider` supplies it.
     pub password: Option<Secret>,
-    /// Who is asked for user and password at the sentinels, instead of the two above.
+    /// Supplies user and password at the sentinels, instead of the two fields above.
     pub provider: Option<Provider>,
 }
 
@@ -79,11 +80,11 @@ pub struct Sentinel {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cluster {
-    /// Some of its nodes; one that answers tells of all others.
+    /// Some of its nodes. One that answers names all others.
     pub seeds: Vec<Address>,
 }
 
-/// Where one server listens.
+/// The address of one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Address {
@@ -94,12 +95,13 @@ pub struct Address {
 }
 
 impl Address {
-    /// Host and port.
+    /// Creates an address from host and port.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Address { host: host.into(), port }
     }
 
-    /// Reads `host`, `host:port`, `[ipv6]:port`. The error never repeats the text: it may be a URL with a password.
+    /// Parses `host`, `host:port` or `[ipv6]:port`. The error never contains the text, which may be
+    /// a URL with a password.
     pub(super) fn read(text: &str, default_port: u16) -> Result<Self, String> {
         if text.contains("://") {
             return Err("`host:port`; a whole URL goes into `url`".into());
@@ -114,7 +116,7 @@ impl Address {
                     port => (host, port),
                 }
             }
-            // `::1:6379` is an IPv6 address as a whole, too: only brackets say where the port begins.
+            // `::1:6379` is also a valid IPv6 address; only brackets mark where the port begins.
             None if text.matches(':').count() > 1 => {
                 return Err("an IPv6 address in brackets, like `[::1]:6379`".into());
             }
@@ -132,7 +134,7 @@ impl Address {
         if host.contains(|c: char| !c.is_alphanumeric() && !"-._:".contains(c)) {
             return Err("a host name or an IP address, like `host:6379`".into());
         }
-        // The system would take a number for an IPv4 address.
+        // The system would accept a number as an IPv4 address.
         if host.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err("a host in front of the port, like `host:6379`".into());
         }
@@ -143,7 +145,7 @@ impl Address {
         Ok(Address { host: host.to_owned(), port })
     }
 
-    /// Reads a list; at least one.
+    /// Parses a list of at least one address.
     pub(super) fn read_all<S: AsRef<str>>(
         texts: impl IntoIterator<Item = S>,
         default_port: u16,
@@ -162,9 +164,10 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.host.contains(':') {
-            true => write!(f, "[{}]:{}", self.host, self.port),
-            false => write!(f, "{}:{}", self.host, self.port),
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
         }
     }
 }

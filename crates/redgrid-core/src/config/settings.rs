@@ -1,46 +1,49 @@
-//! How a client behaves: its settings, and all their defaults in one literal.
+//! The settings of a client's behaviour, and all their defaults in one literal.
 
 use std::time::Duration;
 
 use crate::name::Namespace;
 
-/// The smallest lease: 100 ms. Below it, the safety margin and one round trip leave nothing to work with.
+/// The smallest lease: 100 ms. Below it, the safety margin and one round trip leave nothing to work
+/// with.
 pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
 
-/// The longest lease: 30 days. Longer ones are renewed leases (leave the lease unset).
+/// The longest lease: 30 days. Leave the lease unset for a longer, renewed one.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Which nodes answer reads. What decides (locks and all that is written) always asks the primary.
+/// Which nodes answer reads. Locks and all writes always use the primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReadMode {
     /// The primary.
     #[default]
     Primary,
-    /// The replicas in turn; the primary where none is fit: in touch with it, and not behind by more than `max_replica_lag`.
+    /// The replicas in turn, or the primary if no replica is usable. A usable replica is connected
+    /// to the primary, and lags by at most `max_replica_lag`.
     Replica,
     /// The primary and the replicas in turn.
     Any,
 }
 
-/// Where waiters listen for what is published when a lock is given back. All services that share locks must be set alike, for the
-/// sake of turns: who listens at a replica is not counted by the primary.
+/// Where waiters subscribe to release messages. All services that share locks need the same value:
+/// a primary does not count the subscribers of its replicas, and yields no turns to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SubscriptionMode {
     /// At the primary.
     #[default]
     Primary,
-    /// At a replica of it, the same one for all waiters of a name; at the primary where none is fit.
+    /// At one of its replicas, the same one for all waiters of a name; at the primary if none is
+    /// usable.
     Replica,
 }
 
-/// Whether a cluster's messages go by sharded channels. Java services that share locks must be set alike: who listens to one
-/// kind does not hear the other.
+/// Whether a cluster's messages use sharded channels. Java services that share locks need the same
+/// value: a subscriber of one kind does not receive messages of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ShardedSubscriptions {
-    /// Where the servers have them (Redis 7.0, Valkey), as Redisson does.
+    /// If the servers have them (Redis 7.0, Valkey), as Redisson does.
     #[default]
     Auto,
     /// Always.
@@ -49,16 +52,17 @@ pub enum ShardedSubscriptions {
     Off,
 }
 
-/// Which version of its protocol a server is spoken to by.
+/// The version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// RESP3, and RESP2 at servers and proxies that refuse `HELLO 3`.
+    /// RESP3, or RESP2 if the server or proxy rejects `HELLO 3`.
     #[default]
     Auto,
-    /// RESP3 only: a server that refuses it is not used.
+    /// RESP3 only: a server that rejects it is not used.
     Resp3,
-    /// RESP2 only; `HELLO` is never sent. For proxies that end the connection on commands that they do not know.
+    /// RESP2 only; `HELLO` is never sent. For proxies that close the connection on unknown
+    /// commands.
     Resp2,
 }
 
@@ -66,20 +70,21 @@ pub enum Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The primary has it in memory. Nothing more is asked of anybody.
+    /// The primary has it in memory. No further confirmation is requested.
     #[default]
     Primary,
-    /// So many replicas have acknowledged it (`WAIT`).
+    /// This many replicas have acknowledged it (`WAIT`).
     Replicas {
         /// How many; 0 is the same as [`Durability::Primary`].
         at_least: u32,
         /// How long they may take.
         timeout: Duration,
     },
-    /// The primary's append-only file has it, synced to disk (`WAITAOF`: Redis 7.2 or newer, or Valkey).
+    /// The primary's append-only file has it, synced to disk (`WAITAOF`: Redis 7.2 or newer, or
+    /// Valkey).
     ///
-    /// The server syncs as its `appendfsync` says: with `always` at once, with `everysec` within some two seconds, with `no`
-    /// never on purpose.
+    /// The server syncs as its `appendfsync` says: `always` at once, `everysec` within about two
+    /// seconds, `no` only when the system does.
     Disk {
         /// How long the disk may take.
         timeout: Duration,
@@ -87,7 +92,7 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// How long is waited for it.
+    /// Returns how long the confirmation may take.
     pub fn timeout(self) -> Duration {
         match self {
             Durability::Primary => Duration::ZERO,
@@ -95,14 +100,14 @@ impl Durability {
         }
     }
 
-    /// Whether what was granted with `self` is at least as durable as `other` asks for. How long each would have waited
-    /// does not matter once it is granted.
+    /// Whether a grant with `self` is at least as durable as `other` requires. The timeouts do not
+    /// matter.
     pub fn covers(self, other: Durability) -> bool {
         match (self, other) {
             (_, Durability::Primary | Durability::Replicas { at_least: 0, .. }) => true,
             (Durability::Replicas { at_least: has, .. }, Durability::Replicas { at_least: asked, .. }) => has >= asked,
             (Durability::Disk { .. }, Durability::Disk { .. }) => true,
-            // A disk is no second server, and a second server's memory is no disk.
+            // A disk does not replace a second server, nor the other way round.
             _ => false,
         }
     }
@@ -128,7 +133,7 @@ pub(crate) struct Settings {
     pub(crate) durability: Durability,
     pub(crate) fair_wait: Duration,
     pub(crate) fair_depth: u32,
-    /// `None`: by the measured round trip.
+    /// `None`: derived from the measured round trip.
     pub(crate) stretch: Option<Duration>,
     pub(crate) poll_interval: Duration,
     pub(crate) poll_budget: u32,
@@ -167,12 +172,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long a call without a bound of its own may be without contact to the server: `response_timeout × (retries + 1)`.
+    /// How long a call without its own timeout may be without contact to the server:
+    /// `response_timeout × (retries + 1)`.
     pub(crate) fn patience(&self) -> Duration {
         self.response_timeout.saturating_mul(self.retries.saturating_add(1))
     }
 
-    /// Whether replicas are asked anything, or listened to.
+    /// Whether replicas serve reads or subscriptions.
     pub(crate) fn uses_replicas(&self) -> bool {
         self.read_mode != ReadMode::Primary || self.subscription_mode != SubscriptionMode::Primary
     }
@@ -183,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_covers_what_asks_for_no_more_of_the_same_kind() {
+    fn a_grant_covers_weaker_requirements_of_the_same_kind() {
         let replicas = |at_least, ms| Durability::Replicas { at_least, timeout: Duration::from_millis(ms) };
         let disk = |ms| Durability::Disk { timeout: Duration::from_millis(ms) };
         let table = [

@@ -1,5 +1,6 @@
-//! The one table of settings: names, forms, bounds, and what each is for. Parsing, checks, `redgrid config check` and
-//! docs/configuration.md all read it; the defaults are those of the literals that it points into.
+//! The table of settings: names, forms, bounds, and descriptions. Parsing, checks,
+//! `redgrid config check` and docs/configuration.md all read it. The defaults are those of the
+//! literals that it refers to.
 
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ pub(super) struct Setting {
     pub(super) name: &'static str,
     pub(super) group: Group,
     pub(super) form: Form,
-    /// What it is, and what more and less of it costs.
+    /// What it is, and what larger and smaller values cost.
     pub(super) about: &'static str,
 }
 
 impl Setting {
-    /// Whether the draft has a value for it; a switch has one when it is on.
+    /// Whether the draft has a value for it. A switch has one if it is on.
     pub(super) fn is_set(&self, draft: &mut Draft) -> bool {
         match self.form {
             Form::Switch(at) => *at(draft),
@@ -27,7 +28,7 @@ impl Setting {
     }
 }
 
-/// What a setting belongs to; a heading of the reference.
+/// The group of a setting; a heading of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     Servers,
@@ -43,12 +44,12 @@ impl Group {
         [Group::Servers, Group::Access, Group::Connections, Group::Holds, Group::Waiting, Group::Names];
 }
 
-/// The setting of this name.
+/// Returns the setting of this name.
 pub(super) fn setting(name: &str) -> Option<&'static Setting> {
     TABLE.iter().find(|setting| setting.name == name)
 }
 
-/// All names.
+/// Returns all names.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|setting| setting.name)
 }
@@ -61,7 +62,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// No time is longer, leases apart: more is a mistake in the unit.
+/// Upper bound of all times except leases. A longer one is a mistake in the unit.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];
@@ -323,8 +324,9 @@ fn namespace(text: &str) -> Result<(), &'static str> {
 }
 
 fn client_name(text: &str) -> Result<(), &'static str> {
-    match text.is_empty() || text.contains(|c: char| !c.is_ascii_graphic()) {
-        true => Err("printable ASCII without spaces, at least one character"),
-        false => Ok(()),
+    if text.is_empty() || text.contains(|c: char| !c.is_ascii_graphic()) {
+        Err("printable ASCII without spaces, at least one character")
+    } else {
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! URLs, written by hand and so read by hand: those of the standard have one host.
+//! URLs. They are parsed by hand, because standard URLs have one host.
 
 use percent_encoding::percent_decode_str;
 
@@ -7,7 +7,7 @@ use super::form::Value;
 use super::layer::Layer;
 use super::table::{Group, setting};
 
-/// Kinds of servers that a scheme means.
+/// The kind of servers that a scheme names.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Single,
@@ -18,7 +18,7 @@ enum Kind {
     Cluster,
 }
 
-/// A URL in its parts. `url` says where it was, for errors.
+/// The parts of a URL. `url` says where it was, for errors.
 struct Parts<'a> {
     kind: Kind,
     tls: bool,
@@ -29,13 +29,14 @@ struct Parts<'a> {
     url: &'a str,
 }
 
-/// Reads a URL; `place` says where it was, such as `the URL`.
+/// Parses a URL; `source` says where it was, such as `the URL`.
 ///
 /// # Errors
 ///
-/// [`ConfigError`] names the part. It never repeats what the URL says: a password may stand anywhere in one that is mistyped.
-pub(super) fn read(text: &str, place: &str) -> Result<Layer, ConfigError> {
-    let parts = Parts::split(text.trim(), place)?;
+/// [`ConfigError`] names the part. It never contains text of the URL: a mistyped one may have a
+/// password anywhere.
+pub(super) fn read(text: &str, source: &str) -> Result<Layer, ConfigError> {
+    let parts = Parts::split(text.trim(), source)?;
     let mut layer = Layer::of_servers();
     parts.servers(&mut layer)?;
     parts.access(&mut layer)?;
@@ -184,7 +185,7 @@ fn bad(url: &str, expected: &str) -> ConfigError {
     ConfigError::Url { url: url.into(), expected: expected.into() }
 }
 
-/// What a scheme means, and whether it encrypts.
+/// Returns the kind of servers that a scheme names, and whether it encrypts.
 fn kind(scheme: &str) -> Option<(Kind, bool)> {
     if matches!(scheme, "unix" | "redis+uds") {
         return Some((Kind::Unix, false));

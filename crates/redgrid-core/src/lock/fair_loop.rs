@@ -265,7 +265,7 @@ impl Table {
             if *kept == 0 && place.is_inside() && !place.is_asking() {
                 place.left();
                 lost.push(*number);
-                count::place_lost(line.kind.name());
+                count::position_lost(line.kind.name());
                 tracing::warn!(name = %line.target.name, "thrown out of the queue alive, and lining up again");
             } else if first == nth {
                 match u64::try_from(left) {

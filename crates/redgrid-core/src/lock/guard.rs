@@ -24,7 +24,7 @@ use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::name::Name;
-use crate::observe::{About, Observed};
+use crate::observe::{OpContext, OpSpan};
 use crate::token::Token;
 
 /// A guard that wraps a [`HoldGuard`].
@@ -266,8 +266,8 @@ impl HoldGuard {
     ///
     /// If the future is dropped early, the release goes on in the background.
     pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
-        let observed = Observed::release(about(&self.hold), self.hold.token);
-        observed.around(self.release_and_wait())
+        let op = OpSpan::release(op_context(&self.hold), self.hold.token);
+        op.instrument(self.release_and_wait())
     }
 
     async fn release_and_wait(mut self) -> Result<(), ReleaseError> {
@@ -349,8 +349,8 @@ impl Extender {
     }
 }
 
-fn about(hold: &Hold) -> About<'_> {
-    About { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
+fn op_context(hold: &Hold) -> OpContext<'_> {
+    OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
 }
 
 /// Sets the lease of `hold`, and counts and logs that.
@@ -359,7 +359,7 @@ fn extend(
     hold: &Arc<Hold>,
     lease: Duration,
 ) -> impl Future<Output = Result<(), ExtendError>> + Send {
-    Observed::extend(about(hold), hold.token).around(set_lease(table, hold, lease))
+    OpSpan::extend(op_context(hold), hold.token).instrument(set_lease(table, hold, lease))
 }
 
 async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {

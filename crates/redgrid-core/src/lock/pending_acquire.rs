@@ -23,7 +23,7 @@ use crate::connection::{Client, Core, Progress};
 use crate::error::ServerError;
 use crate::failure::Failure;
 use crate::name::Name;
-use crate::observe::{About, Observed};
+use crate::observe::{OpContext, OpSpan};
 
 /// How much later than the request its caller gives up: 20 ms.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
@@ -103,9 +103,9 @@ impl PendingAcquire {
     /// Dropping the future gives up the position in the queue. A grant of the server is released in
     /// the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
-        let about = About { kind: self.kind.name(), name: &self.keys.name };
-        let observed = Observed::acquire(about, &self.table.core.clock, self.entered);
-        observed.around(self.wait())
+        let context = OpContext { kind: self.kind.name(), name: &self.keys.name };
+        let op = OpSpan::acquire(context, &self.table.core.clock, self.entered);
+        op.instrument(self.wait())
     }
 
     /// Waits like [`outcome`](PendingAcquire::outcome), for one member of a multi-key acquire.

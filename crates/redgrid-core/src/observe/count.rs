@@ -1,4 +1,4 @@
-//! Counting, where it happens. Without the feature `metrics` each of these is nothing.
+//! Counters and gauges. Without the feature `metrics`, these functions do nothing.
 
 #![cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "what is counted of operations is not compiled then"))]
 
@@ -8,7 +8,7 @@ use super::Metric;
 use crate::connection::ConnectionEvent;
 use crate::lock::LostReason;
 
-/// A node's connection has answered its handshake, for the first time or again.
+/// A node's connection has completed its handshake, for the first time or again.
 pub(crate) fn connected(again: bool) {
     gauge(&super::CONNECTIONS_UP, None, 1.0);
     if again {
@@ -16,27 +16,27 @@ pub(crate) fn connected(again: bool) {
     }
 }
 
-/// The same connection is lost.
+/// A node's connection was lost.
 pub(crate) fn disconnected() {
     gauge(&super::CONNECTIONS_UP, None, -1.0);
 }
 
-/// A node is used from now on, whether it can be reached or not.
+/// A node is in use from now on, reachable or not.
 pub(crate) fn node_added() {
     gauge(&super::NODES, None, 1.0);
 }
 
-/// The node is not used any more.
+/// A node is no longer in use.
 pub(crate) fn node_removed() {
     gauge(&super::NODES, None, -1.0);
 }
 
-/// An interruption of subscriptions is over.
+/// An interruption of subscriptions has ended.
 pub(crate) fn gap() {
     add(&super::GAPS, []);
 }
 
-/// Who serves what has changed.
+/// The topology has changed.
 pub(crate) fn topology_changed(event: &ConnectionEvent) {
     match event {
         ConnectionEvent::PrimaryChanged { .. } => add(&super::PRIMARY_CHANGES, []),
@@ -44,12 +44,12 @@ pub(crate) fn topology_changed(event: &ConnectionEvent) {
     }
 }
 
-/// A request is under way.
+/// A request has started.
 pub(crate) fn waiting(kind: &'static str) {
     gauge(&super::WAITING, Some(kind), 1.0);
 }
 
-/// It has ended after `waited`.
+/// A request has ended after `waited`.
 pub(crate) fn waited(kind: &'static str, outcome: &'static str, waited: Duration) {
     gauge(&super::WAITING, Some(kind), -1.0);
     refused(kind, outcome, waited);
@@ -60,12 +60,12 @@ pub(crate) fn waited(kind: &'static str, outcome: &'static str, waited: Duration
     }
 }
 
-/// A request has ended that never was under way.
+/// A request has ended that never started.
 pub(crate) fn refused(kind: &'static str, outcome: &'static str, waited: Duration) {
     record(&super::ACQUIRE_WAIT, [kind, outcome], waited);
 }
 
-/// A name was taken or freed by force.
+/// A name was taken over or released by force.
 pub(crate) fn forced(kind: &'static str) {
     add(&super::FORCED, [kind]);
 }
@@ -75,7 +75,7 @@ pub(crate) fn held(kind: &'static str) {
     gauge(&super::HELD, Some(kind), 1.0);
 }
 
-/// A hold ends after so long: released, lost, or (`None`) left to its lease.
+/// A hold ends after `held`: released, lost, or (`None`) left to its lease.
 pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), LostReason>>) {
     gauge(&super::HELD, Some(kind), -1.0);
     record(&super::HOLD, [kind], held);
@@ -86,7 +86,7 @@ pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), L
     }
 }
 
-/// A hold ends that nobody took.
+/// A hold ends that no caller has accepted.
 pub(crate) fn never_held(kind: &'static str) {
     gauge(&super::HELD, Some(kind), -1.0);
 }
@@ -96,23 +96,23 @@ pub(crate) fn renewal_failed(kind: &'static str) {
     add(&super::RENEWALS_FAILED, [kind]);
 }
 
-/// A place of ours was thrown out of a queue although its process lives.
-pub(crate) fn place_lost(kind: &'static str) {
-    add(&super::PLACES_LOST, [kind]);
+/// A queue position of this process was evicted although the process lives.
+pub(crate) fn position_lost(kind: &'static str) {
+    add(&super::POSITIONS_LOST, [kind]);
 }
 
-/// A hold passes on without asking the server.
+/// A hold was handed over without a request.
 pub(crate) fn handed_over(kind: &'static str) {
     add(&super::LOCAL_HANDOVERS, [kind]);
 }
 
 #[cfg(not(feature = "metrics"))]
-use absent::{add, gauge, record};
+use disabled::{add, gauge, record};
 #[cfg(feature = "metrics")]
-use present::{add, gauge, record};
+use enabled::{add, gauge, record};
 
 #[cfg(not(feature = "metrics"))]
-mod absent {
+mod disabled {
     use super::{Duration, Metric};
 
     #[inline(always)]
@@ -126,7 +126,7 @@ mod absent {
 }
 
 #[cfg(feature = "metrics")]
-mod present {
+mod enabled {
     use std::collections::HashMap;
     use std::sync::{LazyLock, PoisonError, RwLock};
 
@@ -185,9 +185,9 @@ mod present {
         });
     }
 
-    /// Registers what alarms count, of this kind and without labels, at a recorder that is about to get a value of a new
-    /// series. A counter that appeared with its first increment would begin at 1, which Prometheus does not take for an
-    /// increase.
+    /// Registers the counters that alerts use, of this kind and without labels, before a recorder
+    /// gets the first value of a new series. Prometheus does not see an increase if a counter
+    /// appears with 1.
     fn begin_at_zero(recorder: &dyn Recorder, first: &Metric, kind: &'static str) {
         let counter = |metric, values| drop(recorder.register_counter(&key(metric, values), &METADATA));
         let wanted = |metric: &&Metric| metric.labels.is_empty() || metric.labels.first() == first.labels.first();

@@ -1,31 +1,32 @@
-//! What an operator can see: metrics and spans, by fixed names.
+//! Metrics and spans, with fixed names.
 //!
-//! Metrics go through the facade of the crate `metrics` (feature `metrics`), spans through `tracing` (feature `tracing`). Both
-//! features are off unless asked for, and nothing of them is compiled then. No label carries the name of a lock: names
-//! are unbounded, and each would be a time series of its own. What to look at is told in docs/observability.md.
+//! Metrics use the facade of the crate `metrics` (feature `metrics`), spans the crate `tracing`
+//! (feature `tracing`). Both features are off by default, and are then not compiled. No label has
+//! the name of a lock: names are unbounded, and each would be its own time series. How to use them
+//! is in docs/observability.md.
 
 pub(crate) mod count;
 mod operation;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 mod span;
 
-pub(crate) use operation::{About, Done, Observed};
+pub(crate) use operation::{OpContext, OpSpan, Outcome};
 
 /// A metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metric {
-    /// The name, as the recorder gets it.
+    /// The name at the recorder.
     pub name: &'static str,
-    /// How its values are to be read.
+    /// How its values are read.
     pub form: Form,
-    /// The labels that each value has.
+    /// The labels of each value.
     pub labels: &'static [&'static str],
-    /// What it tells.
+    /// What it measures.
     pub about: &'static str,
 }
 
-/// How the values of a metric are to be read.
+/// How the values of a metric are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Form {
@@ -37,7 +38,7 @@ pub enum Form {
     Histogram,
 }
 
-/// All metrics, the one to look at first in front.
+/// All metrics, the most important one first.
 pub const METRICS: &[Metric] = &[
     ACQUIRE_WAIT,
     HOLD,
@@ -48,7 +49,7 @@ pub const METRICS: &[Metric] = &[
     FORCED,
     RENEWALS_FAILED,
     LOCAL_HANDOVERS,
-    PLACES_LOST,
+    POSITIONS_LOST,
     HELD,
     WAITING,
     NODES,
@@ -85,7 +86,7 @@ metrics! {
         "renewals of a hold that were not confirmed and are tried again";
     LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind"]
         "holds that passed from task to task without asking the server";
-    PLACES_LOST Counter "redgrid_places_lost_total" ["kind"]
+    POSITIONS_LOST Counter "redgrid_places_lost_total" ["kind"]
         "places of waiters that were thrown out of a queue on the server, and lined up again";
     HELD Gauge "redgrid_held" ["kind"]
         "holds that are believed";
@@ -105,7 +106,7 @@ metrics! {
         "other changes of who serves what, the first view included";
 }
 
-/// Tells the recorder what each metric is about. Where it is never called, metrics appear without a description.
+/// Describes each metric to the recorder. Without this call, metrics have no description.
 #[cfg(feature = "metrics")]
 pub fn describe() {
     for metric in METRICS {

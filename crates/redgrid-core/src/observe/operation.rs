@@ -1,4 +1,5 @@
-//! One operation of a user: its span, and what is counted of it. With neither feature its future passes through as it is.
+//! The span of one user operation, and its metrics. Without both features, its future runs
+//! unchanged.
 
 use crate::clock::{Clock, Instant};
 use crate::failure::Failure;
@@ -7,17 +8,17 @@ use crate::name::Name;
 use crate::permits::{self, Permit};
 
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
-pub(crate) use absent::Observed;
+pub(crate) use disabled::OpSpan;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
-pub(crate) use present::Observed;
+pub(crate) use enabled::OpSpan;
 
-/// What an operation is about.
+/// The object of an operation.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(
     not(all(feature = "metrics", feature = "tracing")),
     allow(dead_code, reason = "only metrics want the kind alone, only spans the name")
 )]
-pub(crate) struct About<'a> {
+pub(crate) struct OpContext<'a> {
     pub(crate) kind: &'static str,
     pub(crate) name: &'a Name,
 }
@@ -26,19 +27,19 @@ pub(super) const ACQUIRED: &str = "acquired";
 pub(super) const TIMED_OUT: &str = "timed_out";
 pub(super) const UNKNOWN: &str = "unknown";
 
-/// How an operation ended, for labels and spans.
-pub(crate) trait Done {
-    /// In a word.
+/// The result of an operation, for labels and spans.
+pub(crate) trait Outcome {
+    /// The outcome, as one word.
     fn outcome(&self) -> &'static str;
 
-    /// What was granted.
+    /// The token of the grant.
     #[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code, reason = "for spans"))]
     fn token(&self) -> Option<u64> {
         None
     }
 }
 
-impl Done for Result<Option<HoldGuard>, AcquireError> {
+impl Outcome for Result<Option<HoldGuard>, AcquireError> {
     fn outcome(&self) -> &'static str {
         match self {
             Ok(Some(_)) => ACQUIRED,
@@ -52,7 +53,7 @@ impl Done for Result<Option<HoldGuard>, AcquireError> {
     }
 }
 
-impl Done for Failure {
+impl Outcome for Failure {
     fn outcome(&self) -> &'static str {
         match self {
             Failure::Unavailable { .. } => "unavailable",
@@ -78,7 +79,7 @@ impl Done for AcquireError {
     }
 }
 
-impl Done for Result<Option<Permit>, permits::AcquireError> {
+impl Outcome for Result<Option<Permit>, permits::AcquireError> {
     fn outcome(&self) -> &'static str {
         use permits::AcquireError;
         match self {
@@ -94,7 +95,7 @@ impl Done for Result<Option<Permit>, permits::AcquireError> {
     }
 }
 
-impl Done for Result<(), ReleaseError> {
+impl Outcome for Result<(), ReleaseError> {
     fn outcome(&self) -> &'static str {
         match self {
             Ok(()) => "released",
@@ -105,7 +106,7 @@ impl Done for Result<(), ReleaseError> {
     }
 }
 
-impl Done for Result<(), ExtendError> {
+impl Outcome for Result<(), ExtendError> {
     fn outcome(&self) -> &'static str {
         match self {
             Ok(()) => "extended",
@@ -119,88 +120,89 @@ impl Done for Result<(), ExtendError> {
 }
 
 #[cfg(not(any(feature = "metrics", feature = "tracing")))]
-mod absent {
-    use super::{About, Clock, Instant};
+mod disabled {
+    use super::{Clock, Instant, OpContext};
 
-    pub(crate) struct Observed;
+    pub(crate) struct OpSpan;
 
-    impl Observed {
+    impl OpSpan {
         #[inline(always)]
-        pub(crate) fn acquire(_: About<'_>, _: &Clock, _entered: Instant) -> Observed {
-            Observed
+        pub(crate) fn acquire(_: OpContext<'_>, _: &Clock, _entered: Instant) -> OpSpan {
+            OpSpan
         }
 
         #[inline(always)]
-        pub(crate) fn release(_: About<'_>, _token: u64) -> Observed {
-            Observed
+        pub(crate) fn release(_: OpContext<'_>, _token: u64) -> OpSpan {
+            OpSpan
         }
 
         #[inline(always)]
-        pub(crate) fn extend(_: About<'_>, _token: u64) -> Observed {
-            Observed
+        pub(crate) fn extend(_: OpContext<'_>, _token: u64) -> OpSpan {
+            OpSpan
         }
 
         #[inline(always)]
-        pub(crate) fn force(_: About<'_>, _releases: bool) -> Observed {
-            Observed
+        pub(crate) fn force(_: OpContext<'_>, _releases: bool) -> OpSpan {
+            OpSpan
         }
 
         #[inline(always)]
-        pub(crate) fn around<F>(self, work: F) -> F {
+        pub(crate) fn instrument<F>(self, work: F) -> F {
             work
         }
     }
 }
 
 #[cfg(any(feature = "metrics", feature = "tracing"))]
-mod present {
+mod enabled {
     use super::super::count;
     use super::super::span::Span;
-    use super::{ACQUIRED, About, Clock, Done, Instant};
+    use super::{ACQUIRED, Clock, Instant, OpContext, Outcome};
 
-    /// An operation that is under way. What became of it is told when this is dropped, so also when its caller leaves.
-    pub(crate) struct Observed {
-        what: What,
+    /// An operation in progress. Its outcome is recorded on drop, so also when its caller is
+    /// cancelled.
+    pub(crate) struct OpSpan {
+        kind: OpKind,
         span: Span,
         outcome: &'static str,
     }
 
-    enum What {
+    enum OpKind {
         Acquire { kind: &'static str, clock: Clock, entered: Instant },
         Force { kind: &'static str },
         Change,
     }
 
-    impl Observed {
-        pub(crate) fn acquire(about: About<'_>, clock: &Clock, entered: Instant) -> Observed {
-            count::waiting(about.kind);
-            let what = What::Acquire { kind: about.kind, clock: clock.clone(), entered };
-            Observed::begin(what, Span::acquire(about))
+    impl OpSpan {
+        pub(crate) fn acquire(context: OpContext<'_>, clock: &Clock, entered: Instant) -> OpSpan {
+            count::waiting(context.kind);
+            let kind = OpKind::Acquire { kind: context.kind, clock: clock.clone(), entered };
+            OpSpan::begin(kind, Span::acquire(context))
         }
 
-        pub(crate) fn release(about: About<'_>, token: u64) -> Observed {
-            let span = Span::release(about);
+        pub(crate) fn release(context: OpContext<'_>, token: u64) -> OpSpan {
+            let span = Span::release(context);
             span.token(token);
-            Observed::begin(What::Change, span)
+            OpSpan::begin(OpKind::Change, span)
         }
 
-        pub(crate) fn extend(about: About<'_>, token: u64) -> Observed {
-            let span = Span::extend(about);
+        pub(crate) fn extend(context: OpContext<'_>, token: u64) -> OpSpan {
+            let span = Span::extend(context);
             span.token(token);
-            Observed::begin(What::Change, span)
+            OpSpan::begin(OpKind::Change, span)
         }
 
-        pub(crate) fn force(about: About<'_>, releases: bool) -> Observed {
-            let span = if releases { Span::force_release(about) } else { Span::steal(about) };
-            Observed::begin(What::Force { kind: about.kind }, span)
+        pub(crate) fn force(context: OpContext<'_>, releases: bool) -> OpSpan {
+            let span = if releases { Span::force_release(context) } else { Span::steal(context) };
+            OpSpan::begin(OpKind::Force { kind: context.kind }, span)
         }
 
-        fn begin(what: What, span: Span) -> Observed {
-            Observed { what, span, outcome: "cancelled" }
+        fn begin(kind: OpKind, span: Span) -> OpSpan {
+            OpSpan { kind, span, outcome: "cancelled" }
         }
 
-        pub(crate) async fn around<F: Future<Output: Done>>(mut self, work: F) -> F::Output {
-            let done = self.span.around(work).await;
+        pub(crate) async fn instrument<F: Future<Output: Outcome>>(mut self, work: F) -> F::Output {
+            let done = self.span.instrument(work).await;
             self.outcome = done.outcome();
             if let Some(token) = done.token() {
                 self.span.token(token);
@@ -209,17 +211,17 @@ mod present {
         }
     }
 
-    impl Drop for Observed {
+    impl Drop for OpSpan {
         fn drop(&mut self) {
             self.span.outcome(self.outcome);
-            match &self.what {
-                What::Acquire { kind, clock, entered } => {
+            match &self.kind {
+                OpKind::Acquire { kind, clock, entered } => {
                     let waited = clock.now().since(*entered);
                     self.span.waited(waited);
                     count::waited(kind, self.outcome, waited);
                 }
-                What::Force { kind } if self.outcome == ACQUIRED => count::forced(kind),
-                What::Force { .. } | What::Change => {}
+                OpKind::Force { kind } if self.outcome == ACQUIRED => count::forced(kind),
+                OpKind::Force { .. } | OpKind::Change => {}
             }
         }
     }

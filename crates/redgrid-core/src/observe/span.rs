@@ -1,29 +1,29 @@
 //! The spans of operations. Without the feature `tracing` there are none.
 
 #[cfg(not(feature = "tracing"))]
-pub(super) use absent::Span;
+pub(super) use disabled::Span;
 #[cfg(feature = "tracing")]
-pub(super) use present::Span;
+pub(super) use enabled::Span;
 
 #[cfg(feature = "tracing")]
-mod present {
+mod enabled {
     use std::time::Duration;
 
     use tracing::Instrument;
     use tracing::field::Empty;
 
-    use super::super::operation::About;
+    use super::super::operation::OpContext;
 
-    /// One operation. Where no subscriber wants it, nothing is made of it.
+    /// The span of one operation. Empty if no subscriber wants it.
     pub(in super::super) struct Span(tracing::Span);
 
     macro_rules! span {
-        ($name:literal, $about:ident $(, $more:ident)*) => {
+        ($name:literal, $context:ident $(, $more:ident)*) => {
             Span(tracing::info_span!(
                 target: "redgrid",
                 $name,
-                name = %$about.name,
-                kind = $about.kind,
+                name = %$context.name,
+                kind = $context.kind,
                 outcome = Empty,
                 token = Empty,
                 $($more = Empty,)*
@@ -32,27 +32,27 @@ mod present {
     }
 
     impl Span {
-        pub(in super::super) fn acquire(about: About<'_>) -> Span {
-            span!("redgrid.acquire", about, waited)
+        pub(in super::super) fn acquire(context: OpContext<'_>) -> Span {
+            span!("redgrid.acquire", context, waited)
         }
 
-        pub(in super::super) fn release(about: About<'_>) -> Span {
-            span!("redgrid.release", about)
+        pub(in super::super) fn release(context: OpContext<'_>) -> Span {
+            span!("redgrid.release", context)
         }
 
-        pub(in super::super) fn extend(about: About<'_>) -> Span {
-            span!("redgrid.extend", about)
+        pub(in super::super) fn extend(context: OpContext<'_>) -> Span {
+            span!("redgrid.extend", context)
         }
 
-        pub(in super::super) fn steal(about: About<'_>) -> Span {
-            span!("redgrid.steal", about)
+        pub(in super::super) fn steal(context: OpContext<'_>) -> Span {
+            span!("redgrid.steal", context)
         }
 
-        pub(in super::super) fn force_release(about: About<'_>) -> Span {
-            span!("redgrid.force_release", about)
+        pub(in super::super) fn force_release(context: OpContext<'_>) -> Span {
+            span!("redgrid.force_release", context)
         }
 
-        pub(in super::super) fn around<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        pub(in super::super) fn instrument<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
             work.instrument(self.0.clone())
         }
 
@@ -60,7 +60,7 @@ mod present {
             self.0.record("outcome", outcome);
         }
 
-        /// In seconds.
+        /// Records the wait, in seconds.
         pub(in super::super) fn waited(&self, waited: Duration) {
             self.0.record("waited", waited.as_secs_f64());
         }
@@ -72,35 +72,35 @@ mod present {
 }
 
 #[cfg(not(feature = "tracing"))]
-mod absent {
+mod disabled {
     use std::time::Duration;
 
-    use super::super::operation::About;
+    use super::super::operation::OpContext;
 
     pub(in super::super) struct Span;
 
     impl Span {
-        pub(in super::super) fn acquire(_: About<'_>) -> Span {
+        pub(in super::super) fn acquire(_: OpContext<'_>) -> Span {
             Span
         }
 
-        pub(in super::super) fn release(_: About<'_>) -> Span {
+        pub(in super::super) fn release(_: OpContext<'_>) -> Span {
             Span
         }
 
-        pub(in super::super) fn extend(_: About<'_>) -> Span {
+        pub(in super::super) fn extend(_: OpContext<'_>) -> Span {
             Span
         }
 
-        pub(in super::super) fn steal(_: About<'_>) -> Span {
+        pub(in super::super) fn steal(_: OpContext<'_>) -> Span {
             Span
         }
 
-        pub(in super::super) fn force_release(_: About<'_>) -> Span {
+        pub(in super::super) fn force_release(_: OpContext<'_>) -> Span {
             Span
         }
 
-        pub(in super::super) fn around<F: Future>(&self, work: F) -> F {
+        pub(in super::super) fn instrument<F: Future>(&self, work: F) -> F {
             work
         }
 

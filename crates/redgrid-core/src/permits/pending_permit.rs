@@ -19,7 +19,7 @@ use crate::connection::Client;
 use crate::error::ServerError;
 use crate::failure::Failure;
 use crate::lock::{GRACE, InlineTask};
-use crate::observe::{About, Observed};
+use crate::observe::{OpContext, OpSpan};
 
 /// A pending request for permits.
 ///
@@ -71,9 +71,9 @@ impl Ticket {
     /// are returned in the background.
     pub fn outcome(self) -> impl Future<Output = Result<Option<Permit>, AcquireError>> + Send + use<> {
         let keys = Arc::clone(&self.semaphore.keys);
-        let about = About { kind: keys.kind(), name: &keys.name };
-        let span = Observed::acquire(about, self.client.clock(), self.entered);
-        span.around(self.wait())
+        let context = OpContext { kind: keys.kind(), name: &keys.name };
+        let span = OpSpan::acquire(context, self.client.clock(), self.entered);
+        span.instrument(self.wait())
     }
 
     async fn wait(mut self) -> Result<Option<Permit>, AcquireError> {

@@ -1,13 +1,15 @@
--- delete.lua: end the round, whatever is left of it.
+-- delete.lua: ends the round, whatever its count.
 --
--- KEYS[2]  count    string; how many are left
--- KEYS[3]  round    string; the number of the round, `-` before that of one that is over. Redisson writes none.
--- ARGV[4]  kept     how long the number is kept when the round is over, in milliseconds
+-- KEYS[2]  count    string; the remaining count
+-- KEYS[3]  round    string; the number of the round, `-` before that of one that is over.
+--                   Redisson writes none.
+-- ARGV[4]  kept     lifetime of the number after the round's end, in milliseconds
 -- ARGV[5]  publish  PUBLISH or SPUBLISH
--- ARGV[6]  over     channel; the message is the number of the round that is over, or `0`
--- ARGV[7]  channel  Redisson's, where it can use one; the message is `0`. Its own delete says `1`, by which its waiters sleep on.
--- Returns  {1}  it is deleted
---          {0}  there was none
+-- ARGV[6]  over     channel; the message is the number of the ended round, or `0`
+-- ARGV[7]  channel  Redisson's, if it can use the name; the message is `0`. Redisson's own delete
+--                   sends `1`, after which its waiters keep waiting.
+-- Returns  {1}  deleted
+--          {0}  there was no round
 --
 -- Work: O(1), deletes a key and writes one. Sent twice, it acts once.
 local round = redis.call('GET', KEYS[3])

@@ -1,24 +1,27 @@
--- change.lua: what tasks of one client do to a queue at the same time, in their order. Behind dedup.lua and queue.lua.
+-- change.lua: executes changes of a queue by concurrent tasks of one client, in their order.
+-- Appended to dedup.lua, state.lua and queue.lua.
 --
 -- ARGV[4]   publish  PUBLISH or SPUBLISH
--- ARGV[5]   channel  on which those who wait are told
--- ARGV[6…]  for each change its word, and behind it:
---           push    bytes, priority, delay, lifetime, deduplication id, its window: milliseconds, `` as the queue says; an id that is
---                   `` is none
---           ack     message, receipt
---           nack    message, receipt, delay in milliseconds
---           back    message, receipt: as nack without a delay, and it was not tried
---           reject  message, receipt, reason
---           extend  message, receipt, milliseconds from now
---           remove  message
---           redrive message, or `` for the first 100 of the dead up to the number behind it, which is `` for all
---           purge   how many of the dead are dropped, at most
--- Returns   answer({for each change}): push `new <message>`, `known <message>` where its deduplication id counts, `large <limit>`,
---           `full <limit>`, `memory <why>` where the server has none for it; redrive and purge how many; the others `done`, `gone` where there
---           is no such message, `stale` where it was given to somebody else since, or is dead
+-- ARGV[5]   channel  that wakes waiters
+-- ARGV[6…]  for each change its operation and arguments:
+--           push     bytes, priority, delay, lifetime, deduplication id, its window. Times in
+--                    milliseconds; an empty time is the queue's setting, an empty id is none
+--           ack      message, receipt
+--           nack     message, receipt, delay in milliseconds
+--           back     message, receipt: nack without a delay that does not count as an attempt
+--           reject   message, receipt, reason
+--           extend   message, receipt, milliseconds from now
+--           remove   message
+--           redrive  message, or empty for the first 100 dead letters up to the id that follows; that
+--                    is empty for all
+--           purge    the maximum number of dead letters to drop
+-- Returns   answer({for each change}). push: `new <message>`; `known <message>` for a duplicate;
+--           `large <limit>`; `full <limit>`; `memory <error>` if the server is out of memory.
+--           redrive and purge: their number. The others: `done`; `gone` if there is no such message;
+--           `stale` if it was delivered to another consumer since, or is dead
 --
--- Work: O(log n) for each change, for 100 messages whose lifetime is over, and for 100 deduplication ids that count no more. Sent twice, it
--- acts once.
+-- Work: O(log n) for each change, for 100 expired messages, and for 100 expired deduplication ids.
+-- Sent twice, it acts once.
 local sizes = {push = 7, ack = 3, nack = 4, back = 3, reject = 4, extend = 4, remove = 2, redrive = 3, purge = 2}
 local at, pushes, others = 6, false, false
 while at <= #ARGV do
@@ -27,34 +30,36 @@ while at <= #ARGV do
 end
 at = 6
 
--- A server without memory refuses what may need some, unless the script has written before. So what settles begins with a write that needs
--- none and changes nothing; whether there is memory for what is pushed with it is asked before that, in the same way.
+-- A server that is out of memory rejects writes that may need memory, unless the script has written
+-- before. Settling must work then, so the script begins with a write that needs none and changes
+-- nothing. Whether there is memory for the pushes in the batch is tested before that, in the same
+-- way.
 local no_memory
 if others then
   if pushes then
-    local told = redis.pcall('ZADD', READY, 'XX', 0, '')
-    no_memory = type(told) == 'table' and told.err
+    local probe = redis.pcall('ZADD', READY, 'XX', 0, '')
+    no_memory = type(probe) == 'table' and probe.err
     if no_memory and not string.find(no_memory, 'OOM', 1, true) then
-      return told
+      return probe
     end
   end
   redis.call('ZREM', READY, '')
 end
 
--- Those whose lifetime is over are looked at once.
-local is_finished = false
-local function finish_once()
-  if not is_finished then
-    is_finished = true
-    finish()
+-- Expired messages are dropped once per script.
+local has_dropped_expired = false
+local function drop_expired_once()
+  if not has_dropped_expired then
+    has_dropped_expired = true
+    drop_expired()
   end
 end
 local function next_arg()
   at = at + 1
   return ARGV[at - 1]
 end
-local function number_or(given, else_)
-  return given == '' and else_ or tonumber(given)
+local function number_or(value, else_)
+  return value == '' and else_ or tonumber(value)
 end
 
 local function push()
@@ -78,12 +83,12 @@ local function push()
     return settings.capacity > 0 and redis.call('HLEN', STATES) >= settings.capacity
   end
   if is_full() then
-    finish_once()
+    drop_expired_once()
   end
   if is_full() then
     return 'full ' .. text(settings.capacity)
   end
-  -- By the server's clock, so that no number comes again where the last one is forgotten: by a delete, or a failover.
+  -- Based on the server's clock: an id is not reused after a delete or a failover.
   local last = tonumber(redis.call('HGET', QUEUE, 'seq') or nil) or 0
   local id = string.format('%016.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
   redis.call('HSET', QUEUE, 'seq', id)
@@ -99,13 +104,13 @@ local function push()
       end
     end
   end
-  place(id, state, now + delay)
+  enqueue(id, state, now + delay)
   count('pushed')
   return 'new ' .. id
 end
 
--- A message that was given to who asks, and to nobody since.
-local function given(id, receipt)
+-- Returns the state of a message if its last delivery has this receipt.
+local function held_state(id, receipt)
   local state = load(id)
   if not state then
     return nil, 'gone'
@@ -120,7 +125,7 @@ local changes = {push = push}
 
 function changes.ack()
   local id = next_arg()
-  local state, why = given(id, next_arg())
+  local state, why = held_state(id, next_arg())
   if not state then
     return why
   end
@@ -131,32 +136,32 @@ end
 
 function changes.nack()
   local id, receipt, delay = next_arg(), next_arg(), next_arg()
-  local state, why = given(id, receipt)
+  local state, why = held_state(id, receipt)
   if not state then
     return why
   end
   if state[7] > 0 then
     return 'stale'
   end
-  again(id, state, now + tonumber(delay), '')
+  redeliver(id, state, now + tonumber(delay), '')
   return 'done'
 end
 
 function changes.back()
   local id = next_arg()
-  local state, why = given(id, next_arg())
+  local state, why = held_state(id, next_arg())
   if not state or not redis.call('ZSCORE', FLIGHT, id) then
     return why or 'stale'
   end
   state[1], state[3] = state[1] - 1, ''
   save(id, state)
-  place(id, state, now)
+  enqueue(id, state, now)
   return 'done'
 end
 
 function changes.reject()
   local id, receipt, reason = next_arg(), next_arg(), next_arg()
-  local state, why = given(id, receipt)
+  local state, why = held_state(id, receipt)
   if not state then
     return why
   end
@@ -164,13 +169,13 @@ function changes.reject()
     return 'stale'
   end
   state[3] = ''
-  kill(id, state, reason)
+  mark_dead(id, state, reason)
   return 'done'
 end
 
 function changes.extend()
   local id, receipt, visibility = next_arg(), next_arg(), next_arg()
-  local state, why = given(id, receipt)
+  local state, why = held_state(id, receipt)
   if not state then
     return why
   end
@@ -192,8 +197,8 @@ end
 
 function changes.redrive()
   local one, last = next_arg(), next_arg()
-  -- The dead whose time is over are not moved.
-  finish_once()
+  -- Expired dead letters are not moved.
+  drop_expired_once()
   local ids = {one}
   if one == '' then
     ids = redis.call('ZRANGEBYSCORE', DEAD, '-inf', last == '' and '+inf' or last, 'LIMIT', 0, MOST)
@@ -202,11 +207,11 @@ function changes.redrive()
   for _, id in ipairs(ids) do
     local state = redis.call('ZSCORE', DEAD, id) and load(id)
     if state then
-      -- It begins anew, its lifetime as well.
+      -- It starts again, with a new lifetime.
       state[1], state[3], state[5], state[6], state[7] = 0, '', state[8] > 0 and now + state[8] or 0, '', 0
       save(id, state)
       redis.call('ZREM', ENDS, id)
-      place(id, state, now)
+      enqueue(id, state, now)
       redis.call('ZREM', DEAD, id)
       moved = moved + 1
     end
@@ -222,15 +227,15 @@ function changes.purge()
   return text(#ids)
 end
 
-local told = {}
+local replies = {}
 while at <= #ARGV do
-  told[#told + 1] = changes[next_arg()]()
+  replies[#replies + 1] = changes[next_arg()]()
 end
-finish_once()
-local over = due_of(UNTIL)
-for _, id in ipairs(over) do
+drop_expired_once()
+local expired = due_ids(UNTIL)
+for _, id in ipairs(expired) do
   redis.call('HDEL', ONCE, id)
   redis.call('ZREM', UNTIL, id)
 end
-close(ARGV[4], ARGV[5])
-return answer(told)
+finish_change(ARGV[4], ARGV[5])
+return answer(replies)

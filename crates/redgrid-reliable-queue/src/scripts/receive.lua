@@ -1,21 +1,27 @@
--- receive.lua: give messages to those who ask, in their order. Behind queue.lua.
+-- receive.lua: delivers messages to the waiters of a client, in their order. Appended to queue.lua.
 --
--- KEYS[1]   memory      string; packed {number, receipt, {message, asker, …}} of the client's last request; has a lifetime
--- ARGV[1]   not after   microseconds since 1970 by this server's clock; later than that, nothing is done
--- ARGV[2]   number      rises with each request of the client; one is under way at a time
--- ARGV[3]   lifetime    of the memory in milliseconds; longer than any copy of the request is sent
--- ARGV[4]   known       number of the client's last request that was answered: what one behind it was given, nobody has heard of
--- ARGV[5]   receipt     which no request had before
+-- KEYS[1]   memory      string; packed {number, receipt, {message, waiter, …}} of the client's last
+--                       request; has a lifetime
+-- ARGV[1]   not after   microseconds since 1970 by this server's clock; later, nothing is done
+-- ARGV[2]   number      rises with each request of the client; one is in flight at a time
+-- ARGV[3]   lifetime    of the memory in milliseconds; no retransmission is sent after that
+-- ARGV[4]   known       number of the client's last answered request: messages of later ones were
+--                       not seen by any caller
+-- ARGV[5]   receipt     that no earlier request had
 -- ARGV[6]   publish     PUBLISH or SPUBLISH
--- ARGV[7]   channel     on which those who wait are told
--- ARGV[8]   visibility  where the queue has none, in milliseconds
--- ARGV[9…]  for each asker: how many messages, and for how long nobody else is given them, in milliseconds; 0 as the queue says
--- Returns   {1, due, found, asker, message, attempt, priority, pushed, visibility, bytes, …}  times in milliseconds, `due` from now and
---                       -1 where nothing is; `found` in it 1 where more may be had at once
---           {-1, time}  too late: nothing is done; the server's time in microseconds
+-- ARGV[7]   channel     that wakes waiters
+-- ARGV[8]   visibility  if the queue has none, in milliseconds
+-- ARGV[9…]  for each waiter: the maximum number of messages, and their visibility in milliseconds; 0
+--           for the queue's setting
+-- Returns   {1, due, more, waiter, message, attempt, priority, pushed, visibility, bytes, …}  times
+-- in
+--                          milliseconds; `due` from now, -1 if there is none; `more` is 1 if more may
+--                          be available now
+--           {-1, time}     too late: nothing is done; the server's time in microseconds
 --
--- Work: O(log n) for each of at most 100 messages that are given, and of 100 each that are due, were not acknowledged in time, have
--- ended; at most 4 MiB and one message are given. Sent twice, it gives the same messages to the same askers.
+-- Work: O(log n) for each delivered message, at most 100 and about 4 MiB, and for 100 each that are
+-- due, were not settled in time, or have expired. Sent twice, it returns the same messages for the
+-- same waiters.
 if time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then
   return {-1, text(time[1] * 1000000 + time[2])}
 end
@@ -24,15 +30,15 @@ local last = known and cmsgpack.unpack(known) or {0, '', {}}
 local number = tonumber(ARGV[2])
 local found = {}
 
-local function give(asker, id, state, visibility)
+local function give(waiter, id, state, visibility)
   local bytes = redis.call('HGET', BODIES, id) or ''
-  for _, part in ipairs({asker, id, state[1], state[2], text(state[4]), text(visibility), bytes}) do
+  for _, part in ipairs({waiter, id, state[1], state[2], text(state[4]), text(visibility), bytes}) do
     found[#found + 1] = part
   end
 end
 
 if last[1] > number then
-  -- The client has left this request alone: there is nobody to give anything.
+  -- The client has abandoned this request: no caller would get the messages.
   return {1, '-1', '0'}
 end
 if last[1] == number then
@@ -46,28 +52,29 @@ if last[1] == number then
   return {1, '0', '0', unpack(found)}
 end
 
--- A server without memory refuses what may need some, unless the script has written before: this needs none, and changes nothing.
+-- A server that is out of memory rejects writes that may need memory, unless the script has written
+-- before. This write needs none, and changes nothing.
 redis.call('ZREM', READY, '')
 if last[1] > tonumber(ARGV[4]) then
-  -- Nobody has seen these: they were not tried, although their visibility may be over.
+  -- No caller has seen these, so they do not count as attempts, even if their visibility has ended.
   for at = 1, #last[3], 2 do
     local id = last[3][at]
     local state = load(id)
     if state and state[3] == last[2] and redis.call('ZSCORE', FLIGHT, id) then
       state[1], state[3] = state[1] - 1, ''
       save(id, state)
-      place(id, state, now)
+      enqueue(id, state, now)
     end
   end
 end
 
-local more = tidy()
-local wanted = 0
+local more = process_due()
+local requested = 0
 for at = 9, #ARGV, 2 do
-  wanted = wanted + tonumber(ARGV[at])
+  requested = requested + tonumber(ARGV[at])
 end
-local ids = wanted > 0 and redis.call('ZRANGE', READY, 0, math.min(wanted, MOST) - 1) or {}
-local taken, states, size, asker, left = {}, {}, 0, 1, tonumber(ARGV[9] or '0')
+local ids = requested > 0 and redis.call('ZRANGE', READY, 0, math.min(requested, MOST) - 1) or {}
+local taken, states, size, waiter, left = {}, {}, 0, 1, tonumber(ARGV[9] or '0')
 for _, id in ipairs(ids) do
   local state = load(id)
   if not state or (state[5] > 0 and state[5] <= now) then
@@ -81,15 +88,15 @@ for _, id in ipairs(ids) do
       break
     end
     while left == 0 do
-      asker = asker + 1
-      left = tonumber(ARGV[7 + 2 * asker])
+      waiter = waiter + 1
+      left = tonumber(ARGV[7 + 2 * waiter])
     end
-    taken[#taken + 1], taken[#taken + 2] = id, asker
+    taken[#taken + 1], taken[#taken + 2] = id, waiter
     states[id] = state
     left = left - 1
   end
 end
--- What is given is remembered before it is: an answer that is lost is asked for again.
+-- Stored before they are delivered: a retransmission after a lost reply returns them again.
 redis.call('SET', KEYS[1], cmsgpack.pack({number, ARGV[5], taken}), 'PX', ARGV[3])
 for at = 1, #taken, 2 do
   local id = taken[at]
@@ -104,6 +111,6 @@ for at = 1, #taken, 2 do
   count(state[1] > 1 and 'redelivered' or 'delivered')
   give(taken[at + 1], id, state, visibility)
 end
-local due = close(ARGV[6], ARGV[7])
+local due = finish_change(ARGV[6], ARGV[7])
 more = more or #ids == MOST
 return {1, text(due), more and '1' or '0', unpack(found)}

@@ -1,10 +1,10 @@
--- set.lua: settings of a queue.
+-- set.lua: sets the settings of a queue.
 --
--- KEYS[2]   queue     hash
--- ARGV[4]   1 where settings that are there are to stay
--- ARGV[5…]  names and values; a value that is `` unsets it
+-- KEYS[2]   queue   hash
+-- ARGV[4]   `1` to keep existing settings
+-- ARGV[5…]  names and values; an empty value unsets it
 -- Returns   answer({1})  set
---           answer({0})  there were settings, and they are as before
+--           answer({0})  there were settings, and they are unchanged
 --
 -- Work: O(settings). Sent twice, it acts once.
 if ARGV[4] == '1' and redis.call('HEXISTS', KEYS[2], 'settings') == 1 then

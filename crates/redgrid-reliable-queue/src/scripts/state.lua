@@ -1,6 +1,7 @@
--- state.lua: how the scripts of a reliable queue read what is kept of a message. Its fields are those of `states` in queue.lua.
+-- state.lua: unpacks the state of a message. Its fields are those of `states` in queue.lua.
 --
--- Returns nil for what no script has written: such a message is dropped, and no other one is concerned.
+-- Returns nil for bytes that no script has written: such a message is dropped; others are not
+-- affected.
 local KINDS = {'number', 'number', 'string', 'number', 'number', 'string', 'number', 'number'}
 local function read_state(packed)
   local is_read, state = pcall(cmsgpack.unpack, packed)

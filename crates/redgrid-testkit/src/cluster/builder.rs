@@ -1,4 +1,4 @@
-//! How a cluster is set up and formed.
+//! Options of a cluster, and its formation.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ impl Default for ClusterBuilder {
 }
 
 impl ClusterBuilder {
-    /// How many primaries there are, at least one. 3 unless set: with fewer there is no majority for a failover.
+    /// How many primaries there are, at least one. 3 unless set: with fewer there is no majority
+    /// for a failover.
     pub fn primaries(mut self, count: usize) -> Self {
         self.primaries = count.max(1);
         self
@@ -45,15 +46,16 @@ impl ClusterBuilder {
         self
     }
 
-    /// How long a node may be silent before the others take it for dead (`cluster-node-timeout`). 1.5 s unless set:
-    /// less, and a loaded machine causes failovers nobody asked for.
+    /// How long a node may be silent before the others consider it dead (`cluster-node-timeout`).
+    /// 1.5 s unless set: less causes unwanted failovers on a loaded machine.
     pub fn node_timeout(mut self, silence: Duration) -> Self {
         self.node_timeout = silence;
         self
     }
 
-    /// Whether all slots are refused while one of them has no primary (`cluster-require-full-coverage`). `false` unless
-    /// set: a dead primary does not stop the others.
+    /// Whether all slots are refused while one of them has no primary
+    /// (`cluster-require-full-coverage`). `false` unless set: a dead primary does not block the
+    /// others.
     pub fn full_coverage(mut self, required: bool) -> Self {
         self.full_coverage = required;
         self
@@ -65,8 +67,9 @@ impl ClusterBuilder {
         self
     }
 
-    /// Starts the nodes and forms the cluster; when this returns, every node is content and every replica has caught
-    /// up. That takes two seconds at least: servers keep a cluster closed for so long after their start.
+    /// Starts the nodes and forms the cluster; when this returns, every node is healthy and every
+    /// replica has caught up. This takes at least two seconds, because servers keep a new cluster
+    /// closed for that long.
     ///
     /// # Errors
     ///
@@ -92,12 +95,12 @@ impl ClusterBuilder {
             .config("cluster-replica-validity-factor 0")
     }
 
-    /// Gives every node an epoch of its own, so that they need not settle whose is whose, and the others' addresses.
+    /// Gives every node its own epoch, which avoids conflicts, and the addresses of the others.
     async fn introduce(&self, nodes: &[RedisServer]) -> Result<(), TopologyError> {
         for (place, node) in nodes.iter().enumerate() {
             let observer = node.observer().await?;
             observer.cmd(&["CLUSTER", "SET-CONFIG-EPOCH", &(place + 1).to_string()]).await?;
-            // Each to each before it: gossip alone takes seconds.
+            // Each node to all before it: gossip alone takes seconds.
             for other in &nodes[..place] {
                 let (ip, port) = (other.announced().ip().to_string(), other.announced().port().to_string());
                 observer.cmd(&["CLUSTER", "MEET", &ip, &port]).await?;
@@ -110,7 +113,7 @@ impl ClusterBuilder {
         // Rounded as `redis-cli --cluster create` does.
         let first_of = |place: usize| (usize::from(SLOTS) * place + self.primaries / 2) / self.primaries;
         for (place, primary) in nodes[..self.primaries].iter().enumerate() {
-            // Not by ranges, which 6.2 does not know.
+            // Single slots, because 6.2 does not know ranges.
             let slots = (first_of(place)..first_of(place + 1)).map(|slot| slot.to_string());
             let command: Vec<String> = ["CLUSTER", "ADDSLOTS"].map(str::to_owned).into_iter().chain(slots).collect();
             primary.observer().await?.cmd(&command).await?;

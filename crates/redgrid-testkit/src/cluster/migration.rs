@@ -12,17 +12,18 @@ use crate::{
     topology::{SETTLED_WITHIN, TopologyError, ask, until},
 };
 
-/// Moving slots, as a whole or in steps, so that tests can look in between.
+/// Moves slots as a whole or in steps, so that tests can act in between.
 ///
-/// After [`begin_migration`](Cluster::begin_migration) the old primary answers `ASK` for keys it does not have, and the
-/// new one serves them after `ASKING`. A command on some keys here and some there is answered by `TRYAGAIN` (before
-/// 7.0 on the new primary only). After [`finish_migration`](Cluster::finish_migration) the old primary answers `MOVED`.
+/// After [`begin_migration`](Cluster::begin_migration) the old primary answers `ASK` for missing
+/// keys, and the new one serves them after `ASKING`. A command with keys on both sides is answered
+/// by `TRYAGAIN` (before 7.0 on the new primary only). After
+/// [`finish_migration`](Cluster::finish_migration) the old primary answers `MOVED`.
 ///
 /// # Errors
 ///
-/// All of them fail in the same cases. [`TopologyError::Server`]: a node refused, and the steps before stay done.
-/// [`TopologyError::TimedOut`]: a node did not answer for a minute, or no primary serves the slot.
-/// [`TopologyError::NotMigrating`] for every step but the first, without it.
+/// All methods fail in the same cases. [`TopologyError::Server`]: a node rejected a step; earlier
+/// steps stay. [`TopologyError::TimedOut`]: a node did not answer for a minute, or no primary
+/// serves the slot. [`TopologyError::NotMigrating`]: a later step without the first one.
 impl Cluster {
     /// Moves a slot with all its keys to another primary, and waits until all nodes know it.
     pub async fn migrate_slot(&self, slot: u16, to: &RedisServer) -> Result<(), TopologyError> {
@@ -30,11 +31,12 @@ impl Cluster {
         self.finish_migration(slot).await
     }
 
-    /// Tells both sides that `slot` is on its way to `to`. All keys stay where they are.
+    /// Marks `slot` on both sides as migrating to `to`. All keys stay where they are.
     pub async fn begin_migration(&self, slot: u16, to: &RedisServer) -> Result<(), TopologyError> {
         let from = self.primary_of(slot).await?;
         let (from_id, to_id) = (id(from).await?, id(to).await?);
-        // In this order: the old side must not send clients to one that does not expect them.
+        // In this order: the old side must not redirect clients to a node that does not expect
+        // them.
         set_slot(to, slot, &["IMPORTING", &from_id]).await?;
         set_slot(from, slot, &["MIGRATING", &to_id]).await
     }
@@ -45,7 +47,8 @@ impl Cluster {
         send(&from.observer().await?, to, &[key.as_bytes().to_vec()]).await
     }
 
-    /// Moves the keys of a slot that is migrating, and returns how many there were. The slot itself stays.
+    /// Moves the keys of a slot that is migrating, and returns how many there were. The slot itself
+    /// stays.
     pub async fn move_keys(&self, slot: u16) -> Result<usize, TopologyError> {
         let (from, to) = self.sides(slot).await?;
         let observer = from.observer().await?;
@@ -60,16 +63,18 @@ impl Cluster {
         }
     }
 
-    /// Hands the slot over, with the keys that are left on the old side, and waits until all nodes know it.
+    /// Assigns the slot to the new side, with the remaining keys, and waits until all nodes know
+    /// it.
     pub async fn finish_migration(&self, slot: u16) -> Result<(), TopologyError> {
         self.move_keys(slot).await?;
         let (from, to) = self.sides(slot).await?;
         let to_id = id(to).await?;
-        // The new side first: while neither serves the slot, clients would be sent to and fro.
+        // The new side first: if neither served the slot, clients would be redirected back and
+        // forth.
         for side in [to, from] {
             set_slot(side, slot, &["NODE", &to_id]).await?;
         }
-        // The others would hear of it by gossip, a second later.
+        // Gossip would reach the others a second later.
         let views = until(SETTLED_WITHIN, || self.views()).await?;
         for (node, view) in views {
             let replica = view::own(&view).is_none_or(|own| own.primary.is_some());
@@ -80,8 +85,8 @@ impl Cluster {
         self.wait_until_ok().await
     }
 
-    /// Moves slots of one primary with all their keys to another, some at a time, and waits in the end until all nodes know it.
-    /// `some` of them take `each` time at least.
+    /// Moves slots of one primary with all their keys to another, some at a time, and waits until
+    /// all nodes know it. Each group of `some` slots takes at least `each`.
     pub async fn migrate_slots(
         &self,
         slots: RangeInclusive<u16>,
@@ -96,7 +101,8 @@ impl Cluster {
                 others.push(node.observer().await?);
             }
         }
-        // One connection to each for all of it: thousands of slots would make ten times as many.
+        // One connection to each node for all slots: thousands of slots would otherwise open ten
+        // times as many.
         let moving = Moving {
             from_id: id(from).await?,
             to_id: id(to).await?,
@@ -126,7 +132,7 @@ impl Cluster {
     }
 }
 
-/// Slots on their way from one primary to another.
+/// Slots that are migrating from one primary to another.
 struct Moving<'a> {
     from_id: String,
     to_id: String,
@@ -177,8 +183,8 @@ async fn send(from: &Observer, to: &RedisServer, keys: &[Vec<u8>]) -> Result<boo
     Ok(answer != "NOKEY")
 }
 
-/// How many keys travel in one command.
+/// Number of keys moved by one command.
 const BATCH: &str = "1000";
 
-/// How long one command may take: 5 s, less than our connections wait for its answer.
+/// Timeout of one command: 5 s, less than the timeout of our connections.
 const TIMEOUT_MILLIS: &str = "5000";

@@ -1,4 +1,4 @@
-//! The cluster as one of its nodes sees it: `CLUSTER NODES`, read.
+//! The view of one node: parses `CLUSTER NODES`.
 
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive};
 
@@ -9,14 +9,14 @@ pub(crate) const SLOTS: u16 = 16_384;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) id: String,
-    /// `None` until the node has heard it.
+    /// `None` until the node knows it.
     pub(crate) addr: Option<SocketAddr>,
     flags: Vec<String>,
     /// The id of the primary this replica follows.
     pub(crate) primary: Option<String>,
     pub(crate) epoch: u64,
     slots: Vec<RangeInclusive<u16>>,
-    /// Slots on their way to another node, and its id. A node tells only its own.
+    /// Slots that are migrating away, with the id of the target. A node reports only its own.
     leaving: Vec<(u16, String)>,
 }
 
@@ -40,7 +40,7 @@ impl Member {
         let (mut ranges, mut leaving) = (Vec::new(), Vec::new());
         for slot in slots {
             if let Some(moving) = slot.strip_prefix('[') {
-                // `[77->-id]` is leaving, `[77-<-id]` arriving.
+                // `[77->-id]` is migrating away, `[77-<-id]` arriving.
                 if let Some((slot, id)) = moving.trim_end_matches(']').split_once("->-") {
                     leaving.push((slot.parse().ok()?, id.to_owned()));
                 }
@@ -66,20 +66,20 @@ pub(crate) fn members(reply: &str) -> Vec<Member> {
     reply.lines().filter_map(Member::from_line).collect()
 }
 
-/// The node that was asked.
+/// Returns the node that was asked.
 pub(crate) fn own(view: &[Member]) -> Option<&Member> {
     view.iter().find(|member| member.is("myself"))
 }
 
-/// Who serves which slots: the first slot of each range, its last, and the id of the primary.
+/// Returns the owners: the first slot of each range, its last, and the id of the primary.
 pub(crate) fn owners(view: &[Member]) -> BTreeMap<u16, (u16, &str)> {
     view.iter()
         .flat_map(|member| member.slots.iter().map(|range| (*range.start(), (*range.end(), member.id.as_str()))))
         .collect()
 }
 
-/// Checks that a view is one of a cluster that has settled: `nodes` members, every slot served by one of those that are
-/// `running`, and none of these suspected. The error says what is missing.
+/// Checks that a view is that of a settled cluster: `nodes` members, every slot served by a
+/// `running` one, and none of these suspected. The error names what is missing.
 pub(crate) fn check(view: &[Member], nodes: usize, running: &[SocketAddr]) -> Result<(), String> {
     if view.len() != nodes || view.iter().any(|member| member.is("handshake")) {
         return Err(format!("{} of {nodes} members", view.iter().filter(|member| !member.is("handshake")).count()));
@@ -109,7 +109,7 @@ dd :0@0 handshake - 0 0 0 disconnected
 ";
 
     #[test]
-    fn a_view_tells_owners_replicas_and_moving_slots() {
+    fn a_view_lists_owners_replicas_and_moving_slots() {
         let view = members(REPLY);
         let own = own(&view).unwrap();
         assert_eq!((own.id.as_str(), own.epoch, own.addr), ("aa", 1, Some("127.0.0.1:15001".parse().unwrap())));

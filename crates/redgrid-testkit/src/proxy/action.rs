@@ -1,4 +1,4 @@
-//! What a proxy can do to traffic.
+//! Faults of a proxy.
 
 use std::time::Duration;
 
@@ -12,38 +12,42 @@ pub enum Direction {
     ToClient,
 }
 
-/// What happens to all traffic in one direction.
+/// The fault of all traffic in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing: bytes go through as they come.
+    /// None: bytes pass unchanged.
     #[default]
     Pass,
-    /// Everything arrives this much later, in its order; a longer way, not a narrower one.
+    /// Everything arrives this much later, in order: higher latency, not lower bandwidth.
     Delay(Duration),
-    /// Everything is kept, and arrives when the fault ends: a broken link that heals while TCP still repeats itself.
+    /// Everything is kept, and arrives when the fault ends: a broken link that recovers while TCP
+    /// still retransmits.
     Stall,
-    /// Everything is read and thrown away. A connection that lost something in a direction loses all that follows in
-    /// that direction, also after the fault has ended, and is not seen to close: TCP knows no gaps.
+    /// Everything is read and dropped. A connection that lost data in a direction loses all that
+    /// follows in that direction, even after the fault has ended, because TCP has no gaps. It is
+    /// not seen to close.
     BlackHole,
 }
 
-/// What happens to one request, and to its reply.
+/// The handling of one request and its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Action {
-    /// It goes to the server, and its reply to the client.
+    /// It is sent to the server, and its reply to the client.
     #[default]
     Forward,
-    /// It goes to the server; its reply does not come back, nor does anything after it on this connection. The server
-    /// still gets, and executes, what the client sends.
+    /// It is sent to the server; its reply and everything after it on this connection is dropped.
+    /// The server still receives and executes the client's requests.
     SwallowReply,
-    /// It stays in the proxy until [`Proxy::release_held`](crate::Proxy::release_held), even when the client has long
-    /// gone: a copy that arrives late. What the client sends after it on this connection waits behind it.
+    /// It stays in the proxy until [`Proxy::release_held`](crate::Proxy::release_held), even if the
+    /// client has gone: a retransmission that arrives late. Later requests of this connection wait
+    /// behind it.
     Hold,
-    /// It goes to the server. When the reply shows that it was executed, the connection is cut instead of delivering.
+    /// It is sent to the server. When the reply shows that it was executed, the connection is cut
+    /// instead of delivering it.
     CutAfterForward,
-    /// The connection is cut, and the request never reaches the server. What the client sent just before it, without
-    /// waiting for the replies, may be lost with it.
+    /// The connection is cut, and the request never reaches the server. Requests that the client
+    /// sent just before it, without waiting for replies, may be lost too.
     CutBefore,
 }

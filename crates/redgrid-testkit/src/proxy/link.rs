@@ -1,7 +1,8 @@
 //! One connection through a proxy.
 //!
-//! Four loops: requests are read and judged, then forwarded; replies are read and judged, then forwarded. Between
-//! reading and forwarding is a queue, so that a delay does not slow the reading and a held request outlives its client.
+//! Four loops: requests are read and judged, then forwarded; replies likewise. A queue separates
+//! reading and forwarding, so that a delay does not slow down reading, and a held request outlives
+//! its client.
 
 use std::{
     io,
@@ -28,13 +29,13 @@ use crate::{
     resp::{Command, NotResp, take_command, take_reply},
 };
 
-/// How far the client's end of a connection has gone.
+/// The state of the client's side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Client {
     Here,
-    /// It closed its sending side; what it sent is still delivered.
+    /// It closed its sending side; its data is still delivered.
     Closed,
-    /// It was cut off; what it sent is no longer delivered, unless it was held.
+    /// It was cut; its data is no longer delivered, unless held.
     Cut,
 }
 
@@ -61,7 +62,7 @@ struct Link {
 
 /// Serves one connection until both its ends are gone, and nothing of it is held.
 pub(crate) async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
-    // Small packets must not wait for each other. Where that cannot be had, they only arrive later.
+    // Small packets must not wait for each other. If this fails, they only arrive later.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let ((client_read, client_write), (server_read, server_write)) = (client.into_split(), server.into_split());
     let (requests, requests_queue) = mpsc::unbounded_channel();
@@ -118,7 +119,7 @@ impl Link {
         self.shared.counts.open.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Queues a request, or says that the connection is to be cut instead.
+    /// Queues a request. Returns false if the connection must be cut instead.
     fn judge(&self, command: Command, queue: &mpsc::UnboundedSender<Request>) -> bool {
         self.shared.counts.commands.fetch_add(1, Ordering::SeqCst);
         let action = self.shared.decide(&command);
@@ -129,7 +130,7 @@ impl Link {
             Action::CutBefore => return false,
         };
         let held = (action == Action::Hold).then(|| self.shared.hold());
-        // Without a receiver the server is gone, and the client will be told by its reading side.
+        // Without a receiver the server is gone, and the client's reading side ends.
         let _ = queue.send(Request { command, fate, arrived: Instant::now(), held });
         true
     }
@@ -140,7 +141,7 @@ impl Link {
         while let Some(Request { command, fate, arrived, held }) = queue.recv().await {
             let answered = match held {
                 Some((held_at, answered)) => {
-                    // The sender lives in `shared`, so this ends by the release.
+                    // The sender lives in `shared`, so only the release ends this.
                     let _ = releases.wait_for(|releases| *releases > held_at).await;
                     Some(answered)
                 }
@@ -152,12 +153,12 @@ impl Link {
             }
             let server_is_there = self.replies().as_mut().map(|replies| replies.sent(&command.parts, fate, answered));
             if server_is_there.is_none() || to.write_all(&command.raw).await.is_err() {
-                // The reading side tells the client. What is left here has nowhere to go.
+                // The reading side notifies the client. The remaining requests have no destination.
                 return;
             }
         }
         if lost || !self.passage(Direction::ToServer, Instant::now(), false).await {
-            // The end of the stream is lost like the rest: the server keeps its side until the proxy ends.
+            // The end of the stream is lost too: the server's side stays open until the proxy ends.
             std::future::pending::<()>().await;
         }
     }
@@ -185,10 +186,11 @@ impl Link {
                 Ok(None) | Err(NotResp) => break,
             }
         }
-        // What was not answered never will be, and whoever waits for it is told.
+        // Unanswered requests will never be answered; their waiters are notified.
         *self.replies() = None;
         if muted {
-            // The server's end is not seen either: the client keeps its side until it closes it or is cut.
+            // The server's end is hidden too: the client's side stays open until it closes it or is
+            // cut.
             let _ = self.client.subscribe().wait_for(|client| *client > Client::Here).await;
         }
     }
@@ -201,7 +203,8 @@ impl Link {
         !drops
     }
 
-    /// Counts a reply and does what its request's action asks for. `true` if from now on nothing reaches the client.
+    /// Counts a reply and executes its request's action. Returns true if the client receives
+    /// nothing from now on.
     fn mutes(&self, fate: Fate) -> bool {
         let counts = &self.shared.counts;
         counts.replies.fetch_add(1, Ordering::SeqCst);
@@ -224,11 +227,12 @@ impl Link {
             while let Some(Reply { frame, arrived }) = queue.recv().await {
                 lost = lost || !self.passage(Direction::ToClient, arrived, false).await;
                 if !lost && to.write_all(&frame).await.is_err() {
-                    // The client is gone. The queue is dropped; the server's replies are read and forgotten.
+                    // The client is gone. The queue is dropped; further replies are read and
+                    // ignored.
                     break;
                 }
             }
-            // A fault that keeps or loses bytes does the same to the end of the stream.
+            // A fault that keeps or loses bytes also applies to the end of the stream.
             if lost || !self.passage(Direction::ToClient, Instant::now(), false).await {
                 let mut client = self.client.subscribe();
                 let _ = client.wait_for(|client| *client > Client::Here).await;
@@ -243,8 +247,8 @@ impl Link {
         }
     }
 
-    /// Waits until a fault lets something pass that came at `arrived`; `false` if it loses it. A connection that is
-    /// cut does not wait, except for what was held.
+    /// Waits until a fault lets something pass that came at `arrived`; `false` if it loses it. A
+    /// connection that is cut does not wait, except for what was held.
     async fn passage(&self, direction: Direction, arrived: Instant, held: bool) -> bool {
         let mut faults = self.shared.faults.subscribe();
         let mut client = self.client.subscribe();
@@ -270,7 +274,7 @@ impl Link {
         }
     }
 
-    /// Cuts the client off, unless that has happened.
+    /// Cuts the client, unless that has happened. Returns whether it was cut now.
     fn cut(&self) -> bool {
         let cuts = self.move_on(Client::Cut);
         if cuts {
@@ -279,7 +283,7 @@ impl Link {
         cuts
     }
 
-    /// Notes that the client's end has gone this far; `false` if it was known.
+    /// Records the state of the client's side; `false` if it was already known.
     fn move_on(&self, to: Client) -> bool {
         self.client.send_if_modified(|client| {
             let moves = *client < to;
@@ -298,5 +302,5 @@ async fn read_some(from: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Resul
     from.read_buf(buffer).await
 }
 
-/// How much is read at once: 16 KiB, several hundred small commands.
+/// The maximum of one read: 16 KiB, several hundred small commands.
 const READ: usize = 16 * 1024;

@@ -1,4 +1,4 @@
-//! Which reply belongs to which request.
+//! Assigns replies to requests.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,16 +7,16 @@ use tokio::sync::oneshot;
 
 use crate::resp::elements;
 
-/// The requests of one connection that the server has not answered, and its subscriptions.
+/// The unanswered requests of one connection, and its subscriptions.
 ///
-/// Replies come in the order of the requests, with messages in between. The exceptions are the (un)subscribing
-/// commands, which are confirmed once for each channel.
+/// Replies arrive in the order of the requests, with messages in between. The exceptions are
+/// commands that subscribe or unsubscribe: they are confirmed once for each channel.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     waiting: VecDeque<Request>,
-    /// For each family (`subscribe`, `psubscribe`, `ssubscribe`) the channels subscribed to.
+    /// The subscribed channels of each family (`subscribe`, `psubscribe`, `ssubscribe`).
     channels: HashMap<&'static str, HashSet<Bytes>>,
-    /// A push frame was seen: from then on an array is never a message.
+    /// A push frame has arrived: from then on, an array is never a message.
     pushes: bool,
 }
 
@@ -32,13 +32,14 @@ struct Request {
 enum Confirmations {
     /// An ordinary command: one reply.
     None,
-    /// So many are still to come.
+    /// The number of missing confirmations.
     Left(usize),
-    /// Unsubscribing from everything in a family: as many as there are channels, counted when its turn comes.
+    /// Unsubscribing from everything in a family: one for each channel, counted when its turn
+    /// comes.
     All(&'static str),
 }
 
-/// What is to become of a reply.
+/// The handling of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Deliver,
@@ -46,18 +47,18 @@ pub(crate) enum Fate {
     Cut,
 }
 
-/// What a frame from the server is.
+/// The type of a frame from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Incoming {
     /// Something published on a channel.
     Message,
-    /// A reply, or something else that nobody asked to lose.
+    /// A reply, or another frame that is never dropped.
     Reply(Fate),
 }
 
 impl Replies {
-    /// Notes a request; must be called before its bytes are sent. `answered` is told when its reply has come, and
-    /// dropped when it will never come.
+    /// Records a request; must be called before its bytes are sent. `answered` receives a value
+    /// when its reply arrives, and is dropped if there will be none.
     pub(crate) fn sent(&mut self, parts: &[Bytes], fate: Fate, answered: Option<oneshot::Sender<()>>) {
         let Some(name) = parts.first() else { return };
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
@@ -69,12 +70,12 @@ impl Replies {
         self.waiting.push_back(Request { confirmations, fate, answered });
     }
 
-    /// Sorts a frame that came from the server.
+    /// Classifies a frame from the server.
     pub(crate) fn received(&mut self, frame: &Bytes) -> Incoming {
         let is_push = frame.first() == Some(&b'>');
         self.pushes |= is_push;
-        // In RESP2 messages are ordinary arrays, but only a connection with subscriptions gets any, and that gets no
-        // other arrays than these.
+        // In RESP2, messages are ordinary arrays. But only a connection with subscriptions receives
+        // messages, and such a connection receives no other arrays.
         if (is_push || !self.pushes && (self.is_subscribed() || self.is_subscribing()))
             && let Some(parts) = elements(frame)
             && let Some(kind) = parts.first().and_then(|kind| std::str::from_utf8(kind).ok())
@@ -87,17 +88,17 @@ impl Replies {
             }
         }
         if is_push {
-            // Invalidations and the like: nobody's reply.
+            // Invalidations and similar: not a reply.
             return Incoming::Reply(Fate::Deliver);
         }
         Incoming::Reply(self.answer())
     }
 
-    /// The reply of the oldest request has come (or all its confirmations).
+    /// Removes the oldest request, whose reply (or last confirmation) has arrived.
     fn answer(&mut self) -> Fate {
         let Some(request) = self.waiting.pop_front() else { return Fate::Deliver };
         if let Some(answered) = request.answered {
-            // Nobody waits for it any more: nothing to tell.
+            // If the receiver is gone, there is no waiter to notify.
             let _ = answered.send(());
         }
         request.fate
@@ -124,7 +125,7 @@ impl Replies {
         request.confirmations = Confirmations::Left(left.saturating_sub(1));
         match (left > 1, fate) {
             (false, _) => self.answer(),
-            // Cut when the last one shows that all was executed.
+            // Cut after the last one, when everything was executed.
             (true, Fate::Cut | Fate::Deliver) => Fate::Deliver,
             (true, Fate::Swallow) => Fate::Swallow,
         }
@@ -139,7 +140,8 @@ impl Replies {
     }
 }
 
-/// Splits `unsubscribe` into `un` and the family `subscribe`, `ssubscribe` into `` and `ssubscribe`.
+/// Splits `unsubscribe` into `un` and the family `subscribe`, `ssubscribe` into `` and
+/// `ssubscribe`.
 fn confirmation(kind: &str) -> Option<(&'static str, &'static str)> {
     Some(match kind {
         "subscribe" => ("", "subscribe"),
@@ -152,7 +154,7 @@ fn confirmation(kind: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// How messages begin that were published to a channel, seen by a pattern, or published to a shard's channel.
+/// The first words of messages: published to a channel, to a pattern, or to a sharded channel.
 const MESSAGES: [&str; 3] = ["message", "pmessage", "smessage"];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What all connections of a proxy share: the faults in force, and the counts.
+//! State shared by all connections of a proxy: the faults, and the counters.
 
 use std::{
     fmt,
@@ -18,7 +18,7 @@ use crate::{
 
 pub(crate) type Hook = Arc<dyn Fn(&[Bytes]) -> Action + Send + Sync>;
 
-/// The faults that hold for all connections.
+/// The faults of all connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Faults {
     to_server: Fault,
@@ -52,9 +52,9 @@ struct Rule {
 /// The state shared by a proxy and its connections.
 pub(crate) struct Shared {
     pub(crate) faults: watch::Sender<Faults>,
-    /// Raised by one to cut all connections there are.
+    /// Incremented to cut all connections.
     pub(crate) cuts: watch::Sender<u64>,
-    /// Raised by one to let go of everything held.
+    /// Incremented to release everything held.
     pub(crate) releases: watch::Sender<u64>,
     pub(crate) counts: Counts,
     requests: Mutex<Requests>,
@@ -64,11 +64,11 @@ pub(crate) struct Shared {
 struct Requests {
     rules: Vec<Rule>,
     hook: Option<Hook>,
-    /// One for each request that was held and not released: tells when the server has answered it.
+    /// For each held request: resolves when the server has answered it.
     held: Vec<oneshot::Receiver<()>>,
 }
 
-/// Numbers that only grow, except `open` and `held`.
+/// Counters, except `open` and `held`, which are current numbers.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) accepted: AtomicU64,
@@ -92,7 +92,7 @@ impl Shared {
         })
     }
 
-    /// What is to happen to this request: the oldest rule that fits, else what the hook says.
+    /// Returns the action for a request: of the oldest matching rule, else of the hook.
     pub(crate) fn decide(&self, command: &Command) -> Action {
         let mut requests = self.requests();
         if let Some(at) = requests.rules.iter().position(|rule| command.contains(&rule.needle)) {
@@ -105,7 +105,7 @@ impl Shared {
             return action;
         }
         let hook = requests.hook.clone();
-        // The hook may look at the proxy: no lock is held while it runs.
+        // The hook may use the proxy, so no lock is held while it runs.
         drop(requests);
         hook.map_or(Action::Forward, |hook| hook(&command.parts))
     }
@@ -120,14 +120,14 @@ impl Shared {
         self.requests().hook = hook;
     }
 
-    /// Forgets the rules and the hook.
+    /// Removes the rules and the hook.
     pub(crate) fn clear(&self) {
         let mut requests = self.requests();
         requests.rules.clear();
         requests.hook = None;
     }
 
-    /// Notes a request to be held. It is let go when the releases have moved on from the number returned.
+    /// Records a held request. It is released when `releases` exceeds the returned number.
     pub(crate) fn hold(&self) -> (u64, oneshot::Sender<()>) {
         let (answered, told) = oneshot::channel();
         let mut requests = self.requests();
@@ -136,10 +136,11 @@ impl Shared {
         (*self.releases.borrow(), answered)
     }
 
-    /// Lets go of everything held so far, and returns what tells when the server has answered each.
+    /// Releases everything held so far, and returns receivers that resolve when the server has
+    /// answered.
     pub(crate) fn release(&self) -> Vec<oneshot::Receiver<()>> {
-        // Under the lock: a request that is being held meanwhile belongs either to this release, with its receiver,
-        // or to the next.
+        // Under the lock: a request that is being held meanwhile belongs either to this release,
+        // with its receiver, or to the next.
         let mut requests = self.requests();
         let held = std::mem::take(&mut requests.held);
         self.counts.held.fetch_sub(held.len() as u64, Ordering::SeqCst);

@@ -1,7 +1,7 @@
-//! States that differ only by names, or by what can have no effect any more, are one.
+//! Merges states that differ only by names, or by parts without further effect.
 //!
-//! Names are the clients' numbers, the numbers of their attempts, and the size of tokens. Without this the same
-//! exploration is some ten times larger; what is merged here behaves alike under every action.
+//! Names are the numbers of clients and attempts, and the size of tokens. Without this the
+//! exploration is about ten times larger; merged states behave alike under every action.
 
 use super::client::Client;
 use super::hold::{Hold, Phase};
@@ -22,7 +22,8 @@ impl State {
             }
             client.holds.iter_mut().for_each(Hold::tidy);
             client.holds.sort_unstable();
-            // Where fields are used again, their numbers are the point; so is the size of tokens that start again.
+            // Where fields are used again, their numbers are the point; so is the size of tokens
+            // that start again.
             if rules.field_is_new {
                 let held = number_attempts(client, held);
                 if let (Some(key), Some(serial)) = (&mut self.server.key, held) {
@@ -89,7 +90,8 @@ fn forget_unawaited(client: &mut Client) {
     };
     for call in &mut link.requests {
         if !waits(call) {
-            // When a copy is refused still matters: should it get lost, the cleaning waits for that.
+            // When a copy is refused still matters: should it get lost, the cleaning waits for
+            // that.
             call.memo = Memo { refused_from: call.memo.refused_from, ..Memo::default() };
         }
     }
@@ -101,8 +103,8 @@ fn forget_unawaited(client: &mut Client) {
     }
 }
 
-/// Takes out the late requests that find nothing to do, now or later: refused copies, and renewals and releases of a
-/// field that is not in the key and can never come back to it.
+/// Takes out the late requests that find nothing to do, now or later: refused copies, and renewals
+/// and releases of a field that is not in the key and can never come back to it.
 fn drop_idle_bytes(rules: &Rules, client: &mut Client, held: Option<u8>) {
     let is_refused = |request: &Request| match request.order {
         Order::Acquire { refused_from, .. } | Order::Extend { refused_from, .. } => !refused_from.is_ahead(),
@@ -129,7 +131,8 @@ fn drop_idle_bytes(rules: &Rules, client: &mut Client, held: Option<u8>) {
     client.link.late.sort_unstable();
 }
 
-/// Numbers the attempts from 0 in the order they are met, and returns the new number of the one that is in the key.
+/// Numbers the attempts from 0 in the order they are met, and returns the new number of the one
+/// that is in the key.
 fn number_attempts(client: &mut Client, held: Option<u8>) -> Option<u8> {
     let mut met: Vec<u8> = Vec::new();
     let mut number = |serial: u8| {

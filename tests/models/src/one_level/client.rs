@@ -1,4 +1,4 @@
-//! A client: what it sends, what it makes of the answers, what it believes.
+//! A client: its requests, its handling of replies, and its local state.
 
 use super::hold::{Fate, Hold, Lapse, Phase};
 use super::network::{Call, Link, Memo, Reply, Request};
@@ -80,7 +80,8 @@ impl Client {
         self.send_acquire(ways, serial);
     }
 
-    /// Releases the current attempt, whatever its outcome: behind a copy still under way, or because it is held.
+    /// Releases the current attempt, whatever its outcome: behind a copy still under way, or
+    /// because it is held.
     pub fn leave(&mut self, ways: &Ways) {
         let at = self.holds.iter().position(Hold::is_current).expect("there is an attempt to leave");
         self.holds[at].phase = Phase::Leaving;
@@ -92,7 +93,8 @@ impl Client {
         self.send_release(ways, at);
     }
 
-    /// Whether a release of this hold is due: the first went unanswered, or the last one's time has come.
+    /// Whether a release of this hold is due: the first went unanswered, or the last one's time has
+    /// come.
     pub fn owes_release(&self, at: usize) -> bool {
         let hold = &self.holds[at];
         hold.phase == Phase::Leaving
@@ -128,7 +130,8 @@ impl Client {
         } else {
             memo.refused_from = ways.timing.refused_from();
             memo.shortens = shortens;
-            // What left before it may be confirmed after it left, and was executed before it: no reason to rise.
+            // What left before it may be confirmed after it left, and was executed before it: no
+            // reason to rise.
             overtaken = shortens && ways.rules.rise_waits_for_the_shortening;
             Order::Extend { lease, refused_from: written_refusal(ways, ways.rules.extend_carries_not_after) }
         };
@@ -191,7 +194,8 @@ impl Client {
             Answer::TooLate | Answer::Kept(_) => Phase::Held,
             Answer::Released(_) => Phase::Leaving,
         };
-        // An attempt that went on meanwhile has no use for the answer: given up before its grant came, say.
+        // An attempt that went on meanwhile has no use for the answer: given up before its grant
+        // came, say.
         let at = self.holds.iter().position(|hold| hold.serial == serial && hold.phase == phase)?;
         match reply.answer {
             Answer::Granted { token } => self.hear_granted(ways, at, &reply, token),
@@ -285,8 +289,8 @@ impl Client {
         report
     }
 
-    /// A try was answered, and not by a grant. With every copy answered nothing of it can be left; otherwise it may
-    /// be asked again, or released.
+    /// A try was answered, and not by a grant. With every copy answered nothing of it can be left;
+    /// otherwise it may be asked again, or released.
     fn end_try(&mut self, at: usize) {
         if self.holds[at].unclean {
             self.holds[at].phase = Phase::Unsure;
@@ -316,7 +320,8 @@ impl Client {
         self.link.requests.push(Call { request: Request { serial, order }, memo });
     }
 
-    /// Whether a confirmation of something sent now may raise the deadline: no shortening may run after it.
+    /// Whether a confirmation of something sent now may raise the deadline: no shortening may run
+    /// after it.
     fn may_raise(&self, ways: &Ways) -> bool {
         let Some(hold) = self.current() else { return false };
         !ways.rules.rise_waits_for_the_shortening
@@ -328,7 +333,8 @@ impl Client {
     }
 }
 
-/// What a release's answer means for a hold the caller knew of; nothing is said where nothing is known.
+/// What a release's answer means for a hold the caller knew of; nothing is said where nothing is
+/// known.
 fn release_report(rules: &Rules, hold: &Hold, found: bool) -> Option<Report> {
     let within = hold.is_within_deadline();
     match (found, hold.repeat) {
@@ -358,7 +364,8 @@ fn counted_on(ways: &Ways, lease: u8) -> Timer {
     if ways.rules.deadline_keeps_a_margin { ways.timing.counted_on(lease) } else { Timer::after(lease) }
 }
 
-/// The first instant at which a copy sent now is refused, as the client writes it in the server's time.
+/// The first instant at which a copy sent now is refused, as the client writes it in the server's
+/// time.
 fn written_refusal(ways: &Ways, carried: bool) -> Timer {
     let Timing { window, offset_gap, .. } = ways.timing;
     match (carried, ways.rules.not_after_uses_the_lower_bound) {

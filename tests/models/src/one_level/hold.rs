@@ -10,14 +10,15 @@ pub enum Phase {
     Asking,
     /// No copy is under way, and an earlier one is unanswered: it may be asked again or given up.
     Unsure,
-    /// Granted in time, and not released yet. Whether it is still believed is for the deadline to say.
+    /// Granted in time, and not released yet. Whether it is still believed is for the deadline to
+    /// say.
     Held,
     /// The caller is done with it; it is being released, until nothing of it can be left.
     Leaving,
 }
 
-/// What really happened on the server to a hold since its client began to believe. The protocol never looks at it;
-/// reports are measured by it.
+/// What really happened on the server to a hold since its client began to believe. The protocol
+/// never looks at it; reports are measured by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {
     /// The key was ours all the time.
@@ -54,7 +55,8 @@ pub struct Hold {
     pub extend_again: Option<u8>,
     /// What really happened to it.
     pub fate: Fate,
-    /// Its field, together with the client. Last, so that holds are sorted by what they are and not by name.
+    /// Its field, together with the client. Last, so that holds are sorted by what they are and not
+    /// by name.
     pub serial: u8,
 }
 

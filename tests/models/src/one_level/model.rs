@@ -1,4 +1,4 @@
-//! Everything together: the state, what can happen in it, and what follows.
+//! The whole model: the state, its actions, and its transitions.
 
 use stateright::{Model, Property};
 
@@ -33,7 +33,8 @@ pub struct Bounds {
     pub mishaps: Mishaps,
     /// Attempts one client may be at, those it is clearing away included.
     pub holds: u8,
-    /// Bytes of a lost connection that can do nothing any more, whenever they arrive, are taken out of the state.
+    /// Bytes of a lost connection that can do nothing any more, whenever they arrive, are taken out
+    /// of the state.
     pub drop_idle_bytes: bool,
 }
 
@@ -54,7 +55,8 @@ pub struct Mishaps {
     pub attempts: u8,
 }
 
-/// One state. The clients are sorted, so that states which differ only by the clients' numbers are one.
+/// One state. The clients are sorted, so that states which differ only by the clients' numbers are
+/// one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The server.
@@ -300,7 +302,8 @@ impl OneLevel {
         }
     }
 
-    /// When the key stops holding a field, whoever believes in it has a new fate, known to nobody but the model.
+    /// When the key stops holding a field, whoever believes in it has a new fate, known to nobody
+    /// but the model.
     fn note_the_end_of_holds(&self, last: &State, state: &mut State, action: Action) {
         let Some(gone) = last.server.holder().filter(|&field| state.server.holder() != Some(field)) else { return };
         let released = match action {
@@ -330,8 +333,8 @@ impl State {
         self.clients[usize::from(at)].link.late[usize::from(late)][0].order
     }
 
-    /// A field of this client that is nowhere in use, neither at the server nor in any bytes under way: as good as one
-    /// never used before.
+    /// A field of this client that is nowhere in use, neither at the server nor in any bytes under
+    /// way: as good as one never used before.
     fn unused_serial(&self, at: u8) -> u8 {
         let client = &self.clients[usize::from(at)];
         let held = self.server.holder().filter(|field| field.client == at).map(|field| field.serial);

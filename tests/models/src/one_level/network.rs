@@ -14,7 +14,8 @@ pub struct Request {
 
 /// What a client remembers of a request until its reply.
 ///
-/// It travels with the request here, since replies come in the order of the requests; the server does not look at it.
+/// It travels with the request here, since replies come in the order of the requests; the server
+/// does not look at it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Memo {
     /// The deadline a confirmation would give, counted from before the request left.
@@ -25,7 +26,8 @@ pub struct Memo {
     pub raises: bool,
     /// The first instant, by the client's clock, at which the copy is refused.
     pub refused_from: Timer,
-    /// The extend may shorten: until it is known to be done or refused, nothing raises the deadline.
+    /// The extend may shorten: until it is known to be done or refused, nothing raises the
+    /// deadline.
     pub shortens: bool,
     /// The release was sent after the latest `not_after`, by the client's clock.
     pub last: bool,
@@ -67,7 +69,8 @@ pub struct Link {
     pub requests: Vec<Call>,
     /// Replies of the living connection the client has not read yet, oldest first.
     pub replies: Vec<Reply>,
-    /// For each lost connection the requests that may still arrive, oldest first. The connections are in no order.
+    /// For each lost connection the requests that may still arrive, oldest first. The connections
+    /// are in no order.
     pub late: Vec<Vec<Request>>,
 }
 
@@ -98,8 +101,8 @@ impl Link {
         self.unanswered().any(|call| call.request.serial == serial && call.memo.shortens)
     }
 
-    /// Loses the living connection. Its replies are gone; its requests may still arrive. Returns the calls whose
-    /// outcome the client does not know.
+    /// Loses the living connection. Its replies are gone; its requests may still arrive. Returns
+    /// the calls whose outcome the client does not know.
     pub fn lose(&mut self) -> Vec<Call> {
         let unanswered: Vec<Call> = self.unanswered().copied().collect();
         self.replies.clear();

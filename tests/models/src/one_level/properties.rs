@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must be reached for that to mean anything.
+//! Invariants, and states that must be reachable for them to be meaningful.
 
 use stateright::Property;
 

@@ -1,8 +1,10 @@
 //! Instants as the number of ticks until them.
 
-/// An instant still to come, as the ticks until it; zero once it has come, and no way to tell how long ago.
+/// An instant still to come, as the ticks until it; zero once it has come, and no way to tell how
+/// long ago.
 ///
-/// Storing the distance instead of the instant makes states equal that differ only by when they happen.
+/// Storing the distance instead of the instant makes states equal that differ only by when they
+/// happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timer(u8);
 
@@ -44,7 +46,8 @@ pub struct Timing {
     pub extends: &'static [u8],
     /// How long a copy of an acquire or an extend is good for, by the clock of the client.
     pub window: u8,
-    /// What a deadline keeps from the lease: at least what a clock can fall behind within one lease.
+    /// What a deadline keeps from the lease: at least what a clock can fall behind within one
+    /// lease.
     pub margin: u8,
     /// How far the bounds a client knows of the clock difference lie from the truth.
     pub offset_gap: u8,

@@ -1,4 +1,4 @@
-//! States that differ only in names are one: numbers are ranks, and processes have an order.
+//! Merges states that differ only in names: numbers are ranks, and processes are sorted.
 
 use super::{Request, State};
 

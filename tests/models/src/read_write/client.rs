@@ -1,4 +1,4 @@
-//! What a process does: one read that its tasks may share, one write, one request to the server at a time.
+//! A process: one read shared by its tasks, one write, one request to the server at a time.
 
 use super::{Action, Kind, ReadWrite, Request, State};
 

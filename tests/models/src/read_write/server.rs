@@ -1,4 +1,4 @@
-//! What the scripts do.
+//! The scripts.
 
 use super::{Kind, Request, Rules};
 

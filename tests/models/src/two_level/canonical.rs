@@ -1,4 +1,4 @@
-//! States that differ only by names, or by what can have no effect any more, are one.
+//! Merges states that differ only by names, or by parts without further effect.
 
 use super::process::{Flight, Process, Robbed};
 use super::server::{Answer, Field, Order};
@@ -58,7 +58,8 @@ fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
         tenure.lengthened &= owner.is_some();
     }
     if rules.release_names_its_owner {
-        // A guard that is told, of an ownership that is over: whatever its task does changes nothing.
+        // A guard that is told, of an ownership that is over: whatever its task does changes
+        // nothing.
         let present = owner.map(|owner| owner.number);
         let believes = |told: bool, is_ahead: bool| !told && (is_ahead || !rules.owner_has_a_deadline);
         guards.retain(|guard| present == Some(guard.number) || believes(guard.told, guard.deadline.is_ahead()));
@@ -104,7 +105,8 @@ fn number_guards(process: &mut Process) {
     process.guards.iter_mut().for_each(|guard| guard.number = place_in(&mut met, guard.number));
 }
 
-/// Numbers the attempts from 0 in the order they are met, and returns the new number of the one that is in the key.
+/// Numbers the attempts from 0 in the order they are met, and returns the new number of the one
+/// that is in the key.
 fn number_attempts(process: &mut Process, held: Option<u8>) -> Option<u8> {
     let mut met = Vec::new();
     let mut number = |serial: &mut u8| *serial = place_in(&mut met, *serial);

@@ -1,4 +1,4 @@
-//! What a table makes of replies, of their absence, and of notices.
+//! The table's handling of replies, of their absence, and of notices.
 
 use super::Timer;
 use super::process::{Drive, Entry, Flight, Process, Tenure, Unsettled};
@@ -122,7 +122,8 @@ impl Process {
         self.advance(ways)
     }
 
-    /// A theft of unknown outcome: who was robbed may hand on for a stretch after it, so that the name is kept so long.
+    /// A theft of unknown outcome: who was robbed may hand on for a stretch after it, so that the
+    /// name is kept so long.
     fn leave_theft_unsettled(&mut self, ways: &Ways, serial: u8, carried: Option<Timer>) {
         let Some(refused_from) = carried else { return };
         let by_force = ways.rules.unsure_theft_waits;

@@ -1,4 +1,4 @@
-//! Everything together: the state, what can happen in it, and what follows.
+//! The whole model: the state, its actions, and its transitions.
 
 use stateright::{Model, Property};
 
@@ -70,7 +70,8 @@ pub struct State {
 /// Wrongs that show in an event, not in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flaws {
-    /// Somebody entered although the key was not its process's any more, and nobody had taken it by force.
+    /// Somebody entered although the key was not its process's any more, and nobody had taken it by
+    /// force.
     pub unheld: bool,
     /// A token was given before the server's time had come to it.
     pub token_ahead: bool,

@@ -1,4 +1,5 @@
-//! What a process knows: its tenure on the server, who owns it here, who waits, and what is under way.
+//! The state of a process: its lease on the server, the local owner, the waiters, and the request
+//! in flight.
 
 use super::server::{Answer, Order};
 use super::{Timer, Wish};
@@ -53,7 +54,8 @@ pub struct Tenure {
     pub stretch: Timer,
     /// The first owner's entry is still to come, on these terms.
     pub first: Option<First>,
-    /// The time at the server less the token last given, or, of a fresh grant, less the token to give.
+    /// The time at the server less the token last given, or, of a fresh grant, less the token to
+    /// give.
     pub lag: i8,
     /// The time since the grant was known less the hand-overs since.
     pub room: i8,

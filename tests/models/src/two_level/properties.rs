@@ -1,4 +1,4 @@
-//! What must hold in every state, and what must be reached for that to mean anything.
+//! Invariants, and states that must be reachable for them to be meaningful.
 
 use stateright::Property;
 
@@ -6,7 +6,8 @@ use super::process::{Drive, Guard, Process};
 use super::server::Field;
 use super::{State, TwoLevel};
 
-/// At most one owner believes, over all tasks of all processes; who was robbed by force, and not told yet, aside.
+/// At most one owner believes, over all tasks of all processes; who was robbed by force, and not
+/// told yet, aside.
 pub const ONE_BELIEVES: &str = "at most one owner believes";
 /// Who believes has its process's field in the key.
 pub const BELIEVED_IS_HELD: &str = "believed is held";
@@ -28,7 +29,8 @@ pub const FIRST_COME: &str = "first come, first served";
 pub const AT_LEAST: &str = "at least is kept";
 /// No tenure is released while the first who waits could have it.
 pub const NOTHING_THROWN_AWAY: &str = "no grant is thrown away";
-/// While somebody waits, somebody owns, something is under way, or the table is about to do something.
+/// While somebody waits, somebody owns, something is under way, or the table is about to do
+/// something.
 pub const NO_LOST_WAKE_UP: &str = "who waits is cared for";
 /// A tenure nobody owns is on its way out or on.
 pub const TENURE_MOVES: &str = "a tenure nobody owns is cared for";
@@ -132,7 +134,8 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
     ]
 }
 
-/// The guards that are believed, with the field that should be in the key for them; those robbed by force aside.
+/// The guards that are believed, with the field that should be in the key for them; those robbed by
+/// force aside.
 fn believers<'a>(model: &'a TwoLevel, state: &'a State) -> impl Iterator<Item = (Field, &'a Guard)> {
     (0..).zip(&state.processes).flat_map(move |(at, process)| {
         process

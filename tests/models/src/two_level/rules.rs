@@ -1,27 +1,34 @@
 //! The rules of the second level, each with a switch.
 
-/// What tables of holds keep to. All on is the design; each one off is a mistake somebody could make.
+/// What tables of holds keep to. All on is the design; each one off is a mistake somebody could
+/// make.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// A tenure whose deadline passed is not handed on. Off: it is, as long as the stretch lasts.
     pub hand_over_looks_at_the_deadline: bool,
-    /// The next owner's lease must end within the tenure's. Off: it gets its lease whatever is left.
+    /// The next owner's lease must end within the tenure's. Off: it gets its lease whatever is
+    /// left.
     pub hand_over_covers_the_lease: bool,
-    /// A lease that is not covered is lengthened first. Off: the next owner believes as soon as that was asked for.
+    /// A lease that is not covered is lengthened first. Off: the next owner believes as soon as
+    /// that was asked for.
     pub lengthening_is_confirmed_first: bool,
     /// Nothing is handed on after the stretch. Off: as long as the tenure lasts.
     pub stretch_ends_hand_over: bool,
-    /// The k-th token waits until k is less than the time since the grant was known. Off: it is given at once.
+    /// The k-th token waits until k is less than the time since the grant was known. Off: it is
+    /// given at once.
     pub token_waits_for_time: bool,
     /// A thief's token is read one stretch after the theft. Off: the theft's own time is the token.
     pub thief_waits_a_stretch: bool,
-    /// A theft that nobody wants any more keeps the name for its stretch. Off: the name is freed at once.
+    /// A theft that nobody wants any more keeps the name for its stretch. Off: the name is freed at
+    /// once.
     pub unwanted_theft_waits: bool,
-    /// A theft of unknown outcome is given back a stretch after its last copy was refused. Off: at once, too.
+    /// A theft of unknown outcome is given back a stretch after its last copy was refused. Off: at
+    /// once, too.
     pub unsure_theft_waits: bool,
     /// After a notice of force nothing is handed on. Off: the stretch goes on.
     pub force_ends_hand_over: bool,
-    /// An owner believes until its own deadline, and the table enforces it. Off: until its guard goes.
+    /// An owner believes until its own deadline, and the table enforces it. Off: until its guard
+    /// goes.
     pub owner_has_a_deadline: bool,
     /// A guard lets go only of the ownership it came from. Off: of whatever there is.
     pub release_names_its_owner: bool,
@@ -31,17 +38,21 @@ pub struct Rules {
     pub reentry_keeps_the_deadline: bool,
     /// Nobody enters again after its deadline. Off: the ownership goes on for it.
     pub reentry_ends_with_the_deadline: bool,
-    /// A grant goes to the first who waits, whoever asked. Off: it is given back when its asker left.
+    /// A grant goes to the first who waits, whoever asked. Off: it is given back when its asker
+    /// left.
     pub grant_outlives_its_asker: bool,
     /// The watch belongs to the table. Off: it goes with the waiter that began it.
     pub watch_outlives_its_asker: bool,
-    /// A request that is lost is followed by another look at the tenure. Off: whoever waits for its reply waits on.
+    /// A request that is lost is followed by another look at the tenure. Off: whoever waits for its
+    /// reply waits on.
     pub loss_is_looked_at: bool,
-    /// A release that was answered begins an attempt for those who came meanwhile. Off: it ends, and that is all.
+    /// A release that was answered begins an attempt for those who came meanwhile. Off: it ends,
+    /// and that is all.
     pub release_begins_an_attempt: bool,
     /// Who adopts a tenure takes back its queued release. Off: both go on.
     pub adoption_takes_the_release_back: bool,
-    /// An attempt of unknown outcome is kept until nothing of it can be left. Off: the next attempt takes its place.
+    /// An attempt of unknown outcome is kept until nothing of it can be left. Off: the next attempt
+    /// takes its place.
     pub unsettled_is_kept: bool,
     /// Who came first enters first. Off: who came last.
     pub first_come_first_served: bool,

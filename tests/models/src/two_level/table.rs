@@ -1,4 +1,4 @@
-//! The hold table of one process: who enters, when the tenure is handed on, when it is released.
+//! The lock table of one process: who enters, when the lease is handed over, when it is released.
 
 use super::process::{Drive, Entry, First, Flight, Guard, Owner, Process, Request, Tenure, Unsettled};
 use super::server::Order;
@@ -86,7 +86,8 @@ impl Process {
         self.advance(ways)
     }
 
-    /// What the table does when nobody owns the tenure: hands it on, asks for more, or queues its release.
+    /// What the table does when nobody owns the tenure: hands it on, asks for more, or queues its
+    /// release.
     pub fn advance(&mut self, ways: &Ways) -> Option<Entry> {
         if self.owner.is_some() {
             return None;
@@ -182,7 +183,8 @@ impl Process {
         self.flight = Some(Flight { last: !left.refused_from.is_ahead(), ..Flight::of(request) });
     }
 
-    /// Whether a release of this unsettled attempt is due: at once, and once more when every copy is refused.
+    /// Whether a release of this unsettled attempt is due: at once, and once more when every copy
+    /// is refused.
     pub fn owes_release(&self, left: &Unsettled) -> bool {
         let again = !left.refused_from.is_ahead() || !left.answered && !left.by_force;
         again && !left.not_before.is_ahead()

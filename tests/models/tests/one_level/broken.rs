@@ -1,11 +1,12 @@
-//! The one-level protocol without one of its rules: for each, the checker finds what goes wrong.
+//! The one-level protocol without one of its rules: for each, the checker finds a violation.
 
 use crate::support::{ALONE, NO_MISHAPS, PAIR, bounded, breaks, timed};
 use redgrid_models::one_level::model::Mishaps;
 use redgrid_models::one_level::properties::*;
 use redgrid_models::one_level::{OneLevel, Rules, Timing};
 
-/// A test per rule: its name, the configuration, the rules that are off, the property that is violated.
+/// A test per rule: its name, the configuration, the rules that are off, the property that is
+/// violated.
 macro_rules! without {
     ($($test:ident: $model:expr, [$($rule:ident),+] breaks $property:expr;)+) => {$(
         #[test]

@@ -1,4 +1,4 @@
-//! The one-level protocol: safe with every rule, for the bounds given, whatever happens in which order.
+//! The one-level protocol is safe with every rule, for the given bounds.
 
 use crate::support::{ALONE, NO_MISHAPS, PAIR, bounded, holds, timed};
 use redgrid_models::one_level::model::Mishaps;
@@ -20,7 +20,7 @@ fn three_clients_extend_lose_a_connection_and_one_of_them_crashes() {
 }
 
 #[test]
-fn three_clients_acquire_and_release_for_ever() {
+fn three_clients_acquire_and_release_without_end() {
     let model = bounded(PAIR, 3, 1, Mishaps { losses: 1, crashes: 1, ..NO_MISHAPS });
     let model = OneLevel { bounds: Bounds { renewals: false, ..model.bounds }, ..model };
     let model = timed(model, Timing { extends: &[], ..PAIR.timing });
@@ -51,7 +51,7 @@ fn the_margin_pays_for_a_slow_clock_and_the_servers_time_for_a_fast_one() {
 }
 
 #[test]
-fn a_client_whose_key_was_deleted_is_told() {
+fn a_client_whose_key_was_deleted_is_notified() {
     let model = bounded(PAIR, 2, 1, Mishaps { losses: 1, deletions: 1, attempts: 2, ..NO_MISHAPS });
     holds("an administrator deletes the key", model, &[GRANT_AFTER_LOSS]);
 }
@@ -65,7 +65,8 @@ fn a_shortened_lease_may_outlive_the_window() {
     }
 }
 
-/// With clocks that run alike, the client's own clock and a lower bound of the difference are enough.
+/// With clocks that run alike, the client's own clock and a lower bound of the difference are
+/// enough.
 #[test]
 fn the_clients_clock_may_decide_while_it_runs_as_the_servers() {
     let rules = Rules { server_time_decides: false, ..Rules::ALL };
@@ -79,7 +80,8 @@ fn the_clients_clock_may_decide_while_it_runs_as_the_servers() {
     }
 }
 
-/// Taking out bytes that can do nothing is a convenience: without it the same holds, and refused copies are seen.
+/// Taking out bytes that can do nothing is a convenience: without it the same holds, and refused
+/// copies are seen.
 #[test]
 fn bytes_that_arrive_for_nothing_change_nothing() {
     let model = bounded(PAIR, 2, 1, Mishaps { losses: 1, attempts: 3, ..NO_MISHAPS });

@@ -1,4 +1,4 @@
-//! The configurations, and how one is explored.
+//! The configurations, and the exploration of one.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -7,7 +7,8 @@ use redgrid_models::one_level::model::Mishaps;
 use redgrid_models::one_level::{Bounds, OneLevel, Rules, Timing};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// Two clients with everything they can do, two requests under way, two lost connections: most mistakes show here.
+/// Two clients with everything they can do, two requests under way, two lost connections: most
+/// mistakes show here.
 pub(crate) const PAIR: OneLevel = OneLevel {
     rules: Rules::ALL,
     timing: Timing { lease: 2, extends: &[1, 4], window: 1, margin: 0, offset_gap: 0 },
@@ -25,14 +26,15 @@ pub(crate) const PAIR: OneLevel = OneLevel {
 pub(crate) const NO_MISHAPS: Mishaps =
     Mishaps { losses: 0, crashes: 0, slow_ticks: 0, fast_ticks: 0, deletions: 0, attempts: u8::MAX };
 
-/// One client and leases long enough that a shortened one outlives the window: what extends can do wrong.
+/// One client and leases long enough that a shortened one outlives the window: what extends can do
+/// wrong.
 pub(crate) const ALONE: OneLevel = timed(
     bounded(PAIR, 1, 2, Mishaps { losses: 2, ..NO_MISHAPS }),
     Timing { lease: 4, extends: &[3], window: 1, margin: 0, offset_gap: 0 },
 );
 
-/// Number of states after which the search for a violation ends: several times what the rarest one takes. Without a limit, a rule
-/// that is not needed would be explored to the end.
+/// Number of states after which the search for a violation ends: several times what the rarest one
+/// takes. Without a limit, a rule that is not needed would be explored to the end.
 const MOST_STATES: usize = 50_000_000;
 
 /// The configuration with other bounds.

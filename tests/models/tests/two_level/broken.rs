@@ -1,10 +1,11 @@
-//! The two-level protocol without one of its rules: for each, the checker finds what goes wrong.
+//! The two-level protocol without one of its rules: for each, the checker finds a violation.
 
 use crate::support::{HOLDER, JOB, LONG, NO_MISHAPS, PAIR, PLAIN, SHORT, TOKENS, breaks, with};
 use redgrid_models::two_level::properties::*;
 use redgrid_models::two_level::{Bounds, Mishaps, Rules, Timing, TwoLevel};
 
-/// A test per rule: its name, the configuration, the rules that are off, the property that is violated.
+/// A test per rule: its name, the configuration, the rules that are off, the property that is
+/// violated.
 macro_rules! without {
     ($($test:ident: $model:expr, [$($rule:ident),+] breaks $property:expr;)+) => {$(
         #[test]

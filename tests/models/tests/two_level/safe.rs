@@ -1,11 +1,11 @@
-//! The two-level protocol: safe with every rule, for the bounds given, whatever happens in which order.
+//! The two-level protocol is safe with every rule, for the given bounds.
 
 use crate::support::{HOLDER, JOB, LONG, NO_MISHAPS, PAIR, PLAIN, SHORT, TOKENS, holds, with};
 use redgrid_models::two_level::properties::*;
 use redgrid_models::two_level::{Bounds, Mishaps, Timing, TwoLevel};
 
 #[test]
-fn two_processes_hand_on_for_ever() {
+fn two_processes_hand_over_without_end() {
     holds("two processes", PAIR, &[HANDED_ON, ENFORCED]);
 }
 

@@ -1,4 +1,4 @@
-//! The configurations, and how one is explored.
+//! The configurations, and the exploration of one.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -42,8 +42,8 @@ pub(crate) const TOKENS: TwoLevel = TwoLevel {
     ..PAIR
 };
 
-/// Number of states after which the search for a violation ends: several times what the rarest one takes. Without a limit, a rule
-/// that is not needed would be explored to the end.
+/// Number of states after which the search for a violation ends: several times what the rarest one
+/// takes. Without a limit, a rule that is not needed would be explored to the end.
 const MOST_STATES: usize = 50_000_000;
 
 /// The configuration with these wishes and mishaps.

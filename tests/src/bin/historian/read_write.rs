@@ -1,4 +1,4 @@
-//! Sections under a read-write lock: reads, writes, and what becomes of one when it is to be the other.
+//! Sections under a read-write lock: reads, writes, and conversions.
 
 use redgrid_locks::{
     AcquireError, DowngradeError, Holder, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard,
@@ -7,7 +7,7 @@ use redgrid_tests::history::{PATIENCE, STARVED, What, now};
 
 use super::Task;
 
-/// A guard, and the request it came from.
+/// A guard, and the id of its request.
 struct Entered {
     id: u64,
     guard: Guard,
@@ -30,7 +30,7 @@ impl Guard {
 }
 
 impl Task {
-    /// One section, from the request to the last guard.
+    /// Runs one section, from the request to the last guard.
     pub(super) async fn read_or_write(&mut self, name: &str) {
         let lock = RwLock::new(&self.client, name);
         let me = Holder::new();
@@ -45,7 +45,7 @@ impl Task {
             }
         }
         if let (Guard::Write(_), 0) = (&entered.guard, self.rng.u8(..4)) {
-            // A writer reads, too, and goes on to when the write has ended.
+            // A writer also reads, and keeps reading when the write has ended.
             if let Some(read) = self.read_under(name, &lock, &me).await {
                 self.give_back_rw(entered).await;
                 self.say(read.id, What::Reads);
@@ -91,7 +91,7 @@ impl Task {
         let id = self.ask(name, false, None);
         let got: Result<Option<ReadGuard>, AcquireError> = lock.try_read().holder(me).await;
         match got {
-            // Said when the write has ended: until then it is within that.
+            // Recorded when the write has ended: until then it is part of that.
             Ok(Some(read)) => Some(Entered { id, guard: Guard::Read(read) }),
             other => self.nothing(id, &format!("{other:?}")),
         }
@@ -110,12 +110,12 @@ impl Task {
         entered
     }
 
-    /// From a read to a write, or back; what it was before has ended when it is asked for.
+    /// Converts a read to a write, or back. The old guard ends with the request.
     async fn convert(&mut self, name: &str, entered: Entered) -> Option<Entered> {
         self.look_rw(&entered);
         self.say(entered.id, What::Give);
         let id = self.ask(name, false, None);
-        // One upgrade in two is given up, some of them while they wait.
+        // One upgrade in two is cancelled, some of them while they wait.
         let leaves = self.rng.bool();
         let patience = if leaves { self.millis(0..60) } else { PATIENCE };
         let converted = match entered.guard {
@@ -133,7 +133,7 @@ impl Task {
             },
             Guard::Write(write) => match write.downgrade().await {
                 Ok(read) => Ok(Guard::Read(read)),
-                // It writes as before, and is no new write: given back, as was said.
+                // It still writes, and is no new write: recorded as released, then granted.
                 Err(DowngradeError::Held { .. }) => Err("it still writes".to_owned()),
                 Err(error) => Err(error.to_string()),
             },
@@ -147,7 +147,7 @@ impl Task {
         }
     }
 
-    /// A writer changes the counter; a reader stays and watches.
+    /// A writer updates the counter; a reader watches the lock.
     async fn work_rw(&mut self, name: &str, entered: &Entered) {
         if !matches!(entered.guard, Guard::Write(_)) || self.rng.u8(..4) == 0 {
             let most = if self.rng.u64(..self.orders.sits) == 0 { 900 } else { self.rng.u64(1..40) };

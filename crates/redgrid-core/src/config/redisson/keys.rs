@@ -1,37 +1,37 @@
-//! What each of Redisson's keys means (those of 4.7.0, and of 3.x as far as files still have them).
+//! The meaning of each key of Redisson's: those of 4.7.0, and of 3.x that files still have.
 
-/// What becomes of a key's value.
+/// How a key's value is used.
 #[derive(Clone, Copy)]
 pub(super) enum Take {
-    /// Milliseconds, into this setting.
+    /// Milliseconds for this setting.
     Millis(&'static str),
-    /// The same, where 0 switches it off, which is not to be had here.
+    /// Milliseconds for this setting; 0 means off, which is not available here.
     MillisOrOff(&'static str),
-    /// As it is, into this setting.
+    /// The unchanged text for this setting.
     Plain(&'static str),
-    /// An address with its scheme, into this setting.
+    /// An address with its scheme, for this setting.
     Address(&'static str),
-    /// Several.
+    /// Several addresses with their schemes, for this setting.
     Addresses(&'static str),
-    /// One of these words is one of those of the setting.
+    /// A word, translated to one of the setting's words.
     Word(&'static str, &'static [(&'static str, &'static str)]),
-    /// A class that says how long to wait.
+    /// A class that computes a delay.
     Delay(&'static str),
     /// The class of a codec.
     Codec,
-    /// A file of certificates.
+    /// A file with certificates.
     TrustStore,
-    /// Silent where it has the value that is done anyway; otherwise a warning.
+    /// A warning, unless it has the value that always applies here.
     Already(&'static str, &'static str),
-    /// Silent where it is the class that changes nothing; otherwise a warning.
+    /// A warning, unless it is the class that changes nothing.
     Class(&'static str, &'static str),
-    /// The same, but an error: whoever ignores it works on other keys.
+    /// An error, unless it is the class that changes nothing: ignoring it would use other keys.
     Vital(&'static str, &'static str),
-    /// Has no effect here, and why.
+    /// No effect here, and why.
     Ignored(&'static str),
 }
 
-/// One of the topologies.
+/// The section of one topology.
 pub(super) struct Section {
     pub(super) name: &'static str,
     pub(super) own: &'static [(&'static str, Take)],
@@ -39,8 +39,8 @@ pub(super) struct Section {
     pub(super) has_replicas: bool,
 }
 
-/// Sections that are known and not spoken.
-pub(super) const UNSPOKEN: [&str; 3] =
+/// Sections that are known and not supported.
+pub(super) const UNSUPPORTED: [&str; 3] =
     ["multiClusterServersConfig", "multiSentinelServersConfig", "proxyServersConfig"];
 
 pub(super) const SECTIONS: [Section; 5] = [
@@ -67,7 +67,7 @@ use Take::{
 type Row = (&'static str, Take);
 type Rows = &'static [Row];
 
-// In the file as a whole and in the section of a topology.
+// Allowed both at the top level of a file and in the section of a topology.
 const NAME_MAPPER: Row = (
     "nameMapper",
     Vital(
@@ -143,7 +143,7 @@ pub(super) const GLOBAL: Rows = &[
     ("valkeyCapabilities", Ignored(JAVA)),
 ];
 
-/// In the section of every topology.
+/// Allowed in the section of every topology.
 pub(super) const BASE: Rows = &[
     ("timeout", Millis("response_timeout")),
     ("connectTimeout", Millis("connect_timeout")),
@@ -184,14 +184,14 @@ pub(super) const BASE: Rows = &[
     ("subscriptionConnectionPoolSize", Ignored(POOL)),
     ("dnsMonitoringInterval", Ignored("a host name is looked up anew for every connection")),
     ("dnsMonitoringTimes", Ignored("a host name is looked up anew for every connection")),
-    // Gone from Redisson, and still in files.
+    // Removed from Redisson, but still in files.
     ("pingTimeout", Ignored("a PING has `response_timeout`")),
     ("reconnectionTimeout", Ignored("reconnection waits 50 ms to 2 s")),
     ("failedAttempts", Ignored("a node that fails is noticed by its connection")),
     ("tlsVersion", Ignored(TLS)),
 ];
 
-/// In the sections of topologies that have replicas.
+/// Allowed in the sections of topologies with replicas.
 pub(super) const REPLICAS: Rows = &[
     ("readMode", Word("read_mode", &[("SLAVE", "replica"), ("MASTER", "primary"), ("MASTER_SLAVE", "any")])),
     ("subscriptionMode", Word("subscription_mode", &[("SLAVE", "replica"), ("MASTER", "primary")])),

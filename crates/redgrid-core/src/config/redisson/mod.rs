@@ -1,4 +1,5 @@
-//! Redisson's own configuration files, as they are: sections per topology, times in milliseconds, Java classes as tags.
+//! Redisson's own configuration files: sections per topology, times in milliseconds, Java classes
+//! as tags.
 
 mod keys;
 mod values;
@@ -9,32 +10,33 @@ use super::error::{ConfigError, nearest};
 use super::file::Tree;
 use super::form::Value;
 use super::layer::Layer;
-use keys::{BASE, GLOBAL, REPLICAS, SECTIONS, Section, Take, UNSPOKEN};
-use values::Shared;
+use keys::{BASE, GLOBAL, REPLICAS, SECTIONS, Section, Take, UNSUPPORTED};
+use values::AddressSettings;
 
 /// The codec of a file that names none: Redisson's default since 3.19.
 const CODEC: &str = "org.redisson.codec.Kryo5Codec";
 
-/// Whether it is worth a closer look.
+/// Whether the text may be one of Redisson's, before it is parsed.
 pub(super) fn looks_like(text: &str) -> bool {
     text.contains("ServersConfig") || text.contains("ServerConfig")
 }
 
 /// Whether the keys are Redisson's.
 pub(super) fn is(tree: &Tree<'_>) -> bool {
-    let mut names = SECTIONS.iter().map(|section| section.name).chain(UNSPOKEN);
+    let mut names = SECTIONS.iter().map(|section| section.name).chain(UNSUPPORTED);
     names.any(|name| tree.root.contains_key(name))
 }
 
-/// The text as it is parsed.
+/// Prepares the text for the parser.
 pub(super) fn prepare(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     local_tags(&substitute(text, variable))
 }
 
-/// `${NAME}` and `${NAME:-default}` as Redisson replaces them: in the whole text, before it is parsed. What has neither a
-/// value nor a default stays, and is an error where it is read.
+/// Replaces `${NAME}` and `${NAME:-default}` as Redisson does: in the whole text, before it is
+/// parsed. Without a value and a default, the text stays and is an error where it is read.
 fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
     while let Some(start) = rest.find("${") {
         let (before, from) = rest.split_at(start);
         out.push_str(before);
@@ -55,10 +57,11 @@ fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> String {
     out + rest
 }
 
-/// `!<org.redisson.codec.Kryo5Codec>` as `!org.redisson.codec.Kryo5Codec`, which means the same here: a tag in brackets is
-/// global, and global tags are dropped by the parser.
+/// Turns `!<org.redisson.codec.Kryo5Codec>` into `!org.redisson.codec.Kryo5Codec`. A tag in
+/// brackets is global, and the parser drops global tags.
 fn local_tags(text: &str) -> String {
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
     while let Some(start) = rest.find("!<") {
         let (before, from) = rest.split_at(start);
         let class = from[2..].split('>').next().unwrap_or_default();
@@ -78,9 +81,10 @@ fn local_tags(text: &str) -> String {
     out + rest
 }
 
-/// The layers that it means: what holds for all topologies, and over it its section.
+/// Returns the layers: settings of all topologies, and over them those of the section.
 pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
-    if let Some(name) = UNSPOKEN.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
+    if let Some(name) =
+        UNSUPPORTED.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
     {
         let clause = "is a topology that is not spoken here; name the primary by `singleServerConfig`, or all nodes by \
                       `replicatedServersConfig`, `masterSlaveServersConfig`, `sentinelServersConfig` or `clusterServersConfig`";
@@ -93,7 +97,8 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
             .into(),
     })?;
     if let Some(other) = sections.next() {
-        let (left, right) = (tree.at(section.name).to_string(), tree.at(other.name).to_string());
+        let left = tree.at(section.name).to_string();
+        let right = tree.at(other.name).to_string();
         return Err(ConfigError::Relation {
             left,
             right,
@@ -103,10 +108,10 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     let Some(Yaml::Mapping(inner)) = tree.root.get(section.name) else {
         return Err(tree.value(section.name, "keys and values"));
     };
-    let mut reader = Reader { tree, addresses: Shared::of(tree, section, inner)?, prefix: String::new() };
+    let mut reader = Reader { tree, addresses: AddressSettings::of(tree, section, inner)?, prefix: String::new() };
     let mut below = Layer::default();
     below.codec = Some(CODEC.into());
-    let others = |key: &str| SECTIONS.iter().any(|section| section.name == key) || UNSPOKEN.contains(&key);
+    let others = |key: &str| SECTIONS.iter().any(|section| section.name == key) || UNSUPPORTED.contains(&key);
     reader.all(&tree.root, &[GLOBAL], &mut below, &others)?;
     reader.prefix = format!("{}.", section.name);
     let mut above = Layer::of_servers();
@@ -118,16 +123,16 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
         above.set_one("tls", "true", tree.at(&format!("{}{}", reader.prefix, section.address)))?;
     }
     if section.has_replicas && !inner.contains_key("readMode") {
-        // Redisson's default, which is another one than ours.
+        // Redisson's default, which differs from ours.
         above.set_one("read_mode", "replica", tree.at(section.name))?;
     }
     Ok(vec![below, above])
 }
 
-/// Reads keys and values by tables of what each means.
+/// Reads keys and values by tables.
 pub(super) struct Reader<'a> {
     tree: &'a Tree<'a>,
-    addresses: Shared,
+    addresses: AddressSettings,
     prefix: String,
 }
 
@@ -165,16 +170,19 @@ impl Reader<'_> {
         format!("{}{key}", self.prefix)
     }
 
-    /// One text of a key; an error where a `${…}` in it has found no value.
+    /// Returns the text of a key; an error if a `${…}` in it has no value.
     fn text(&self, key: &str, value: &Yaml) -> Result<String, ConfigError> {
         match self.tree.plain(&self.path(key), value, true)? {
-            Some(Value::One(text)) => match Self::unresolved(&text) {
-                true => Err(self.tree.value(
-                    &self.path(key),
-                    "a value for the variable in `${…}`, or a default as in `${NAME:-default}`",
-                )),
-                false => Ok(text),
-            },
+            Some(Value::One(text)) => {
+                if Self::unresolved(&text) {
+                    Err(self.tree.value(
+                        &self.path(key),
+                        "a value for the variable in `${…}`, or a default as in `${NAME:-default}`",
+                    ))
+                } else {
+                    Ok(text)
+                }
+            }
             _ => Err(self.tree.value(&self.path(key), "one value, not a list")),
         }
     }
@@ -189,15 +197,15 @@ impl Reader<'_> {
     }
 }
 
-/// One of Redisson's topologies.
+/// The section of one topology.
 impl Section {
-    /// Whether its addresses are those of nodes that are all the same to Redisson.
+    /// Whether its addresses are equal nodes to Redisson.
     fn has_nodes(&self) -> bool {
         self.address == "nodeAddresses"
     }
 }
 
-/// All keys that are known.
+/// Returns all known keys.
 #[cfg(test)]
 pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
     let own = SECTIONS.iter().flat_map(|section| section.own.iter());

@@ -1,4 +1,4 @@
-//! How Redisson's values are read.
+//! Parsers of Redisson's values.
 
 use std::time::Duration;
 
@@ -35,21 +35,22 @@ impl Reader<'_> {
             }
             Take::Plain(setting) => layer.set_one(setting, self.text(key, value)?, origin),
             Take::Address(setting) => match address(&self.text(key, value)?) {
-                Ok(Place::Tcp(tcp)) => layer.set_one(setting, tcp.address, origin),
-                Ok(Place::Unix(path)) if setting == "single" => layer.set_one("unix", path, origin),
+                Ok(Endpoint::Tcp(tcp)) => layer.set_one(setting, tcp.address, origin),
+                Ok(Endpoint::Unix(path)) if setting == "single" => layer.set_one("unix", path, origin),
                 _ => Err(self.tree.value(&path, ADDRESS)),
             },
             Take::Addresses(setting) => {
                 let mut all = Vec::new();
                 for one in each(value) {
                     match address(&self.text(key, one)?) {
-                        Ok(Place::Tcp(tcp)) => all.push(tcp.address),
+                        Ok(Endpoint::Tcp(tcp)) => all.push(tcp.address),
                         _ => return Err(self.tree.value(&path, ADDRESS)),
                     }
                 }
-                match all.is_empty() && setting == "replicas" {
-                    true => Ok(()),
-                    false => layer.set(setting, Value::Many(all), origin),
+                if all.is_empty() && setting == "replicas" {
+                    Ok(())
+                } else {
+                    layer.set(setting, Value::Many(all), origin)
                 }
             }
             Take::Word(setting, words) => {
@@ -106,10 +107,13 @@ impl Reader<'_> {
                 }
                 Ok(())
             }
-            Take::Vital(usual, clause) => match class(value).as_deref() == Some(usual) {
-                true => Ok(()),
-                false => Err(ConfigError::Unsupported { origin, clause: clause.into() }),
-            },
+            Take::Vital(usual, clause) => {
+                if class(value).as_deref() == Some(usual) {
+                    Ok(())
+                } else {
+                    Err(ConfigError::Unsupported { origin, clause: clause.into() })
+                }
+            }
             Take::Ignored(clause) => {
                 layer.warn(origin, clause);
                 Ok(())
@@ -120,12 +124,12 @@ impl Reader<'_> {
 
 const ADDRESS: &str = "`redis://host:port` or `rediss://host:port`";
 
-enum Place {
+enum Endpoint {
     Tcp(Tcp),
     Unix(String),
 }
 
-/// What an address says.
+/// A TCP address and its login.
 #[derive(Debug, Clone, PartialEq)]
 struct Tcp {
     /// `host:port`.
@@ -141,23 +145,23 @@ struct Login {
     password: Option<String>,
 }
 
-/// What the addresses of a section say beside where the servers are; they must agree.
+/// What the addresses of a section have in common besides the hosts: encryption and logins.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct AddressSettings {
     pub(super) encrypted: bool,
-    /// User and password, and the key of the address that has them.
+    /// Setting, value, and the key of the address that has it.
     logins: Vec<(&'static str, String, &'static str)>,
 }
 
 /// The keys of addresses.
 const ADDRESSES: [&str; 5] = ["address", "sentinelAddresses", "masterAddress", "slaveAddresses", "nodeAddresses"];
 
-impl Shared {
+impl AddressSettings {
     pub(super) fn of(tree: &Tree<'_>, section: &Section, inner: &Mapping) -> Result<Self, ConfigError> {
         let mut first: Option<(&'static str, Tcp)> = None;
         for key in ADDRESSES {
             for value in inner.get(key).into_iter().flat_map(each) {
-                let Some(Ok(Place::Tcp(tcp))) = value.as_str().map(address) else { continue };
+                let Some(Ok(Endpoint::Tcp(tcp))) = value.as_str().map(address) else { continue };
                 let (_, first) = first.get_or_insert_with(|| (key, tcp.clone()));
                 let path = format!("{}.{key}", section.name);
                 if first.is_encrypted != tcp.is_encrypted {
@@ -171,23 +175,24 @@ impl Shared {
         if section.has_nodes() && inner.get("nodeAddresses").is_none() {
             return Err(tree.value(&format!("{}.nodeAddresses", section.name), "at least one address"));
         }
-        let Some((key, Tcp { is_encrypted, login, .. })) = first else { return Ok(Shared::default()) };
-        // Those of a sentinel's address are shown to the sentinels.
-        let names = match section.address == "sentinelAddresses" {
-            true => ["sentinel_username", "sentinel_password"],
-            false => ["username", "password"],
+        let Some((key, Tcp { is_encrypted, login, .. })) = first else { return Ok(AddressSettings::default()) };
+        // Logins in a sentinel's address are for the sentinels.
+        let names = if section.address == "sentinelAddresses" {
+            ["sentinel_username", "sentinel_password"]
+        } else {
+            ["username", "password"]
         };
         let both = names.into_iter().zip([login.username, login.password]);
         let logins = both.filter_map(|(name, text)| Some((name, text?, key))).collect();
-        Ok(Shared { encrypted: is_encrypted, logins })
+        Ok(AddressSettings { encrypted: is_encrypted, logins })
     }
 
-    /// Whether an address has what this setting would say; it stands over the key of its own, as with Redisson.
+    /// Whether an address has a value for this setting; it overrides the key, as with Redisson.
     pub(super) fn has(&self, setting: &str) -> bool {
         self.logins.iter().any(|(name, ..)| *name == setting)
     }
 
-    /// User and password, as settings.
+    /// Adds user and password to the layer.
     pub(super) fn set_logins(&self, layer: &mut Layer, at: impl Fn(&str) -> Origin) -> Result<(), ConfigError> {
         self.logins.iter().try_for_each(|(name, text, key)| layer.set_one(name, text, at(key)))
     }
@@ -200,38 +205,35 @@ fn each(value: &Yaml) -> impl Iterator<Item = &Yaml> {
     }
 }
 
-/// `redis://user:password@host:port` and its kin, as Redisson's `RedisURI` reads them. The error says nothing: the text may
-/// hold a password.
-fn address(text: &str) -> Result<Place, ()> {
+/// Parses `redis://user:password@host:port` and similar, as Redisson's `RedisURI` does. The error
+/// has no text, which may contain a password.
+fn address(text: &str) -> Result<Endpoint, ()> {
     let (scheme, rest) = text.trim().split_once("://").ok_or(())?;
     match scheme {
         "redis" | "valkey" => tcp(rest, false),
         "rediss" | "valkeys" => tcp(rest, true),
-        "redis+uds" | "valkey+uds" => Ok(Place::Unix(rest.to_owned())),
+        "redis+uds" | "valkey+uds" => Ok(Endpoint::Unix(rest.to_owned())),
         _ => Err(()),
     }
 }
 
-fn tcp(rest: &str, is_encrypted: bool) -> Result<Place, ()> {
+fn tcp(rest: &str, is_encrypted: bool) -> Result<Endpoint, ()> {
     let (login, rest) = match rest.rsplit_once('@') {
-        // Java's parser takes a second `@` for an error, too.
+        // Java's parser also rejects a second `@`.
         Some((login, _)) if login.contains('@') => return Err(()),
         Some((login, rest)) => (login_of(login)?, rest),
         None => (Login::default(), rest),
     };
-    // Redisson wants the port. What is in front of it may be an IPv6 address without brackets.
+    // Redisson requires the port. The host may be an IPv6 address without brackets.
     let (host, port) = rest.trim_end_matches('/').rsplit_once(':').ok_or(())?;
-    let host = match host.contains(':') && !host.starts_with('[') {
-        true => format!("[{host}]"),
-        false => host.to_owned(),
-    };
+    let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host.to_owned() };
     let address = Address::read(&format!("{host}:{port}"), 6379).map_err(drop)?.to_string();
-    Ok(Place::Tcp(Tcp { address, is_encrypted, login }))
+    Ok(Endpoint::Tcp(Tcp { address, is_encrypted, login }))
 }
 
-/// `user:password`; one word is a password.
+/// Parses `user:password`. A single word is a password.
 fn login_of(text: &str) -> Result<Login, ()> {
-    // As `URLDecoder` has it: a `+` is a space.
+    // As in `URLDecoder`, a `+` is a space.
     let decode = |text: &str| {
         let text = text.replace('+', " ");
         percent_decode_str(&text).decode_utf8().map(String::from).map_err(drop)
@@ -245,7 +247,7 @@ fn login_of(text: &str) -> Result<Login, ()> {
     }
 }
 
-/// The Java class of a value: its tag in YAML, the key `class` in JSON.
+/// Returns the Java class of a value: its tag in YAML, the key `class` in JSON.
 fn class(value: &Yaml) -> Option<String> {
     match value {
         Yaml::Tagged(tagged) => Some(tagged.tag.to_string().trim_start_matches('!').to_owned()),
@@ -254,7 +256,7 @@ fn class(value: &Yaml) -> Option<String> {
     }
 }
 
-/// The first delay of a strategy; later ones grow, which ours do not.
+/// Returns the first delay of a strategy. Its later delays grow; ours do not.
 fn delay(value: &Yaml) -> Option<Duration> {
     let fields = match value {
         Yaml::Tagged(tagged) => tagged.value.as_mapping()?,
@@ -262,13 +264,13 @@ fn delay(value: &Yaml) -> Option<Duration> {
     };
     match fields.get("baseDelay").or_else(|| fields.get("delay"))? {
         Yaml::String(text) => iso(text),
-        // Jackson's numbers for a duration are seconds.
+        // Jackson reads a number as seconds.
         Yaml::Number(number) => Duration::try_from_secs_f64(number.as_f64()?).ok(),
         _ => None,
     }
 }
 
-/// A duration of ISO 8601 as Java writes it: `PT1.5S`, `PT1M`, `P1DT2H`.
+/// Parses a duration of ISO 8601 as Java writes it: `PT1.5S`, `PT1M`, `P1DT2H`.
 fn iso(text: &str) -> Option<Duration> {
     let (days, time) = text.strip_prefix('P')?.split_once('T').unwrap_or((text.strip_prefix('P')?, ""));
     let mut total = match days {
@@ -279,7 +281,8 @@ fn iso(text: &str) -> Option<Duration> {
     for (unit, seconds) in [('H', 3600.0), ('M', 60.0), ('S', 1.0)] {
         if let Some((number, after)) = rest.split_once(unit) {
             let part = Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?;
-            (total, rest) = (total.checked_add(part)?, after);
+            total = total.checked_add(part)?;
+            rest = after;
         }
     }
     (rest.is_empty() && text.len() > 2).then_some(total)
@@ -321,7 +324,7 @@ mod tests {
             ("redis://secret@::1:1", "[::1]:1", false, None, Some("secret")),
         ] {
             let login = Login { username: username.map(str::to_owned), password: password.map(str::to_owned) };
-            let Ok(Place::Tcp(tcp)) = address(text) else { panic!("{text}") };
+            let Ok(Endpoint::Tcp(tcp)) = address(text) else { panic!("{text}") };
             assert_eq!(tcp, Tcp { address: want.into(), is_encrypted, login }, "{text}");
         }
     }

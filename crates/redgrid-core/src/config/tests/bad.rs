@@ -1,14 +1,14 @@
-//! Configurations that can not work: one sentence each, with the place, and never a password.
+//! Invalid configurations: each error is one sentence, names the origin, and contains no password.
 
 use super::super::{Config, ConfigError};
 #[cfg(feature = "config-files")]
-use super::files::{Written, variables};
+use super::files::{TempFile, variables};
 
-/// In every place where a password may stand, also by mistake.
+/// A password, put wherever one may be, also by mistake.
 const MARKER: &str = "hunter2";
 
-/// The sentence, after the checks that hold for every one.
-fn told(what: &str, read: Result<Config, ConfigError>) -> String {
+/// Returns the error's text, after the checks that hold for all of them.
+fn error_text(what: &str, read: Result<Config, ConfigError>) -> String {
     let error = match read.and_then(|config| config.check().map(|()| config)) {
         Err(error) => error,
         Ok(config) => panic!("{what} is understood: {config:?}"),
@@ -97,7 +97,7 @@ fn bad_urls_name_the_part_and_hide_the_password() {
         ("unix://", "`path` in the URL: expected the path of a file"),
         ("unix:///s?tls=true", "is not encrypted"),
     ] {
-        let text = told(url, Config::from_url(url));
+        let text = error_text(url, Config::from_url(url));
         let words = words.replace("and `cluster` do", "and `host` in the URL do");
         assert!(text.contains(&words), "{url}: {text}");
         assert!(text.contains("the URL"), "{url}: {text}");
@@ -128,7 +128,7 @@ fn values_that_do_not_fit_are_both_named() {
             ["`tls_ca_file` in the URL", "`tls_ca_pem` in the URL do not fit: they give the same"],
         ),
     ] {
-        let text = told(url, Config::from_url(url));
+        let text = error_text(url, Config::from_url(url));
         assert!(words.iter().all(|word| text.contains(word)), "{url}: {text}");
     }
 }
@@ -293,14 +293,14 @@ fn bad_files_name_the_file_and_the_key() {
             "`proxyServersConfig` in {} is a topology that is not spoken here",
         ),
     ] {
-        let file = Written::new(name, text);
+        let file = TempFile::new(name, text);
         let path = file.path().display().to_string();
-        let told = told(text, Config::from_file(file.path()));
-        assert!(told.contains(&words.replace("{}", &path)), "{text}: {told}");
-        assert!(told.contains(&path) || told.starts_with("no server is named"), "{text}: {told}");
+        let error_text = error_text(text, Config::from_file(file.path()));
+        assert!(error_text.contains(&words.replace("{}", &path)), "{text}: {error_text}");
+        assert!(error_text.contains(&path) || error_text.starts_with("no server is named"), "{text}: {error_text}");
     }
-    let told = told("a missing file", Config::from_file("/no/such.yaml"));
-    assert_eq!(told, "cannot read /no/such.yaml: entity not found");
+    let error_text = error_text("a missing file", Config::from_file("/no/such.yaml"));
+    assert_eq!(error_text, "cannot read /no/such.yaml: entity not found");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn bad_variables_are_named() {
         ),
         (&[("REDGRID_CONFIG", "/no/such.toml")], "cannot read /no/such.toml"),
     ] {
-        let text = told(&format!("{pairs:?}"), variables(pairs));
+        let text = error_text(&format!("{pairs:?}"), variables(pairs));
         assert!(text.contains(words), "{pairs:?}: {text}");
     }
 }

@@ -1,4 +1,4 @@
-//! Files, the environment, and which stands over which.
+//! Files, the environment, and their precedence.
 #![cfg(feature = "config-files")]
 
 use std::path::{Path, PathBuf};
@@ -7,15 +7,15 @@ use super::super::redisson::all_keys;
 use super::super::{Config, ConfigError, Secret};
 use super::value;
 
-/// A file in a folder of its own, which goes with it.
-pub(super) struct Written(PathBuf);
+/// A file in its own folder, removed on drop.
+pub(super) struct TempFile(PathBuf);
 
-impl Written {
+impl TempFile {
     pub(super) fn new(name: &str, text: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("redgrid-config-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join(name), text).unwrap();
-        Written(folder.join(name))
+        TempFile(folder.join(name))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -23,7 +23,7 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
     }
@@ -42,7 +42,7 @@ fn the_three_formats_mean_the_same() {
     let url = Config::from_url("redis-sentinel://:007@a,b:5/orders/2?response_timeout=1s").unwrap();
     for (name, text) in [("c.yaml", yaml), ("c.yml", yaml), ("c.toml", toml), ("c.json", json)] {
         let config =
-            Config::from_file(Written::new(name, text).path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            Config::from_file(TempFile::new(name, text).path()).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(
             (&config.servers, &config.access, &config.settings),
             (&url.servers, &url.access, &url.settings),
@@ -52,7 +52,7 @@ fn the_three_formats_mean_the_same() {
     }
 }
 
-/// YAML, TOML and JSON have numbers, and a password may look like one: none of its characters is lost.
+/// YAML, TOML and JSON have numbers, and a password may look like one. It keeps all its characters.
 #[test]
 fn a_number_that_stands_for_text_is_the_text_of_the_file() {
     let numbers = ["1.10", "1e3", "1.0", "0.10", "12345678901234567890123", "-0", "1E5", "7"];
@@ -72,13 +72,13 @@ fn a_number_that_stands_for_text_is_the_text_of_the_file() {
                 continue;
             }
             let config =
-                Config::from_file(Written::new(name, &text).path()).unwrap_or_else(|error| panic!("{text}: {error}"));
+                Config::from_file(TempFile::new(name, &text).path()).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(config.access.password, Some(Secret::new(written)), "{text}");
             assert_eq!(config.access.username.as_deref(), Some(written), "{text}");
             assert_eq!(value(&config, "namespace").as_deref(), Some(written), "{text}");
         }
     }
-    // Those that only YAML or TOML has.
+    // Numbers in formats of YAML or TOML only.
     for (name, text, want) in [
         ("c.yaml", "single: h\npassword: 0x1F", "0x1F"),
         ("c.yaml", "single: h\npassword: +5", "+5"),
@@ -91,16 +91,16 @@ fn a_number_that_stands_for_text_is_the_text_of_the_file() {
         ("r.json", r#"{"singleServerConfig": {"address": "redis://h:1", "password": 1.10}}"#, "1.10"),
     ] {
         let config =
-            Config::from_file(Written::new(name, text).path()).unwrap_or_else(|error| panic!("{text}: {error}"));
+            Config::from_file(TempFile::new(name, text).path()).unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(config.access.password, Some(Secret::new(want)), "{text}");
     }
-    let config = Config::from_file(Written::new("c.yaml", "cluster: [10.10, h:1]").path()).unwrap();
+    let config = Config::from_file(TempFile::new("c.yaml", "cluster: [10.10, h:1]").path()).unwrap();
     assert_eq!(value(&config, "cluster").as_deref(), Some("10.10:6379,h:1"));
 }
 
 #[test]
-fn a_file_may_have_a_url_and_settings_beside_it() {
-    let file = Written::new("c.yaml", "url: redis-cluster://h1,h2?response_timeout=1s\nretries: 2\n");
+fn a_file_may_have_a_url_and_settings() {
+    let file = TempFile::new("c.yaml", "url: redis-cluster://h1,h2?response_timeout=1s\nretries: 2\n");
     let config = Config::from_file(file.path()).unwrap();
     assert_eq!((config.topology(), value(&config, "response_timeout").as_deref()), ("cluster", Some("1s")));
     let origin = config.explain().into_iter().find(|one| one.name == "response_timeout").unwrap().origin.to_string();
@@ -109,7 +109,7 @@ fn a_file_may_have_a_url_and_settings_beside_it() {
 
 #[test]
 fn the_environment_stands_over_the_url_over_the_file() {
-    let file = Written::new("c.toml", "cluster = ['a']\nresponse_timeout = '1s'\nretries = 1\nnamespace = 'file'\n");
+    let file = TempFile::new("c.toml", "cluster = ['a']\nresponse_timeout = '1s'\nretries = 1\nnamespace = 'file'\n");
     let path = file.path().to_str().unwrap();
     let config = variables(&[
         ("REDGRID_CONFIG", path),
@@ -147,7 +147,7 @@ fn every_key_of_redissons_is_in_one_of_the_golden_files() {
     let texts: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     let texts = texts.iter().filter(|path| path.extension().is_some_and(|end| end != "expected"));
     let text: String = texts.map(|path| std::fs::read_to_string(path).unwrap()).collect();
-    // What 4.7.0 has no more, and so its documentation neither.
+    // Keys that 4.7.0 and its documentation no longer have.
     let gone = ["pingTimeout", "reconnectionTimeout", "failedAttempts", "tlsVersion", "natMap"];
     let gone =
         [&gone[..], &["slaveSubscriptionConnectionMinimumIdleSize", "slaveSubscriptionConnectionPoolSize"]].concat();

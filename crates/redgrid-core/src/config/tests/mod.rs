@@ -5,7 +5,7 @@ mod urls;
 
 use super::Config;
 
-/// A setting's value as it would be written.
+/// Returns a setting's value as text.
 fn value(config: &Config, name: &str) -> Option<String> {
     config.explain().into_iter().find(|one| one.name == name).and_then(|one| one.value)
 }

@@ -1,4 +1,4 @@
-//! The table: what drives everything else.
+//! The table of settings.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::super::{
 };
 use super::value;
 
-/// `REWRITE=1 cargo test -p redgrid-core --lib the_reference` writes it anew.
+/// `REWRITE=1 cargo test -p redgrid-core --lib the_reference` writes the reference.
 #[test]
 fn the_reference_in_docs_is_the_one_of_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     if std::env::var_os("REWRITE").is_some() {
         std::fs::write(&path, reference()).unwrap();
     }
-    // Without the repository around it there is nothing to compare.
+    // Outside the repository there is nothing to compare with.
     if path.parent().is_some_and(Path::exists) {
         assert!(
             std::fs::read_to_string(&path).unwrap() == reference(),
@@ -68,7 +68,7 @@ fn every_field_of_the_settings_has_a_row() {
         namespace: crate::name::Namespace::new("seven").unwrap(),
         client_name: "seven".into(),
     };
-    // Written as text and read again, nothing is missing.
+    // Formatted and parsed again, nothing is missing.
     let config = Config { settings: all.clone(), ..Config::single("h").unwrap() };
     let mut draft = Draft::default();
     for one in config.explain() {
@@ -104,7 +104,7 @@ fn words_and_kinds_belong_together() {
 }
 
 #[test]
-fn what_code_sets_is_explained_and_checked() {
+fn settings_in_code_are_explained_and_checked() {
     let tls = Tls::new().ca_file("/ca.pem").client_certificate("/cert.pem", "/key.pem").server_name("db");
     let config = Config::cluster(["h:1", "h:2"]).unwrap().tls(tls).fair_wait(Duration::from_secs(5));
     assert_eq!(value(&config, "tls_key_file").as_deref(), Some("/key.pem"));

@@ -1,0 +1,147 @@
+//! Changes of a queue by concurrent tasks of one process. They are sent as one idempotent request.
+
+use bytes::Bytes;
+use redgrid_core::clock::Instant;
+use redgrid_core::object::ObjectError;
+use redgrid_core::{BatchExecutor, Client, Name, ServerError};
+
+use crate::error::QueueError;
+use crate::keys::Keys;
+use crate::message::{MessageId, Receipt};
+
+/// The maximum number of changes in a batch, and about their bytes.
+const MAX_BATCH: (usize, usize) = (500, 4 << 20);
+
+/// One change: its operation and arguments, as in change.lua.
+pub(crate) type Change = Vec<Bytes>;
+
+/// The server's reply to one change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ChangeReply {
+    New(MessageId),
+    Duplicate(MessageId),
+    TooLarge(u64),
+    Full(u64),
+    /// The server is out of memory; its error message.
+    NoMemory(String),
+    Done,
+    Gone,
+    Stale,
+    Count(u64),
+}
+
+impl ChangeReply {
+    pub(crate) fn read(text: &[u8]) -> Option<ChangeReply> {
+        let text = std::str::from_utf8(text).ok()?;
+        let (operation, rest) = text.split_once(' ').unwrap_or((text, ""));
+        Some(match operation {
+            "new" => ChangeReply::New(rest.parse().ok()?),
+            "known" => ChangeReply::Duplicate(rest.parse().ok()?),
+            "large" => ChangeReply::TooLarge(rest.parse().ok()?),
+            "full" => ChangeReply::Full(rest.parse().ok()?),
+            "memory" => ChangeReply::NoMemory(rest.to_owned()),
+            "done" => ChangeReply::Done,
+            "gone" => ChangeReply::Gone,
+            "stale" => ChangeReply::Stale,
+            count => ChangeReply::Count(count.parse().ok()?),
+        })
+    }
+
+    /// Converts the reply to a change of a received message.
+    pub(crate) fn into_result(self, name: &Name, id: MessageId) -> Result<(), QueueError> {
+        match self {
+            ChangeReply::Done => Ok(()),
+            ChangeReply::Gone | ChangeReply::Stale => Err(QueueError::Stale { name: name.clone(), id }),
+            other => Err(other.unexpected(name)),
+        }
+    }
+
+    pub(crate) fn into_count(self, name: &Name) -> Result<u64, QueueError> {
+        match self {
+            ChangeReply::Count(count) => Ok(count),
+            other => Err(other.unexpected(name)),
+        }
+    }
+
+    pub(crate) fn unexpected(self, name: &Name) -> QueueError {
+        let source = ServerError::Decode { expected: "what became of a change", got: "that of another one".to_owned() };
+        ObjectError::of(name, source).into()
+    }
+}
+
+/// A change of a received message.
+pub(crate) fn receipt_change(operation: &'static str, receipt: &Receipt, more: Option<Bytes>) -> Change {
+    let args = [Bytes::from_static(operation.as_bytes()), receipt.id.arg(), receipt.token.clone()];
+    args.into_iter().chain(more).collect()
+}
+
+/// Sends the changes of all tasks of a client.
+pub(crate) struct ChangeExecutor {
+    client: Client,
+    keys: std::sync::Arc<Keys>,
+}
+
+impl ChangeExecutor {
+    pub(crate) fn new(client: &Client, keys: &std::sync::Arc<Keys>) -> Self {
+        ChangeExecutor { client: client.clone(), keys: std::sync::Arc::clone(keys) }
+    }
+}
+
+impl BatchExecutor for ChangeExecutor {
+    type Request = Vec<Change>;
+    type Reply = Result<Vec<ChangeReply>, ServerError>;
+
+    fn max_prefix<'a>(&self, requests: impl Iterator<Item = &'a Self::Request>) -> usize {
+        let mut changes = 0;
+        let mut bytes = 0;
+        let fits = requests.take_while(|request| {
+            changes += request.len();
+            bytes += request.iter().flatten().map(Bytes::len).sum::<usize>();
+            changes <= MAX_BATCH.0 && bytes <= MAX_BATCH.1
+        });
+        fits.count()
+    }
+
+    async fn execute(&self, batch: Vec<Self::Request>, until: Instant) -> Vec<Self::Reply> {
+        let args = batch.iter().flatten().flatten().cloned();
+        let request = args.fold(self.keys.change(), |request, arg| request.arg(arg));
+        let replies: Result<Vec<Bytes>, ServerError> = self.client.run_exactly_once_until(request, until).await;
+        let mut replies = match replies {
+            Ok(replies) => replies.into_iter(),
+            Err(error) => return vec![Err(error); batch.len()],
+        };
+        let read = |text: Bytes| {
+            let got = || String::from_utf8_lossy(&text).chars().take(100).collect();
+            ChangeReply::read(&text)
+                .ok_or_else(|| ServerError::Decode { expected: "what became of a change", got: got() })
+        };
+        let missing = || ServerError::Decode { expected: "an answer for each change", got: "fewer".into() };
+        let read_all =
+            |request: Vec<Change>| request.iter().map(|_| replies.next().ok_or_else(missing).and_then(read)).collect();
+        batch.into_iter().map(read_all).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reply_of_the_script_is_parsed() {
+        let cases = [
+            ("new 0000000000000007", Some(ChangeReply::New(MessageId(7)))),
+            ("known 0000000000000007", Some(ChangeReply::Duplicate(MessageId(7)))),
+            ("large 100", Some(ChangeReply::TooLarge(100))),
+            ("full 5", Some(ChangeReply::Full(5))),
+            ("memory OOM", Some(ChangeReply::NoMemory("OOM".into()))),
+            ("done", Some(ChangeReply::Done)),
+            ("gone", Some(ChangeReply::Gone)),
+            ("stale", Some(ChangeReply::Stale)),
+            ("12", Some(ChangeReply::Count(12))),
+            ("else", None),
+        ];
+        for (text, reply) in cases {
+            assert_eq!(ChangeReply::read(text.as_bytes()), reply, "{text}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Parses the messages in the reply of browse.lua.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use redgrid_core::object::ObjectRef;
+
+use crate::message::{Message, MessageId, MessageState, parse_millis};
+
+pub(crate) fn read<T, C: Clone>(parts: &[Bytes], object_ref: &ObjectRef, codec: &C) -> Option<Message<T, C>> {
+    let [id, attempts, priority, pushed, at, until, reason, bytes] = parts else { return None };
+    let number = |text: &Bytes| std::str::from_utf8(text).ok()?.parse::<u32>().ok();
+    let until = parse_millis(until)?;
+    let state = match &at[..] {
+        b"ready" => MessageState::Ready,
+        b"delayed" => MessageState::Delayed { until },
+        b"flight" => MessageState::InFlight { until },
+        b"dead" => MessageState::Dead { since: until, reason: String::from_utf8_lossy(reason).into_owned() },
+        _ => return None,
+    };
+    Some(Message {
+        id: MessageId::read(id)?,
+        attempts: number(attempts)?,
+        priority: u8::try_from(number(priority)?).ok()?,
+        pushed_at: parse_millis(pushed)?,
+        state,
+        object_ref: object_ref.clone(),
+        bytes: bytes.clone(),
+        codec: codec.clone(),
+        values: PhantomData,
+    })
+}

@@ -1,0 +1,102 @@
+//! A request for messages, and its reply.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use redgrid_core::ServerError;
+use redgrid_core::clock::Instant;
+
+use crate::message::{MessageId, Receipt, parse_millis};
+use crate::queue_client::QueueClient;
+
+/// Default visibility: 30 s, as long as other leases.
+pub(crate) const DEFAULT_VISIBILITY: Duration = Duration::from_secs(30);
+
+/// The maximum number of messages of one request, also in receive.lua.
+pub(crate) const MAX_MESSAGES: usize = 100;
+
+/// The messages that one waiter requests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MessageRequest {
+    /// The maximum number of messages, 1 or more.
+    pub(crate) max: usize,
+    /// `None`: the queue's setting.
+    pub(crate) visibility: Option<Duration>,
+}
+
+/// A message of a reply.
+#[derive(Debug)]
+pub(crate) struct ReceivedMessage {
+    pub(crate) receipt: Receipt,
+    pub(crate) attempt: u32,
+    pub(crate) priority: u8,
+    pub(crate) pushed_at: SystemTime,
+    /// End of its visibility: a lower bound, by the local clock.
+    pub(crate) until: Instant,
+    pub(crate) bytes: Bytes,
+}
+
+/// The reply to a request for messages.
+#[derive(Debug)]
+pub(crate) struct ReceiveReply {
+    /// The messages for each waiter, in the order of the request.
+    pub(crate) messages: Vec<Vec<ReceivedMessage>>,
+    /// When a message becomes due next; `None` if there is none.
+    pub(crate) next_due: Option<Duration>,
+    /// More messages may be available now.
+    pub(crate) more: bool,
+}
+
+/// Requests messages. It is retried until it is answered, and acts once.
+pub(crate) async fn send_receive(
+    queue_client: Arc<QueueClient>,
+    requests: Vec<MessageRequest>,
+) -> Result<ReceiveReply, ServerError> {
+    let client = &queue_client.client;
+    let (number, last_answered) = queue_client.request_numbers();
+    let token = uuid::Uuid::new_v4().simple().to_string();
+    let began = client.clock().now();
+    let until = began + client.patience();
+    let request =
+        queue_client.keys.receive(client, (number, last_answered), &token, until).arg(millis(DEFAULT_VISIBILITY));
+    let request = requests.iter().fold(request, |request, wanted| {
+        request.arg(wanted.max.to_string()).arg(wanted.visibility.map_or("0".into(), millis))
+    });
+    let fields: Vec<Bytes> = client.run_until(request, until).await?;
+    let reply = read(&fields, &token, began, requests.len()).ok_or_else(|| ServerError::Decode {
+        expected: "messages and what is known of them",
+        got: format!("a list of {}", fields.len()),
+    })?;
+    queue_client.request_answered(number);
+    Ok(reply)
+}
+
+pub(crate) fn millis(time: Duration) -> Bytes {
+    time.as_millis().to_string().into()
+}
+
+fn read(fields: &[Bytes], token: &str, began: Instant, requests: usize) -> Option<ReceiveReply> {
+    let [_, due, more, messages @ ..] = fields else { return None };
+    let due: i64 = number(due)?;
+    let next_due = u64::try_from(due).ok().map(Duration::from_millis);
+    let mut given: Vec<Vec<ReceivedMessage>> = (0..requests).map(|_| Vec::new()).collect();
+    for message in messages.chunks(7) {
+        let [waiter, id, attempt, priority, pushed, visibility, bytes] = message else { return None };
+        let id = MessageId::read(id)?;
+        let waiter: usize = number(waiter)?;
+        given.get_mut(waiter.checked_sub(1)?)?.push(ReceivedMessage {
+            receipt: Receipt { id, token: Bytes::copy_from_slice(token.as_bytes()) },
+            attempt: number(attempt)?,
+            priority: number(priority)?,
+            pushed_at: parse_millis(pushed)?,
+            until: began + Duration::from_millis(number(visibility)?),
+            bytes: bytes.clone(),
+        });
+    }
+    Some(ReceiveReply { messages: given, next_due, more: more[..] == *b"1" })
+}
+
+fn number<N: std::str::FromStr>(text: &[u8]) -> Option<N> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}

@@ -1,0 +1,353 @@
+//! Cases that reviewers of the local lock table suspected, each as a test.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redgrid_locks::{Holder, Lock};
+use redgrid_testkit::{Action, Proxy, wait_until};
+use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, sections, server};
+use tokio::io::AsyncWriteExt;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_unpolled_waiter_delays_no_other() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    let owner = lock.acquire().await.unwrap();
+    let mut stuck = Box::pin(lock.acquire().timeout(100 * MS).into_future());
+    assert!(futures_util::poll!(&mut stuck).is_pending());
+    let second = tokio::spawn(lock.acquire().timeout(Duration::from_secs(10)).into_future());
+    wait_until(SOON, async || client.stats().waiting == 2).await;
+    // The time of the one that is stuck is over then.
+    tokio::time::sleep(300 * MS).await;
+    owner.release().await.unwrap();
+    let second = second.await.unwrap();
+    assert!(second.is_ok(), "{second:?}");
+    drop(stuck);
+}
+
+async fn after_a_cancelled_extend(fixed: bool) {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = Lock::new(&client, "a");
+    let lease = Duration::from_secs(10);
+    let owner = lock.acquire().lease(lease).await.unwrap();
+    let ask = lock.acquire().timeout(SOON);
+    let ask = if fixed { ask.lease(lease) } else { ask };
+    let second = tokio::spawn(ask.into_future());
+    wait_until(SOON, async || client.stats().waiting == 1).await;
+    // A thread that stands still in a poll may have its answer at the end of it: then it is tried
+    // again.
+    while futures_util::poll!(Box::pin(owner.extend(Duration::from_secs(1)))).is_ready() {
+        owner.extend(lease).await.unwrap();
+    }
+    owner.release().await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    assert!(second.remaining() > Duration::from_secs(5), "{:?}", second.remaining());
+    // The lease without further waiters would have ended by then.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(second.is_held(), "{second:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_extend_does_not_end_the_next_owners_fixed_lease() {
+    after_a_cancelled_extend(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_extend_does_not_end_the_next_owners_renewed_lease() {
+    after_a_cancelled_extend(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_attempt_per_name_is_in_flight_however_often_its_asker_leaves() {
+    let server = server().await;
+    let proxy = Proxy::to(&server).await.unwrap();
+    let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
+    listening(&server, &client).await;
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    let sha = script!("acquire");
+    proxy.on_request(move |command| {
+        if command.get(1).is_some_and(|arg| arg[..] == *sha.as_bytes()) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        Action::Forward
+    });
+    Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
+    server.pause().await.unwrap();
+    asked.store(0, Ordering::Relaxed);
+    let lock = Lock::new(&client, "a");
+    let began = Instant::now();
+    let mut tried = 0;
+    while began.elapsed() < Duration::from_secs(1) {
+        let _ = lock.acquire().timeout(5 * MS).await;
+        tried += 1;
+    }
+    let asked = asked.load(Ordering::Relaxed);
+    server.resume().await.unwrap();
+    wait_until(SOON, async || client.stats() == NOTHING).await;
+    assert!(asked <= 2, "{asked} attempts in flight for one name, {tried} asked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_process_that_may_not_publish_is_not_slowed_down() {
+    let server = server().await;
+    let all = sections(&client(&server).await, 8, "a", Duration::from_secs(2)).await;
+    server.set_user("app", &["on", ">secret", "~*", "&*", "+@all", "-publish"]).await.unwrap();
+    let denied = client_with(&server.url_for("app", "secret"), |config| config).await;
+    let mute = sections(&denied, 8, "b", Duration::from_secs(2)).await;
+    assert!(mute * 3 > all, "{mute} without PUBLISH, {all} with it");
+}
+
+/// A takeover of a lock that the server has lost, while our own guard is dropped and another task
+/// arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_local_takeover_is_not_handed_over() {
+    let server = server().await;
+    let client = client(&server).await;
+    let observer = server.observer().await.unwrap();
+    let mut both = 0;
+    let began = Instant::now();
+    let mut rounds = 0;
+    while began.elapsed() < Duration::from_secs(40) && both == 0 {
+        rounds += 1;
+        let name = format!("n{rounds}");
+        let lock = Lock::new(&client, &name);
+        let owner = lock.acquire().await.unwrap();
+        observer.cmd(&["DEL", &name]).await.unwrap();
+        let thief = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.steal().await }
+        });
+        let other = tokio::task::spawn_blocking({
+            let lock = lock.clone();
+            move || {
+                let wait = Duration::from_micros(fastrand::u64(50..600));
+                let began = Instant::now();
+                while began.elapsed() < wait {
+                    std::hint::spin_loop();
+                }
+                drop(owner);
+                let mut ask = Box::pin(lock.acquire().timeout(Duration::from_secs(5)).into_future());
+                let waker = futures_util::task::noop_waker();
+                let polled = ask.as_mut().poll(&mut std::task::Context::from_waker(&waker));
+                (polled, ask)
+            }
+        });
+        let (thief, other) = tokio::join!(thief, other);
+        let (thief, (polled, ask)) = (thief.unwrap(), other.unwrap());
+        let got = match polled {
+            std::task::Poll::Ready(got) => Ok(got),
+            std::task::Poll::Pending => tokio::time::timeout(20 * MS, ask).await,
+        };
+        if let (Ok(thief), Ok(Ok(other))) = (&thief, &got)
+            && thief.is_held()
+            && other.is_held()
+        {
+            both += 1;
+            eprintln!("round {rounds}: {thief:?} and {other:?}");
+        }
+    }
+    assert_eq!(both, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_behind_an_unanswered_release_is_notified_in_time() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.response_timeout(300 * MS).retries(1)).await;
+    let lock = Lock::new(&client, "a");
+    let owner = lock.acquire().await.unwrap();
+    server.pause().await.unwrap();
+    drop(owner);
+    wait_until(SOON, async || client.stats().holds == 0).await;
+    let got = tokio::time::timeout(Duration::from_secs(15), lock.acquire().into_future()).await;
+    server.resume().await.unwrap();
+    assert!(got.is_ok(), "no answer in 15 s, where a call without contact ends after 0.6 s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_and_reentered_hold_is_left_to_its_lease_or_renewed() {
+    let server = server().await;
+    // Long enough for a machine that stands still for two seconds.
+    let lease = Duration::from_secs(3);
+    let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
+    let lock = Lock::new(&client, "a");
+    let me = Holder::new();
+    lock.acquire().holder(&me).await.unwrap().forget();
+    let again = lock.acquire().holder(&me).await.unwrap();
+    let began = std::time::Instant::now();
+    wait_until(SOON, async || began.elapsed() > lease + lease / 2).await;
+    assert!(again.is_held(), "a renewed lease was asked for");
+}
+
+/// A release that another request took over in the queue, and gave back again.
+#[tokio::test]
+async fn a_release_completes_only_after_the_servers_reply() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(Duration::ZERO)).await;
+    let lock = Lock::new(&client, "a");
+    let owner = lock.acquire().await.unwrap();
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
+    wait_until(SOON, async || client.stats().waiting == 1).await;
+    server.pause().await.unwrap();
+    let mut release = Box::pin(owner.release());
+    let mut third = Box::pin(lock.acquire().timeout(SOON).into_future());
+    let at_once = futures_util::poll!(&mut release);
+    assert!(futures_util::poll!(&mut third).is_pending());
+    let told = match at_once {
+        std::task::Poll::Ready(told) => Ok(told),
+        std::task::Poll::Pending => tokio::time::timeout(Duration::from_secs(1), release).await,
+    };
+    server.resume().await.unwrap();
+    drop((waiter, third));
+    assert!(told.is_err(), "the server stands still, and the release is told: {told:?}");
+}
+
+/// The line of `docs/acl.md` with the prefix of a namespace in place of `~*`, as the page says.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_narrow_acl_line_is_enough_for_two_levels() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let page = include_str!("../../docs/acl.md");
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
+    let mut command = vec!["ACL".to_owned(), "SETUSER".to_owned(), "app".to_owned()];
+    for rule in line.split(' ').skip(3) {
+        match rule {
+            "~*" => command.extend(["~prod:*".to_owned(), "~redgrid_wait:{prod:*".to_owned()]),
+            rule => command.push(rule.replace("SECRET", "secret")),
+        }
+    }
+    observer.cmd(&command).await.unwrap();
+    let url = server.url_for("app", "secret");
+    let (one, two) = (
+        client_with(&url, |config| config.namespace("prod").unwrap()).await,
+        client_with(&url, |config| config.namespace("prod").unwrap()).await,
+    );
+    let (_, _) =
+        tokio::join!(sections(&one, 4, "a", Duration::from_secs(1)), sections(&two, 4, "a", Duration::from_secs(1)));
+    let log: Vec<redgrid_testkit::redis::Value> = observer.query(&["ACL", "LOG"]).await.unwrap();
+    assert!(log.is_empty(), "{log:?}");
+}
+
+/// The published line with `~*`: a waiter without a subscription marks, and the mark is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_acl_line_is_enough_for_marks() {
+    let server = server().await;
+    let observer = server.observer().await.unwrap();
+    let page = include_str!("../../docs/acl.md");
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
+    let mut command = vec!["ACL".to_owned(), "SETUSER".to_owned(), "app".to_owned()];
+    command.extend(
+        line.split(' ').skip(3).filter(|rule| !rule.contains("redisson_lock")).map(|r| r.replace("SECRET", "secret")),
+    );
+    observer.cmd(&command).await.unwrap();
+    let url = server.url_for("app", "secret");
+    let (one, two) = (client_with(&url, |config| config).await, client(&server).await);
+    let held = Lock::new(&two, "a").acquire().await.unwrap();
+    let waiting = tokio::spawn(Lock::new(&one, "a").acquire().timeout(SOON).into_future());
+    wait_until(Duration::from_secs(2), async || observer.exists("redgrid_wait:{a}").await.unwrap()).await;
+    held.release().await.unwrap();
+    drop(waiting.await.unwrap().unwrap());
+}
+
+/// A try is answered at once, whoever's turn it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_does_not_wait_for_the_turn_of_others() {
+    let server = server().await;
+    server.set_user("deaf", &["on", ">secret", "~*", "+@all", "resetchannels", "&redgrid_client:*"]).await.unwrap();
+    let deaf = client_with(&server.url_for("deaf", "secret"), |config| config).await;
+    let busy = client(&server).await;
+    let looking = async {
+        let (mut worst, mut got, mut looked) = (Duration::ZERO, 0, 0);
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(5) {
+            let asked = Instant::now();
+            let guard = Lock::new(&busy, "a").try_acquire().await.unwrap();
+            worst = worst.max(asked.elapsed());
+            looked += 1;
+            got += usize::from(guard.is_some());
+            if guard.is_none() {
+                tokio::time::sleep(Duration::from_micros(300)).await;
+            }
+        }
+        (worst, got, looked)
+    };
+    let (_, _, (worst, ..)) = tokio::join!(
+        sections(&busy, 2, "a", Duration::from_secs(5)),
+        sections(&deaf, 1, "a", Duration::from_secs(5)),
+        looking
+    );
+    assert!(worst < 100 * MS, "{worst:?}");
+}
+
+/// A fixed lease after a longer one, handed over for free, ends when it ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let lock = Lock::new(&client, "a");
+    let first = lock.acquire().lease(3000 * MS).await.unwrap();
+    let second = tokio::spawn(lock.acquire().lease(1500 * MS).into_future());
+    wait_until(SOON, async || client.stats().waiting == 1).await;
+    first.release().await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    let began = Instant::now();
+    let third = lock.acquire().timeout(SOON).await.unwrap();
+    assert!(began.elapsed() < 2000 * MS, "{:?}", began.elapsed());
+    drop((second, third));
+}
+
+/// A try among waiters: answered at once when another task got the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_beside_a_waiter_is_answered_when_the_waiter_enters() {
+    let server = server().await;
+    let client = client(&server).await;
+    let lock = Lock::new(&client, "a");
+    Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
+    server.pause().await.unwrap();
+    let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
+    wait_until(SOON, async || client.stats().waiting == 1).await;
+    let look = tokio::spawn(lock.try_acquire().into_future());
+    wait_until(SOON, async || client.stats().waiting == 2).await;
+    server.resume().await.unwrap();
+    let held = waiter.await.unwrap().unwrap();
+    let look = tokio::time::timeout(Duration::from_secs(1), look).await;
+    assert!(matches!(look, Ok(Ok(Ok(None)))), "{look:?}");
+    drop(held);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
+    let server = server().await;
+    let client = client(&server).await;
+    for _ in 0..20 {
+        let _ = Lock::new(&client, "a").acquire().timeout(Duration::from_nanos(1)).await;
+    }
+    Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
+    wait_until(SOON, async || client.stats().names == 0).await;
+}
+
+/// A release at the end of a window begins the turn of a subscriber, but a subscriber need not want
+/// the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_try_finds_a_free_lock_despite_subscribers() {
+    let server = server().await;
+    let client = client_with(&server.url(), |config| config.stretch(MS)).await;
+    let observer = server.observer().await.unwrap();
+    let mut listener = tokio::net::TcpStream::connect(server.addr()).await.unwrap();
+    listener.write_all(b"SUBSCRIBE redisson_lock__channel:{a}\r\n").await.unwrap();
+    wait_until(SOON, async || observer.pubsub_channels("redisson*").await.unwrap().len() == 1).await;
+    let lock = Lock::new(&client, "a");
+    for _ in 0..10 {
+        let held = lock.acquire().await.unwrap();
+        let granted = Instant::now();
+        wait_until(SOON, async || granted.elapsed() > 2 * MS).await;
+        held.release().await.unwrap();
+        lock.try_acquire().await.unwrap().expect("nobody has it").release().await.unwrap();
+    }
+}

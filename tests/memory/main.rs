@@ -1,0 +1,148 @@
+//! The memory of a held lock, and the allocations of acquiring and releasing it: counted with a
+//! server in this process that answers at once. A separate program, because the counter is that of
+//! the whole process. The numbers are those of Linux with 64-bit pointers; elsewhere a mutex
+//! allocates its own block.
+#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
+
+use std::alloc::System;
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redgrid_core::clock::Clock;
+use redgrid_core::{Client, Code, Config, Reply, Request, ServerError};
+use redgrid_locks::{Lock, LockGuard};
+use redgrid_tests::fake_server::FakeServer;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Locks that are held at once: not just above a number at which a table doubles its room, which
+/// would flatter nobody.
+const HELD: usize = 10_000;
+
+/// Pairs of an acquire and a release over which allocations are counted.
+const PAIRS: usize = 400;
+
+/// Rounds of which the best counts.
+const ROUNDS: usize = 5;
+
+/// Tasks that pass one lock on.
+const TASKS: usize = 8;
+
+/// The most that a held lock may take on the heap, its guard included, while a table of 10,000 is
+/// two thirds full: bytes.
+const ROOM: usize = 1_024;
+
+/// The most blocks of memory that it may be spread over, each with its own overhead: the name, its
+/// texts, where it is looked up, what the server granted and who of us has it.
+const BLOCKS: f64 = 8.0;
+
+/// The most allocations of an acquire and a release of a lock that is free, those of the server
+/// made up here included.
+const OF_A_PAIR: f64 = 31.0;
+
+/// The same of an acquire that gets the lock from another task, and of its release.
+const OF_A_HAND_OVER: f64 = 4.8;
+
+/// The most that the future of an acquire may take: more than 1,032 bytes are not had from what the
+/// allocator keeps for each thread.
+const OF_A_FUTURE: usize = 1_032;
+
+/// One test for all: what others allocate meanwhile would be counted, too.
+#[test]
+fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let client = client();
+        let lock = Lock::new(&client, "warm");
+        pairs(&lock, 10).await;
+
+        let region = Region::new(COUNTING);
+        let asked = lock.acquire().into_future();
+        let future = region.change().bytes_allocated;
+        drop(asked);
+        println!("the future of an acquire: {future} bytes");
+
+        let pair = least(PAIRS, || pairs(&lock, PAIRS)).await;
+        println!("acquire and release: {pair:.1} allocations");
+        let hand_over = least(TASKS * PAIRS, || passed_on(&client, PAIRS)).await;
+        println!("passed on: {hand_over:.2} allocations");
+
+        let mut guards: Vec<LockGuard> = Vec::with_capacity(HELD);
+        let before = Region::new(COUNTING);
+        for number in 0..HELD {
+            guards.push(Lock::new(&client, format!("held:{number}")).acquire().await.expect("it is free"));
+        }
+        let held = before.change();
+        let each = (held.bytes_allocated - held.bytes_deallocated) / HELD + size_of::<LockGuard>();
+        let blocks = (held.allocations - held.deallocations) as f64 / HELD as f64;
+        println!("a held lock: {each} bytes in {blocks:.1} blocks");
+
+        guards.into_iter().for_each(LockGuard::forget);
+
+        assert!(each <= ROOM, "a held lock takes {each} bytes");
+        assert!(blocks <= BLOCKS, "a held lock takes {blocks:.1} blocks");
+        assert!(future <= OF_A_FUTURE, "the future of an acquire takes {future} bytes");
+        assert!(pair <= OF_A_PAIR, "an acquire and a release take {pair:.1} allocations");
+        assert!(hand_over <= OF_A_HAND_OVER, "a hand-over takes {hand_over:.2} allocations");
+    });
+}
+
+/// Allocations of each of so many turns, the least of some rounds: a machine that stands still ends
+/// stretches, and has servers asked.
+async fn least<W: Future<Output = ()>>(turns: usize, round: impl Fn() -> W) -> f64 {
+    let mut least = f64::MAX;
+    for _ in 0..ROUNDS {
+        let region = Region::new(COUNTING);
+        round().await;
+        let fake_server = region.change();
+        least = least.min((fake_server.allocations + fake_server.reallocations) as f64 / turns as f64);
+    }
+    least
+}
+
+async fn pairs(lock: &Lock, turns: usize) {
+    for _ in 0..turns {
+        lock.acquire().await.expect("it is free").release().await.expect("it is held");
+    }
+}
+
+/// Tasks that have one lock in turn.
+async fn passed_on(client: &Client, turns: usize) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..TASKS {
+        let lock = Lock::new(client, "passed on");
+        tasks.spawn(async move { pairs(&lock, turns).await });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no task panics");
+    }
+}
+
+fn client() -> Client {
+    let server = FakeServer::new("at-once:1", answer);
+    // Whoever gets the lock from another task does so in the process, however slow the machine is.
+    let config = Config::single("at-once").expect("an address").stretch(Duration::from_millis(500));
+    Client::over_one(Arc::new(server), config, Clock::boot()).expect("a valid configuration")
+}
+
+/// Everything is free, and nobody listens.
+fn answer(request: &Request) -> Result<Reply, ServerError> {
+    match request.label() {
+        "lock/acquire" => {
+            let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros();
+            Ok(Reply::Int(i64::try_from(time).expect("a time of this century")))
+        }
+        "lock/release" => Ok(Reply::Int(1)),
+        "lock/release-yielding" => Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
+        "lock/renew" => Ok(Reply::Array(vec![Reply::Int(1); request.all_keys().len()])),
+        "pubsub/ttl" => Ok(Reply::Int(30_000)),
+        "pubsub/set-waiting" => Ok(Reply::Int(1)),
+        other => {
+            let message = format!("ERR this server does not know `{other}`");
+            Err(ServerError::Refused { code: Code::of(&message), message })
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! A hold goes to another process: detached in one, attached in another.
+//!
+//! # What is modelled
+//!
+//! One process asks for the lock, renews it and detaches it; what it detached is known to all
+//! others from then on, and stays known. Others attach it, each under a field of its own; they
+//! believe, and release. A stranger takes the lock when it is free. Requests and answers are
+//! carried out and arrive in any order and at any time, or are lost; a request without an answer
+//! may be sent once more.
+//!
+//! # Time
+//!
+//! In ticks, the same for all. A lease is believed a tick less than the server keeps it.
+//!
+//! # What is left out
+//!
+//! Leases that are not renewed, clocks that differ, the tasks inside a process, force.
+
+use stateright::{Model, Property};
+
+/// One process believes at a time.
+pub const ONE_BELIEVES: &str = "one believes at a time";
+/// Who believes has the lock on the server.
+pub const IS_HELD: &str = "who believes has it";
+/// What was detached is had by one of those who attach it.
+pub const ONCE: &str = "it is attached once";
+/// Somebody attached it, and gave it back.
+pub const DETACHED: &str = "it is handed on and given back";
+/// A stranger had it after that.
+pub const FREE_AGAIN: &str = "others have it afterwards";
+
+/// What processes and scripts keep to. All on is the design.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Who detaches stops to believe before it tells. Off: when its lease ends.
+    pub stops_to_believe: bool,
+    /// Nothing is detached while a copy of its acquire may be carried out.
+    pub waits_for_late_copies: bool,
+    /// What is carried out after its time does nothing.
+    pub refuses_what_is_late: bool,
+    /// An attach takes the lock from the field that was detached, and no other. Off: from whoever
+    /// has it.
+    pub compares_the_former: bool,
+    /// A lease counts from before its request left. Off: from the answer.
+    pub counts_from_before: bool,
+}
+
+impl Rules {
+    /// The design: every rule on.
+    pub const ALL: Self = Self {
+        stops_to_believe: true,
+        waits_for_late_copies: true,
+        refuses_what_is_late: true,
+        compares_the_former: true,
+        counts_from_before: true,
+    };
+}
+
+/// One configuration of the model.
+#[derive(Clone, Copy, Debug)]
+pub struct Detach {
+    /// What is kept to.
+    pub rules: Rules,
+    /// How many ticks there are.
+    pub ticks: u8,
+    /// How many processes attach.
+    pub others: usize,
+    /// How many messages may be lost.
+    pub losses: u8,
+}
+
+/// How long the server keeps the lock, in ticks.
+const LEASE: u8 = 4;
+/// How long after it was sent a request may be carried out.
+const WINDOW: u8 = 1;
+/// Copies of a request.
+const COPIES: u8 = 2;
+/// The field of the process that detaches; the others have 1, 2, …
+const FIRST: u8 = 0;
+const STRANGER: u8 = u8::MAX;
+
+/// One state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    now: u8,
+    /// Who has the lock on the server, and when that ends.
+    server: Option<(u8, u8)>,
+    detached: bool,
+    /// When the copies of the first acquire were sent that have no answer and may be carried out.
+    unanswered: Vec<u8>,
+    /// The one that detaches, then those that attach.
+    processes: Vec<Process>,
+    /// Until when the stranger believes.
+    stranger: u8,
+    under_way: Vec<Message>,
+    losses: u8,
+}
+
+/// A process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Process {
+    /// Copies of its request that were sent.
+    copies: u8,
+    /// Until when it believes.
+    until: u8,
+    /// It had it.
+    had: bool,
+    /// It has asked for a renewal.
+    renewed: bool,
+    released: bool,
+}
+
+/// A request on its way, or the answer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Message {
+    what: What,
+    field: u8,
+    sent: u8,
+    /// Whether it was granted.
+    answer: Option<bool>,
+}
+
+/// A script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum What {
+    /// Takes the lock if it is free.
+    Acquire,
+    /// Lengthens the lease.
+    Renew,
+    /// Takes over what was detached.
+    Attach,
+    /// Gives it back.
+    Release,
+}
+
+/// What can happen. A number is the place of a process or a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Time goes on.
+    Tick,
+    /// A process asks for the lock, or once more; who attaches asks for what was detached.
+    Ask(usize),
+    /// The one that has it first asks for a whole lease.
+    Renew,
+    /// It detaches.
+    Detach,
+    /// Who attached gives it back.
+    Release(usize),
+    /// A request is carried out, or an answer arrives.
+    Arrive(usize),
+    /// A message is lost.
+    Lose(usize),
+    /// Somebody else takes a free lock.
+    Stranger,
+}
+
+impl Model for Detach {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let processes = vec![Process::default(); 1 + self.others];
+        let (server, under_way) = (None, Vec::new());
+        vec![State {
+            now: 0,
+            server,
+            detached: false,
+            unanswered: Vec::new(),
+            processes,
+            stranger: 0,
+            under_way,
+            losses: self.losses,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.now < self.ticks {
+            actions.push(Action::Tick);
+        }
+        let (first, now) = (&state.processes[0], state.now);
+        for (at, process) in state.processes.iter().enumerate() {
+            let may_ask = if at == 0 { !state.detached } else { state.detached };
+            if may_ask && process.copies < COPIES && !process.had && !process.released {
+                actions.push(Action::Ask(at));
+            }
+            if at > 0 && process.until > now {
+                actions.push(Action::Release(at));
+            }
+        }
+        if first.until > now && !state.detached {
+            if !first.renewed {
+                actions.push(Action::Renew);
+            }
+            if state.unanswered.is_empty() || !self.rules.waits_for_late_copies {
+                actions.push(Action::Detach);
+            }
+        }
+        for at in 0..state.under_way.len() {
+            actions.push(Action::Arrive(at));
+            if state.losses > 0 {
+                actions.push(Action::Lose(at));
+            }
+        }
+        if state.server.is_none() && state.detached && state.stranger == 0 {
+            actions.push(Action::Stranger);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Tick => state.tick(),
+            Action::Ask(at) => state.ask(at),
+            Action::Renew => {
+                state.processes[0].renewed = true;
+                state.send(What::Renew, FIRST);
+            }
+            Action::Detach => {
+                state.detached = true;
+                if self.rules.stops_to_believe {
+                    state.processes[0].until = 0;
+                }
+            }
+            Action::Release(at) => {
+                let process = &mut state.processes[at];
+                (process.until, process.released) = (0, true);
+                state.send(What::Release, field(at));
+            }
+            Action::Arrive(at) => {
+                let message = state.under_way.remove(at);
+                match message.answer {
+                    None => self.carry_out(&mut state, message),
+                    Some(granted) => self.told(&mut state, message, granted),
+                }
+            }
+            Action::Lose(at) => {
+                state.losses -= 1;
+                state.under_way.remove(at);
+            }
+            Action::Stranger => {
+                state.server = Some((STRANGER, state.now + LEASE));
+                state.stranger = state.now + LEASE - 1;
+            }
+        }
+        self.forget(&mut state);
+        state.under_way.sort_unstable();
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ONE_BELIEVES, |_: &Detach, state: &State| state.believers().count() <= 1),
+            Property::always(IS_HELD, |_: &Detach, state: &State| {
+                state.believers().all(|field| state.server.is_some_and(|(holder, _)| holder == field))
+            }),
+            Property::always(ONCE, |_: &Detach, state: &State| {
+                state.processes[1..].iter().filter(|process| process.had).count() <= 1
+            }),
+            Property::sometimes(DETACHED, |_: &Detach, state: &State| {
+                state.server.is_none() && state.processes[1..].iter().any(|process| process.had && process.released)
+            }),
+            Property::sometimes(FREE_AGAIN, |_: &Detach, state: &State| {
+                state.stranger > state.now && state.processes[1..].iter().any(|process| process.had)
+            }),
+        ]
+    }
+}
+
+impl Detach {
+    /// What can have no effect any more is left out: states that differ in it are the same.
+    fn forget(&self, state: &mut State) {
+        let (now, holder) = (state.now, state.server.map(|(holder, _)| holder));
+        let may_come = |message: &Message| now <= message.sent + WINDOW || !self.rules.refuses_what_is_late;
+        let takes = |message: &Message| matches!(message.what, What::Acquire | What::Attach) && may_come(message);
+        let taking: Vec<u8> = state.under_way.iter().filter(|one| takes(one)).map(|one| one.field).collect();
+        let counted = |message: &Message| message.field == FIRST && now <= message.sent + WINDOW;
+        state.under_way.retain(|message| match (message.answer, message.what) {
+            (None, What::Acquire | What::Attach) => may_come(message),
+            (None, What::Renew | What::Release) => holder == Some(message.field) || taking.contains(&message.field),
+            (Some(true), _) => !self.rules.counts_from_before || message.sent + LEASE > now + 1 || counted(message),
+            (Some(false), _) => counted(message),
+        });
+        state.unanswered.retain(|sent| now <= sent + WINDOW);
+        for process in &mut state.processes {
+            if now >= process.until {
+                process.until = 0;
+            }
+        }
+    }
+
+    fn carry_out(&self, state: &mut State, message: Message) {
+        let Message { what, field, sent, .. } = message;
+        let (now, ends) = (state.now, state.now + LEASE);
+        let late = now > sent + WINDOW && self.rules.refuses_what_is_late;
+        let holder = state.server.map(|(holder, _)| holder);
+        let is_ours = holder == Some(field);
+        let takes = match what {
+            What::Acquire => !late && (holder.is_none() || is_ours),
+            What::Attach => {
+                !late && (is_ours || holder == Some(FIRST) || holder.is_some() && !self.rules.compares_the_former)
+            }
+            What::Renew => is_ours,
+            What::Release => {
+                if is_ours {
+                    state.server = None;
+                }
+                return;
+            }
+        };
+        if takes {
+            let kept = state.server.map_or(ends, |(_, kept)| kept.max(ends));
+            state.server = Some((field, kept));
+        }
+        state.under_way.push(Message { answer: Some(takes), ..message });
+    }
+
+    fn told(&self, state: &mut State, message: Message, granted: bool) {
+        let now = state.now;
+        let from = if self.rules.counts_from_before { message.sent } else { now };
+        let detached = state.detached;
+        let process = &mut state.processes[usize::from(message.field)];
+        if message.what == What::Acquire
+            && let Some(at) = state.unanswered.iter().position(|sent| *sent == message.sent)
+        {
+            state.unanswered.remove(at);
+        }
+        let until = from + LEASE - 1;
+        // What is over stays over, and what was let go of is not had again.
+        let may = match message.what {
+            What::Renew => process.until > now,
+            _ if message.field == FIRST => !detached && (!process.had || process.until > now),
+            _ => !process.released && (!process.had || process.until > now),
+        };
+        if granted && may && until > now {
+            process.had = true;
+            process.until = process.until.max(until);
+        }
+    }
+}
+
+impl State {
+    fn tick(&mut self) {
+        self.now += 1;
+        self.server = self.server.filter(|(_, ends)| *ends > self.now);
+    }
+
+    fn ask(&mut self, at: usize) {
+        self.processes[at].copies += 1;
+        if at == 0 {
+            self.unanswered.push(self.now);
+        }
+        self.send(if at == 0 { What::Acquire } else { What::Attach }, field(at));
+    }
+
+    fn send(&mut self, what: What, field: u8) {
+        self.under_way.push(Message { what, field, sent: self.now, answer: None });
+    }
+
+    /// The fields of those who believe.
+    fn believers(&self) -> impl Iterator<Item = u8> + '_ {
+        let ours = self.processes.iter().enumerate().filter(|(_, process)| process.until > self.now);
+        let stranger = (self.stranger > self.now).then_some(STRANGER);
+        ours.map(|(at, _)| field(at)).chain(stranger)
+    }
+}
+
+fn field(at: usize) -> u8 {
+    u8::try_from(at).unwrap_or(STRANGER)
+}
