@@ -4,10 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Client, Failure, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
+use redgrid_core::{Failure, Client, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
 
 use crate::acquire::{Acquire, Taken};
 use crate::error::LimitError;
@@ -63,7 +62,7 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidArgument`] for a rate that is out of range; otherwise another
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a rate that is out of range; otherwise another
     /// [`LimitError`] if the rate was not set.
     ///
     /// # Cancel safety
@@ -158,7 +157,7 @@ impl RateLimiter {
     /// # Errors
     ///
     /// [`LimitError`] if the permits were not given back. More than 1,000 entries need several
-    /// requests: if a later one fails, the error is [`Failure::OutcomeUnknown`], and its source
+    /// requests: if a later one fails, the error is [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown), and its source
     /// says how many permits were given back before.
     ///
     /// # Cancel safety
@@ -302,27 +301,9 @@ impl RateLimiter {
 /// Returns the error of a request that failed after this many permits were released.
 fn after_releases(released: u64, error: LimitError) -> LimitError {
     match error {
-        LimitError::Failed(Failure::Unavailable { operation, source } | Failure::Refused { operation, source })
-            if released > 0 =>
-        {
-            let reason = format!("{released} permits were returned before the error: {source}").into();
-            LimitError::Failed(Failure::OutcomeUnknown { operation, source: ServerError::Unknown { reason } })
-        }
-        error => error,
-    }
-}
-
-async fn set(queue: &Arc<Queue<Log>>, rate: &Rate, mode: Mode, keeps:||B|| if all > 0 => {
-            let source = ServerError::Unknown { reason: format!("{all} went back; then {source}").into() };
-            LimitError::OutcomeUnknown { name, source }
-        }
-        error => error,
-    }
-}
-
-async fn set(queue: &Arc<Queue<Log>>, rate: &Rate, mode: Mode, keeps:==T== if>>T>> released > 0 => {
+        LimitError::Failed(Failure::Unavailable { name, source } | Failure::Refused { name, source }) if released > 0 => {
             let reason = format!("{released} permits were given back, then: {source}").into();
-            LimitError::OutcomeUnknown { name, source: ServerError::Unknown { reason } }
+            LimitError::Failed(Failure::OutcomeUnknown { name, source: ServerError::Unknown { reason } })
         }
         error => error,
     }
@@ -332,7 +313,7 @@ async fn set(queue: &Arc<Queue<Log>>, rate: &Rate, mode: Mode, keeps:==T== if>>T
 ///
 /// # Errors
 ///
-/// [`Failure::InvalidArgument`] for a rate that is out of range; otherwise another
+/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a rate that is out of range; otherwise another
 /// [`LimitError`] if the rate was not set.
 ///
 /// # Cancel safety
