@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redgrid_atomic_long::{AdderError, Client, DoubleAdder, LongAdder};
-use redgrid_core::{Failure, OrderedSubscription};
 use redgrid_core::author::ClientExt;
+use redgrid_core::{Failure, OrderedSubscription};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

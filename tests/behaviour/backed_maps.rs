@@ -8,9 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redgrid_core::Failure;
 use redgrid_map::codecs::Json;
-use redgrid_map::{
-    BackedError, BackedMap, BackedMapBuilder, Loss, Map, ObjectError, StoreTimeout, WriteBehind,
-};
+use redgrid_map::{BackedError, BackedMap, BackedMapBuilder, Loss, Map, ObjectError, StoreTimeout, WriteBehind};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::store::{NEVER, Store, before, behind, key};
 use redgrid_tests::{SOON, client, client_with, server};

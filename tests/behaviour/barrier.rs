@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redgrid_barrier::{Barrier, BarrierError, BarrierWaitResult, AskError};
+use redgrid_barrier::{Barrier, BarrierError, BarrierWaitResult, Failure};
 use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;

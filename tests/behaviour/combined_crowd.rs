@@ -49,7 +49,7 @@ impl BatchExecutor for Echo {
 
 /// One place in the crowd, where one after the other asks.
 #[derive(Default)]
-struct Place {
+struct ObjectRef {
     asks: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// The number of its last poll: an outdated waker has no effect.
     polled: u64,
@@ -59,7 +59,7 @@ struct Place {
 struct Crowd {
     combiner: Batcher<Echo>,
     client: Client,
-    places: Vec<Mutex<Place>>,
+    places: Vec<Mutex<ObjectRef>>,
     /// The pollers: a place, and the number of the poll whose waker was woken.
     pollers: Vec<mpsc::UnboundedSender<(usize, u64)>>,
     begun: AtomicU64,

@@ -1,6 +1,7 @@
 //! A hold moves from process to process: detached in one, attached in another, valid in one at a
 //! time.
 
+use redgrid_core::author::ClientExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

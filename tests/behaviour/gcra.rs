@@ -307,7 +307,7 @@ async fn callers_behind_a_waiting_one_send_no_request_and_report_the_limit() {
     let limiter = GcraLimiter::new(&client, "a", Quota::new(1, LONG));
     limiter.acquire().await.unwrap();
     let waiting = tokio::spawn(limiter.acquire().into_future());
-    wait_until(SOON, async || client.in_hand().channels == 1).await;
+    wait_until(SOON, async || client.stats().channels == 1).await;
     let mut monitor = Monitor::start(&server).await.unwrap();
     for _ in 0..20 {
         let told = limiter.acquire().timeout(20 * MS).await.unwrap_err();

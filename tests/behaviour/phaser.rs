@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redgrid_barrier::{Party, Phaser, PhaserError, AskError};
+use redgrid_barrier::{Failure, Party, Phaser, PhaserError};
 use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::process::Other;

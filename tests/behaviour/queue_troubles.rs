@@ -168,7 +168,7 @@ async fn waiters_are_notified_while_a_put_back_is_unanswered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_comes_while_no_server_answers_waits_no_longer_than_those_before_it() {
     let server = server().await;
-    let (proxy, client) = rig(&server, Duration::from_secs(1), 1).await;
+    let (proxy, client) = harness(&server, Duration::from_secs(1), 1).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
     assert_eq!(queue.take_within(Duration::ZERO).await.unwrap(), None, "the server knows the script");
     proxy.next(usize::MAX, sha(once!("take")), Action::SwallowReply);
@@ -178,7 +178,10 @@ async fn a_call_that_comes_while_no_server_answers_waits_no_longer_than_those_be
         ended().await
     });
     for error in [first, second] {
-        assert!(matches!(error, ObjectError::Unavailable { .. } | ObjectError::OutcomeUnknown { .. }), "{error:?}");
+        assert!(
+            matches!(error, ObjectError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })),
+            "{error:?}"
+        );
     }
     // Not for another two seconds.
     assert!(second_ended - first_ended < Duration::from_secs(1), "{:?}", second_ended - first_ended);

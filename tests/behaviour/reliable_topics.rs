@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redgrid_core::{Client, Failure};
 use redgrid_core::author::ClientExt;
+use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Action, Kind as Connections, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_topic::codecs::Text;

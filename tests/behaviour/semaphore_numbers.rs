@@ -44,7 +44,7 @@ async fn another_number_of_permits_is_an_error_until_a_resize() {
     beside.acquire().await.unwrap().release().await.unwrap();
     more.release().await.unwrap();
     assert_eq!(left(&observer).await, 5);
-    wait_until(SOON, async || one.in_hand().names == 0 && two.in_hand().names == 0).await;
+    wait_until(SOON, async || one.stats().names == 0 && two.stats().names == 0).await;
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn plain_permits_under_the_name_of_leased_ones_are_an_error() {
     let permits = [with_ids.acquire().await.unwrap(), leased.acquire().await.unwrap()];
     assert_eq!((left(&observer).await, with_ids.permits().await.unwrap()), (1, 3));
     permits.into_iter().for_each(drop);
-    wait_until(SOON, async || client.in_hand().names == 0 && left(&observer).await == 3).await;
+    wait_until(SOON, async || client.stats().names == 0 && left(&observer).await == 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,7 +86,7 @@ async fn waiters_get_the_error_when_the_number_changes_and_leave_the_queue() {
         let held = of(&one, 2).acquire_many(2).await.unwrap();
         // More than one exchange asks for.
         let waiters: Vec<_> = (0..100).map(|_| tokio::spawn(of(&two, 2).acquire().into_future())).collect();
-        wait_until(SOON, async || two.in_hand().waiting == 100 && two.in_hand().channels == 1).await;
+        wait_until(SOON, async || two.stats().waiting == 100 && two.stats().channels == 1).await;
         let resized = of(&one, 4);
         assert!(resized.resize().await.unwrap());
         for waiter in join_all(waiters).await {
@@ -94,7 +94,7 @@ async fn waiters_get_the_error_when_the_number_changes_and_leave_the_queue() {
         }
         resized.acquire_many(2).timeout(SOON).await.unwrap().release().await.unwrap();
         held.release().await.unwrap();
-        wait_until(SOON, async || one.in_hand().names == 0 && two.in_hand().names == 0).await;
+        wait_until(SOON, async || one.stats().names == 0 && two.stats().names == 0).await;
         let queue = format!("redgrid_semaphore_line:{{{name}}}");
         assert_eq!(observer.query::<u64>(&["ZCARD", &queue]).await.unwrap(), 0);
         assert_eq!(observer.get::<i64>(&name).await.unwrap(), Some(4));

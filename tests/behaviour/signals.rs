@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use redgrid_barrier::{Condition, ConditionError, Event, Failure, Notify, AskError, WaitError};
+use redgrid_barrier::{Condition, ConditionError, Event, Failure, Notify, WaitError};
 use redgrid_core::Client;
 use redgrid_locks::{FairLock, Lock};
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};

@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::author::{ClientExt, Server};
 use redgrid_core::clock::Clock;
-use redgrid_core::{Client, Code, Config, Failure, IdempotentRequest, IdempotentScript, Reply, Request, Script, ServerError};
+use redgrid_core::{
+    Client, Code, Config, Failure, IdempotentRequest, IdempotentScript, Reply, Request, Script, ServerError,
+};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::fake_server::FakeServer;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redgrid_core::{Client, Failure};
 use redgrid_core::author::ClientExt;
+use redgrid_core::{Client, Failure};
 use redgrid_testkit::{Kind as Connections, Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_topic::codecs::Text;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitEnd, WaitQueue, WaiterId};
 use redgrid_core::{ChannelEvent, Client, OrderedSubscription, ServerError};
 use redgrid_testkit::{RedisServer, wait_until};
@@ -187,11 +188,11 @@ async fn a_poll_that_is_announced_soon_starts_no_subscription() {
         next(&mut sent, &[0]).await.reply(|_| NextPoll::Within(Duration::from_millis(10)));
     }
     let poll = next(&mut sent, &[0]).await;
-    assert_eq!(queue.client().in_hand().channels, 0);
+    assert_eq!(queue.client().stats().channels, 0);
     poll.reply(|_| NextPoll::Within(LONG));
     let poll = next_subscribed(&mut sent, &[0], |_| NextPoll::Within(LONG)).await;
-    assert_eq!(queue.client().in_hand().channels, 1);
+    assert_eq!(queue.client().stats().channels, 1);
     poll.reply(|_| NextPoll::Regular);
     drop(waiter);
-    wait_until(SOON, async || queue.client().in_hand().channels == 0).await;
+    wait_until(SOON, async || queue.client().stats().channels == 0).await;
 }

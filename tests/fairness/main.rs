@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use redgrid_core::author::ClientExt;
 use redgrid_core::config::SubscriptionMode;
 use redgrid_core::{Client, Config};
 use redgrid_locks::Lock;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redgrid_core::Client;
+use redgrid_core::author::ClientExt;
 use redgrid_countdown_latch::{CountDownLatch, WaitError};
 use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::SOON;

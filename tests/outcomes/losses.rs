@@ -162,8 +162,7 @@ async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
     for loss in LOSSES {
         let harness = Harness::new().await;
         let guard = Lock::new(&harness.client, "lock").acquire().lease(30 * SLACK).await.unwrap();
-        let permit =
-            Semaphore::new(&harness.client, "semaphore", 1).acquire().lease(30 * SLACK).await.unwrap();
+        let permit = Semaphore::new(&harness.client, "semaphore", 1).acquire().lease(30 * SLACK).await.unwrap();
         harness.lose(loss).await;
         let began = Instant::now();
         let released = tokio::time::timeout(TIMEOUT + SLACK, guard.release()).await.expect("a bounded release");

@@ -1,7 +1,7 @@
 //! A semaphore with leased or plain permits, for tests that run with both.
 
 use redgrid_core::Client;
-use redgrid_semaphore::{Acquire, PlainSemaphore, Semaphore, SemaphoreError, TryAcquire};
+use redgrid_semaphore::{Acquire, Failure, PlainSemaphore, Semaphore, TryAcquire};
 
 /// A semaphore of either kind.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ impl EitherSemaphore {
     /// # Errors
     ///
     /// As the semaphore's method.
-    pub async fn available_permits(&self) -> Result<u64, SemaphoreError> {
+    pub async fn available_permits(&self) -> Result<u64, Failure> {
         either!(self, semaphore => semaphore.available_permits().await)
     }
 

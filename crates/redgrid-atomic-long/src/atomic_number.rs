@@ -33,7 +33,7 @@ impl fmt::Display for Value {
 
 /// The scripts for numbers of one type.
 #[derive(Debug)]
-#[expect(unnameable_types, reason = "only the sealed `Numeral` uses it")]
+#[expect(unnameable_types, reason = "only the sealed `AtomicNumber` uses it")]
 pub struct Scripts {
     pub(crate) add: IdempotentScript<1>,
     pub(crate) add_each: IdempotentScript<1>,
@@ -76,7 +76,7 @@ const MAX_SUMMED: usize = 10_000;
 /// time.
 pub(crate) const MAX_LISTED: usize = 500;
 
-#[expect(unnameable_types, reason = "seals `Numeral`")]
+#[expect(unnameable_types, reason = "seals `AtomicNumber`")]
 pub(crate) mod sealed {
     use super::{BatchSum, Scripts};
 
@@ -115,7 +115,7 @@ pub(crate) type Step<T> = (T, T);
 
 /// How a batch of summands is sent as one.
 #[derive(Debug, Clone, Copy)]
-#[expect(unnameable_types, reason = "only the sealed `Numeral` uses it")]
+#[expect(unnameable_types, reason = "only the sealed `AtomicNumber` uses it")]
 pub struct BatchSum<T> {
     /// Returns the sum of a batch. It does not overflow, because of the size of the batch.
     pub(crate) sum: fn(&[T]) -> T,

@@ -163,10 +163,7 @@ impl SyncHandle {
         let mut last_reply = if options.had_contact { clock.now() } else { Instant::MIN };
         let timed_out = |last_failure: Option<Failure>, last_reply: Instant| {
             let no_reply = || {
-                failure(
-                    &self.name,
-                    redgrid_core::ServerError::Unknown { reason: "no reply arrived in time".into() },
-                )
+                failure(&self.name, redgrid_core::ServerError::Unknown { reason: "no reply arrived in time".into() })
             };
             let no_contact = || Some(failure(&self.name, self.client.out_of_contact(&self.key, last_reply)?));
             match last_failure.or_else(no_contact).or_else(|| (last_reply == Instant::MIN).then(no_reply)) {

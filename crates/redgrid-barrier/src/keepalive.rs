@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redgrid_core::{Failure, Request};
 use redgrid_core::author::ClientExt;
+use redgrid_core::{Failure, Request};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 

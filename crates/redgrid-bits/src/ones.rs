@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use redgrid_core::author::{ObjectRef, PageRequest, Paged, Pages};
-use redgrid_core::object::ObjectError;
+use redgrid_core::author::{PageRequest, Paged, Pages};
+use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{FromReply, Reply, Script, ServerError};
 
 use crate::bit_set::{BitSet, MAX_BITS};

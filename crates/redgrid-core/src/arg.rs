@@ -18,6 +18,7 @@ pub trait IntoArg: sealed::Sealed {
 
 mod sealed {
     /// Implemented only here, so that more types can be added.
+    #[expect(unnameable_types, reason = "seals a trait")]
     pub trait Sealed {}
 }
 

@@ -18,8 +18,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub mod author;
 mod arg;
+pub mod author;
 mod batching;
 pub mod clock;
 pub mod config;

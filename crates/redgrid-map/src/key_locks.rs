@@ -85,7 +85,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         K: Borrow<Q>,
         KC: Encode<Q>,
     {
-        Ok(Semaphore::new(self.place.client(), self.companion_name(key, "semaphore")?, permits))
+        Ok(Semaphore::new(self.object_ref.client(), self.companion_name(key, "semaphore")?, permits))
     }
 
     /// Returns the plain semaphore of a key: Redisson's RSemaphore, without leases.

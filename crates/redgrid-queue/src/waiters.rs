@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use redgrid_core::{ChannelEvent, Client, OrderedSubscription};
@@ -115,7 +116,12 @@ impl<S: TakeSource> Resource for TakeWaiters<S> {
         })
     }
 
-    fn replied(&self, queue: &WaitQueue<Self>, reply: Option<(Found, Instant)>, sent_before: WaiterId) -> NextPoll {
+    fn replied(
+        &self,
+        queue: &Arc<WaitQueue<Self>>,
+        reply: Option<(Found, Instant)>,
+        sent_before: WaiterId,
+    ) -> NextPoll {
         let Some((found, last_poll)) = reply else {
             // Also for those that came since: another poll would double their time.
             queue.complete_below(WaiterId::MAX, |_| true, || Taken::NoReply);
@@ -131,7 +137,7 @@ impl<S: TakeSource> Resource for TakeWaiters<S> {
         NextPoll::Within(pause.min(last_poll).min(found.due_in.unwrap_or(Duration::MAX)))
     }
 
-    fn received(&self, _queue: &WaitQueue<Self>, _event: &ChannelEvent) -> NextPoll {
+    fn received(&self, _queue: &Arc<WaitQueue<Self>>, _event: &ChannelEvent) -> NextPoll {
         self.update_pause(|_| PAUSES.0);
         NextPoll::Now
     }

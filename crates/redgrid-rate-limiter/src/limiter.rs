@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
-use redgrid_core::{Failure, Client, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
+use redgrid_core::{Client, Failure, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
 
 use crate::acquire::{Acquire, Taken};
 use crate::error::LimitError;
@@ -301,9 +301,11 @@ impl RateLimiter {
 /// Returns the error of a request that failed after this many permits were released.
 fn after_releases(released: u64, error: LimitError) -> LimitError {
     match error {
-        LimitError::Failed(Failure::Unavailable { name, source } | Failure::Refused { name, source }) if released > 0 => {
+        LimitError::Failed(Failure::Unavailable { operation, source } | Failure::Refused { operation, source })
+            if released > 0 =>
+        {
             let reason = format!("{released} permits were given back, then: {source}").into();
-            LimitError::Failed(Failure::OutcomeUnknown { name, source: ServerError::Unknown { reason } })
+            LimitError::Failed(Failure::OutcomeUnknown { operation, source: ServerError::Unknown { reason } })
         }
         error => error,
     }

@@ -1,9 +1,11 @@
 //! Changes of a queue by concurrent tasks of one process. They are sent as one idempotent request.
 
 use bytes::Bytes;
+use redgrid_core::author::BatchExecutor;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
-use redgrid_core::{BatchExecutor, Client, Name, ServerError};
+use redgrid_core::{Client, Name, ServerError};
 
 use crate::error::QueueError;
 use crate::keys::Keys;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use redgrid_core::object::{ObjectError, Place};
-use redgrid_core::{Batcher, Client, Name, ServerError};
+use redgrid_core::author::Batcher;
+use redgrid_core::author::ClientExt;
+use redgrid_core::object::{ObjectError, ObjectRef};
+use redgrid_core::{Client, Name, ServerError};
 
 use crate::batch::{Change, ChangeExecutor, ChangeReply, receipt_change};
 use crate::error::QueueError;
@@ -32,8 +34,8 @@ struct LastAnswered(AtomicU64);
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 impl QueueClient {
-    pub(crate) fn of(place: &Place) -> Result<Arc<QueueClient>, ObjectError> {
-        let (name, key) = place.named()?;
+    pub(crate) fn of(place: &ObjectRef) -> Result<Arc<QueueClient>, ObjectError> {
+        let (name, key) = place.name_and_key()?;
         let client = place.client();
         Ok(client.shared(key, || {
             let keys = Arc::new(Keys::new(client, key));

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_core::ServerError;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 
 use crate::message::{MessageId, Receipt, parse_millis};

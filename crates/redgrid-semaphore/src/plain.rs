@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::{Client, Failure};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::permits::{Acquire, SemaphoreHandle, TryAcquire};
+use redgrid_core::{Client, Failure};
 use tokio::sync::watch;
 
 /// A counting semaphore without leases: Redisson's `RSemaphore`. The permits of a process that dies

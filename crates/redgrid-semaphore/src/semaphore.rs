@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use redgrid_core::{Client, Failure};
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::permits::{Acquire, SemaphoreHandle, TryAcquire};
+use redgrid_core::{Client, Failure};
 use tokio::sync::watch;
 
 use crate::plain::PlainSemaphore;

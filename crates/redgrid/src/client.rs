@@ -12,7 +12,7 @@
 //! ```
 
 pub use redgrid_core::{
-    Client, Code, Command, CommitError, ConfigError, ConnectError, ConnectionEvent, ConnectionEvents, Deployment,
-    DeploymentKind, Failure, FromReply, Health, HealthCheck, ClientStats, InvalidName, Name, NodeHealth, NodeId, NodePart, NotClosed,
-    NotReady, Reply, Request, Script, ServerError, Shard, WeakClient,
+    Client, ClientStats, Code, Command, CommitError, ConfigError, ConnectError, ConnectionEvent, ConnectionEvents,
+    Deployment, DeploymentKind, Failure, FromReply, Health, HealthCheck, InvalidName, Name, NodeHealth, NodeId,
+    NodePart, NotClosed, NotReady, Reply, Request, Script, ServerError, Shard, WeakClient,
 };

@@ -218,8 +218,7 @@ async fn by_keys(harness: &Harness, of: &Type, wrong: &mut Wrong) {
     wrong.expect(what("delete_by_pattern, keys"), keys_of(&harness.observer).await, BTreeSet::new());
 
     harness.again().await;
-    let everything =
-        if harness.namespace.is_empty() { FlushScope::Database } else { FlushScope::Namespace };
+    let everything = if harness.namespace.is_empty() { FlushScope::Database } else { FlushScope::Namespace };
     keys.flush(everything).await.unwrap();
     wrong.expect(what("flush, keys"), harness.observer.keys("*").await.unwrap(), Vec::<String>::new());
 }

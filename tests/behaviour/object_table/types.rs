@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use redgrid_bits::{BitSet, BloomFilter, HyperLogLog};
-use redgrid_cache::{EvictionOrder, Limit, MapCache, NativeMapCache, SetCache};
+use redgrid_cache::{Limit, MapCache, NativeMapCache, SetCache};
 use redgrid_core::Client;
 use redgrid_core::object::{Lifetime, Object, ObjectError};
 use redgrid_geo::{Geo, Position};

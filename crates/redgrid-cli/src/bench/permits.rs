@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use redgrid::Grid;
-use redgrid::semaphore::{PlainSemaphore, SemaphoreError};
+use redgrid::semaphore::{Failure, PlainSemaphore};
 
 use super::BoxError;
 use super::crew::{self, Bounds, Cycle, Measurements};
@@ -24,7 +24,7 @@ pub(super) async fn run(grid: &Grid, job: &Job, start: &mut dyn Start) -> Result
     Ok(measure(grid, &job.prefix, job.tasks, Bounds { ops: job.ops, secs: job.secs }).await?)
 }
 
-async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Result<Outcome, SemaphoreError> {
+async fn measure(grid: &Grid, name: &str, tasks: usize, bounds: Bounds) -> Result<Outcome, Failure> {
     let inside = Arc::new(Inside::default());
     let semaphore = grid.plain_semaphore(name);
     semaphore.try_set_permits(PERMITS).await?;

@@ -26,9 +26,7 @@ pub(super) async fn run(driver: &mut Driver) -> Result<ExitCode, BoxError> {
                 Ok(outcome) => outcome.json(&job)?,
                 Err(error) => json!({"error": one_line(&*error)}).to_string(),
             },
-            Err(error) => {
-                json!({"unsupported": error.is::<Unsupported>(), "error": one_line(&*error)}).to_string()
-            }
+            Err(error) => json!({"unsupported": error.is::<Unsupported>(), "error": one_line(&*error)}).to_string(),
         };
         print_line(&answer)?;
     }

@@ -18,9 +18,9 @@ use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, LockProtocol, MultiOutcome,
     PendingAcquire, TakeoverFrom,
 };
-use crate::observe::{About, Done, Observed, count};
+use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::participant::Participant;
-use crate::permits::{Ask, Source, Ticket};
+use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
 use crate::unpolled::Offer;
 
@@ -66,11 +66,11 @@ impl ClientExt for Client {
         self.run_with(request, until, RetryPolicy::Retries).await
     }
 
-    async fn run_undivided<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
+    async fn run_same_slot<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
         self.run_with(request, self.clock().now() + self.patience(), RetryPolicy::Together).await
     }
 
-    fn run_later(&self, request: Request) {
+    fn run_detached(&self, request: Request) {
         self.table().run_detached(request);
     }
 
@@ -284,8 +284,8 @@ impl ClientExt for Client {
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireError> {
         let releases = from != TakeoverFrom::Anybody;
-        let observed = Observed::force(About { kind: kind.name(), name: &target.name }, releases);
-        observed.around(self.table().take_over(self, kind, target, request, from)).await
+        let observed = OpSpan::force(OpContext { kind: kind.name(), name: &target.name }, releases);
+        observed.instrument(self.table().take_over(self, kind, target, request, from)).await
     }
 
     async fn attach(
@@ -297,7 +297,7 @@ impl ClientExt for Client {
         self.table().attach(self, kind, target, detached, self.durability()).await
     }
 
-    fn permits(&self, source: &Arc<Source>, request: Ask) -> Ticket {
-        Ticket::new(self, source, request)
+    fn permits(&self, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
+        PendingPermit::new(self, keys, request)
     }
 }

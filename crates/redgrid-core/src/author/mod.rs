@@ -35,9 +35,9 @@ use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, MultiOutcome,
     PendingAcquire, TakeoverFrom,
 };
-pub use crate::object::pages::{Asking, Paged, Pages};
+pub use crate::object::pages::{PageRequest, Paged, Pages};
 use crate::participant::Participant;
-use crate::permits::{Ask, Source, Ticket};
+use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
 pub use crate::script::ScriptText;
 use crate::unpolled::Offer;
@@ -101,12 +101,12 @@ pub trait ClientExt: client::Sealed {
     /// [`Code::TryAgain`](crate::Code::TryAgain), where [`Client::run`](crate::Client::run)
     /// retries. After a lost reply an idempotent request is retransmitted until its deadline; any
     /// other request is sent once.
-    fn run_undivided<T: FromReply>(&self, request: Request) -> impl Future<Output = Result<T, ServerError>> + Send;
+    fn run_same_slot<T: FromReply>(&self, request: Request) -> impl Future<Output = Result<T, ServerError>> + Send;
 
     /// Sends a request once in the background, for callers that cannot wait, such as a `Drop`.
     ///
     /// The result is not reported.
-    fn run_later(&self, request: Request);
+    fn run_detached(&self, request: Request);
 
     /// Executes a script exactly once, and returns its reply as `T`.
     ///
@@ -396,5 +396,5 @@ pub trait ClientExt: client::Sealed {
     ) -> impl Future<Output = Result<HoldGuard, AttachError>> + Send;
 
     /// Requests permits; every kind of semaphore uses this.
-    fn permits(&self, source: &Arc<Source>, request: Ask) -> Ticket;
+    fn permits(&self, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit;
 }

@@ -66,7 +66,7 @@ impl Outcome for Failure {
     }
 }
 
-impl Done for AcquireError {
+impl Outcome for AcquireError {
     fn outcome(&self) -> &'static str {
         match self {
             AcquireError::TimedOut { .. } => TIMED_OUT,

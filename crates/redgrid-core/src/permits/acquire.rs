@@ -46,10 +46,10 @@ impl Options {
         if self.permits > max {
             return invalid("permits", expected, self.permits.to_string());
         }
-        if let Some(capacity) = source.capacity.filter(|capacity| !(1..=MAX_PERMITS).contains(capacity)) {
+        if let Some(capacity) = keys.capacity.filter(|capacity| !(1..=MAX_PERMITS).contains(capacity)) {
             return invalid("number of permits", "1 to 2147483647", capacity.to_string());
         }
-        if let Some(capacity) = source.capacity.filter(|capacity| *capacity < self.permits) {
+        if let Some(capacity) = keys.capacity.filter(|capacity| *capacity < self.permits) {
             return invalid("permits", "no more than the semaphore has", format!("{} of {capacity}", self.permits));
         }
         for (option, lease) in [("lease", self.lease), ("auto_renew", self.auto_renew)] {
@@ -124,11 +124,7 @@ macro_rules! options {
         impl $builder {
             /// Creates a request for `permits` permits, which is cancelled when `closed` becomes
             /// true.
-            pub fn new(
-                handle: &SemaphoreHandle,
-                permits: u64,
-                closed: watch::Receiver<bool>,
-            ) -> Self {
+            pub fn new(handle: &SemaphoreHandle, permits: u64, closed: watch::Receiver<bool>) -> Self {
                 $builder(Options {
                     handle: handle.clone(),
                     permits,

@@ -135,7 +135,7 @@ impl ExchangeRequest {
             false => EXCHANGE.with([key.clone(), leases.clone()]),
         };
         // An exchange that only returns permits does not set their number.
-        let capacity = source.capacity.filter(|_| !self.requests.is_empty());
+        let capacity = keys.capacity.filter(|_| !self.requests.is_empty());
         let mut call = call
             .publish_arg()
             .arg(keys.channel.clone())

@@ -37,7 +37,7 @@ pub struct PendingPermit {
     done: bool,
 }
 
-impl Ticket {
+impl PendingPermit {
     /// See [`ClientExt::permits`].
     pub(crate) fn new(client: &Client, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
         let entered = client.clock().now();
@@ -146,7 +146,7 @@ impl Ticket {
     /// Converts the result; `None` if the permits were not taken in time.
     fn convert_result(&self, result: Option<AcquireResult>) -> Option<Result<Option<Permit>, AcquireError>> {
         let name = || self.semaphore.keys.name.clone();
-        let operation = || AcquireError::operation(&self.semaphore.source.name);
+        let operation = || AcquireError::operation(&self.semaphore.keys.name);
         let failed = AcquireError::Failed;
         let now = self.client.clock().now();
         Some(match result {

@@ -230,7 +230,7 @@ impl LocalSemaphore {
                         Some(Err(AcquireFailure::NotInitialised))
                     }
                     Some(Refusal::PermitsDiffer(found)) => {
-                        let expected = self.source.capacity.unwrap_or_default();
+                        let expected = self.keys.capacity.unwrap_or_default();
                         Some(Err(AcquireFailure::PermitsDiffer { expected, found }))
                     }
                     _ if waiter.request.try_only => Some(Ok(AcquireOutcome::TooFew)),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
-use redgrid_core::object::parts;
+use redgrid_core::object::chunks;
 use redgrid_core::{BackgroundClient, ServerError};
 
 use super::{Found, Stock, TakeReply, TakeSource};
@@ -178,7 +179,7 @@ impl<S: TakeSource> Stock<S> {
             let mut state = self.state();
             let unclaimed: Vec<(u64, Bytes)> = std::mem::take(&mut state.unclaimed).into_iter().collect();
             // The last part first: the others are to be in front of it.
-            let last = parts(&unclaimed, |(_, element)| element.len()).last().map_or(0, <[_]>::len);
+            let last = chunks(&unclaimed, |(_, element)| element.len()).last().map_or(0, <[_]>::len);
             let (stays, goes) = unclaimed.split_at(unclaimed.len() - last);
             state.unclaimed = stays.iter().cloned().collect();
             state.putting_back = goes.iter().cloned().collect();
