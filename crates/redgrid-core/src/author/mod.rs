@@ -47,7 +47,7 @@ use crate::unpolled::Offer;
 /// | for | methods |
 /// |---|---|
 /// | settings | `clock`, `response_timeout`, `patience`, `poll_interval`, `watchdog_lease`, `fair_wait`, `durability`, `notice_prefix` |
-/// | requests | `run_until`, `run_undivided`, `run_later`, `run_exactly_once`, `run_exactly_once_until`, `run_at_most_once`, `batch` |
+/// | requests | `run_until`, `run_same_slot`, `run_detached`, `run_exactly_once`, `run_exactly_once_until`, `run_at_most_once`, `batch` |
 /// | nodes | `primaries`, `is_primary`, `doubt`, `run_on`, `run_on_primaries`, `run_on_primaries_until`, `sentinels` |
 /// | contact and end | `epoch_of`, `out_of_contact`, `ended` |
 /// | messages | `watch`, `watch_unpolled`, `subscribe_ordered`, `subscribe_ordered_unpolled`, `subscribe`, `message_stream`, `local_subscriptions`, `is_subscribed`, `subscribers`, `subscribers_at_primary`, `waiting_subscribers`, `channels_matching` |
