@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redgrid_barrier::{Barrier, BarrierError, BarrierWaitResult, Failure};
-use redgrid_core::{Client, Failure};
+use redgrid_core::Client;
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::process::Other;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redgrid_barrier::{Failure, Party, Phaser, PhaserError};
-use redgrid_core::{Client, Failure};
+use redgrid_core::Client;
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::process::Other;
 use redgrid_tests::{NOTHING, SOON, client, client_with, server};
