@@ -91,8 +91,9 @@ mod tests {
     fn owned_and_borrowed_text_and_bytes_are_the_same() {
         let (owned, name) = ("a".to_owned(), Name::new("a").unwrap());
         let texts = [text("a"), text(&owned), text(owned), text(Cow::Borrowed("a")), text(&name), text(name)];
-        let bytes = [text(b"a"), text(*b"a"), text(&b"a"[..]), text(&vec![b'a']), text(vec![b'a'])];
-        let shared = [text(&Bytes::from_static(b"a")), text(Bytes::from_static(b"a"))];
+        let (vector, shared) = (vec![b'a'], Bytes::from_static(b"a"));
+        let bytes = [text(b"a"), text(*b"a"), text(&b"a"[..]), text(&vector), text(vector)];
+        let shared = [text(&shared), text(shared)];
         assert!(texts.iter().chain(&bytes).chain(&shared).all(|text| text == "a"));
     }
 }

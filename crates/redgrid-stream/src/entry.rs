@@ -51,7 +51,7 @@ impl RawEntry {
             Ok((object_ref.decoded(keys, key, at)?, object_ref.decoded(values, value, at)?))
         };
         let fields: Result<_, _> = self.fields.iter().flatten().map(decode_field).collect();
-        let fields = fields.map_err(|source| StreamError::Undecodable { id: self.id, source })?;
+        let fields = fields.map_err(|source| StreamError::Undecodable { id: self.id, source: Box::new(source) })?;
         Ok(Entry { id: self.id, fields })
     }
 }

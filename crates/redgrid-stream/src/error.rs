@@ -44,7 +44,7 @@ pub enum StreamError {
         id: EntryId,
         /// The cause: [`ObjectError::Decode`].
         #[source]
-        source: ObjectError,
+        source: Box<ObjectError>,
     },
     /// The server does not support a command. Nothing has changed.
     #[error("the server of `{name}` does not support {command}: it needs {needs}")]

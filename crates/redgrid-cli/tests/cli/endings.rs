@@ -2,7 +2,7 @@
 //! crash, reject requests, or run in another mode.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Output, Stdio};
 use std::time::Duration;
@@ -227,12 +227,16 @@ async fn a_signal_is_passed_on_and_the_lock_is_released() {
     let server = RedisServer::start().await.expect("a server");
     let observer = server.observer().await.expect("an observer");
     for (name, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129), ("-QUIT", 131)] {
-        let mut command =
-            redgrid(&["lock", "job", "--url", &server.url(), "--", "sh", "-c", "ulimit -c 0; sleep 1000"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs");
-        wait_until(SOON, async || observer.exists("job").await.expect("an answer")).await;
+        let mut command = redgrid(&["lock", "job", "--url", &server.url(), "--", "sh", "-c", "ulimit -c 0; exec cat"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program runs");
+        // A shell that has just started may ignore a signal: `cat` runs once it answers.
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(b"up").expect("it is read");
+        child.stdout.as_mut().expect("a pipe").read_exact(&mut [0; 2]).expect("it is answered");
         signal(&child, name);
         let output = ended(child).await;
+        drop(input);
         assert_eq!(output.status.code(), Some(code), "{name}: {}", message(&output));
         assert!(!observer.exists("job").await.expect("an answer"), "{name}: the lock is still taken");
     }

@@ -42,6 +42,9 @@ use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubS
 pub use crate::script::ScriptText;
 use crate::unpolled::Offer;
 
+/// The result of a request at each node that it was sent to.
+pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
+
 /// Methods of [`Client`](crate::Client) for authors of objects. No other type implements it.
 ///
 /// | for | methods |
@@ -182,14 +185,14 @@ pub trait ClientExt: client::Sealed {
     fn run_on_primaries<T: FromReply + Send>(
         &self,
         request: Request,
-    ) -> impl Future<Output = Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError>> + Send;
+    ) -> impl Future<Output = Result<ByNode<T>, ServerError>> + Send;
 
     /// Sends a request to every primary, as [`ClientExt::run_on_primaries`], until `until`.
     fn run_on_primaries_until<T: FromReply + Send>(
         &self,
         request: Request,
         until: Instant,
-    ) -> impl Future<Output = Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError>> + Send;
+    ) -> impl Future<Output = Result<ByNode<T>, ServerError>> + Send;
 
     /// Returns the sentinels that this client uses, including those that other sentinels have
     /// named. The list is empty in other topologies.
