@@ -123,7 +123,7 @@ async fn an_empty_password_is_sent_and_a_missing_one_rejected() {
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     assert!(server.clients().await.unwrap().iter().all(|client| client.user == "app"));
     // It would be logged in as `default`, with all permissions.
-    let config = redgrid_core::Config::from_url(&format!("redis://app@{}", server.addr())).unwrap();
+    let config = redgrid_core::Config::from_url(format!("redis://app@{}", server.addr())).unwrap();
     let refused = redgrid_core::Client::connect(config).await.unwrap_err();
     assert!(refused.to_string().contains("a user logs in with a password"), "{refused}");
 }

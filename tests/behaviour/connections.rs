@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, server};
 const CONNECTIONS: u32 = 4;
 
 fn config(server: &RedisServer) -> Config {
-    Config::from_url(&server.url()).unwrap().connections_per_node(CONNECTIONS)
+    Config::from_url(server.url()).unwrap().connections_per_node(CONNECTIONS)
 }
 
 /// The ids of the connections for requests.
@@ -151,7 +151,7 @@ async fn a_connection_that_was_lost_is_followed_by_one_that_is_greeted_once() {
 async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let config = Config::from_url(&server.url_via(proxy.addr())).unwrap();
+    let config = Config::from_url(server.url_via(proxy.addr())).unwrap();
     (server, proxy, config.response_timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
 }
 

@@ -247,7 +247,7 @@ async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published(
     let servers = RedisServer::builder().password("of-the-servers");
     let deployment = Sentinels::builder().sentinels(2).replicas(1).server_options(servers).sentinel_options(sentinels);
     let deployment = deployment.start().await.unwrap();
-    let config = |login: &str| Config::from_url(&format!("{}?{login}", deployment.url())).unwrap();
+    let config = |login: &str| Config::from_url(format!("{}?{login}", deployment.url())).unwrap();
     let right = config("sentinel_username=watcher&sentinel_password=of-the-sentinels&read_mode=any");
     let client = Client::connect(right).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -273,7 +273,7 @@ async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
     let sentinels = RedisServer::builder().user("watcher", format!("on >secret resetchannels -@all {rules}"));
     let deployment = Sentinels::builder().sentinels(1).replicas(0).sentinel_options(sentinels).start().await.unwrap();
     let login = "sentinel_username=watcher&sentinel_password=secret&retry_delay=1s";
-    let client = Client::connect(Config::from_url(&format!("{}?{login}", deployment.url())).unwrap()).await.unwrap();
+    let client = Client::connect(Config::from_url(format!("{}?{login}", deployment.url())).unwrap()).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     let observer = deployment.sentinels()[0].observer().await.unwrap();
     let received = async || -> u64 {

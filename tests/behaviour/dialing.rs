@@ -103,7 +103,7 @@ async fn tls_is_spoken_through_a_dialer_with_the_name_of_the_server() {
     };
     let tls = server.tls().unwrap();
     let trusted = redgrid_core::config::Tls::new().ca_file(tls.ca_file());
-    let plain = Config::from_url(&server.tls_url().unwrap()).unwrap().tls(trusted);
+    let plain = Config::from_url(server.tls_url().unwrap()).unwrap().tls(trusted);
     let dialer = Tunnel { to: tls.addr(), dialed: Arc::default() };
     works(&Client::connect(plain.dialer(dialer)).await.unwrap()).await;
 }
@@ -177,7 +177,7 @@ async fn a_socks_proxy_opens_all_connections_and_its_refusals_are_reported() {
     assert!(seen.lock().unwrap().iter().all(|to| to == "db.test:6379"), "the proxy resolves the name");
 
     let refusing = socks_proxy(false, seen, server.addr()).await;
-    let config = Config::from_url(&url.replace(&proxy.to_string(), &refusing.to_string())).unwrap();
+    let config = Config::from_url(url.replace(&proxy.to_string(), &refusing.to_string())).unwrap();
     let client = Client::connect(config).await.unwrap();
     let error = client.wait_ready(Duration::from_millis(500)).await.unwrap_err().to_string();
     assert!(error.contains("refuses user or password") && !error.contains("secret"), "{error}");

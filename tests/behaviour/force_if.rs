@@ -25,7 +25,7 @@ async fn a_holder_that_came_since_keeps_the_lock() {
     assert!(!lock.force_release_if(&seen).await.unwrap(), "another holder has it");
     assert!(second.is_held());
     let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
-    assert_eq!(LockHolder::from_field(&seen.field()), seen);
+    assert_eq!(LockHolder::from_field(seen.field()), seen);
     assert!(lock.force_release_if(&seen).await.unwrap());
     lost(second.lost()).await;
     let third = lock.acquire().timeout(SOON).await.unwrap();

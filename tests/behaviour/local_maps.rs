@@ -177,7 +177,7 @@ async fn a_writer_reads_its_own_write_despite_concurrent_reads() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
     let server = server().await;
-    let config = Config::from_url(&server.url()).unwrap();
+    let config = Config::from_url(server.url()).unwrap();
     let behind = Arc::new(Before::behind(redgrid_core::server(&config).unwrap(), "HGET"));
     let client = Client::over_one(Arc::clone(&behind) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let (reader, (_client, writer)) =

@@ -131,7 +131,7 @@ async fn a_server_that_can_not_save_refuses_at_once_and_grants_when_it_can_again
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_that_is_down_is_waited_for() {
     let cluster = Cluster::builder().primaries(3).replicas_per_primary(0).full_coverage(true).start().await.unwrap();
-    let client = Client::connect(Config::from_url(&cluster.url()).unwrap()).await.unwrap();
+    let client = Client::connect(Config::from_url(cluster.url()).unwrap()).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     let home = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();

@@ -60,13 +60,13 @@ impl Ground {
     async fn with(settings: impl FnOnce(Before) -> Before, timeout: Duration) -> Ground {
         let servers = [server().await, server().await];
         let open = |server: &RedisServer| {
-            let config = Config::from_url(&server.url()).unwrap();
+            let config = Config::from_url(server.url()).unwrap();
             Before::new(redgrid_core::server(&config).unwrap(), "object/delete_if_same")
         };
         let (here, there) = (servers[0].observer().await.unwrap(), servers[1].observer().await.unwrap());
         let before = Arc::new(settings(open(&servers[0])));
         let apart = Apart([Arc::clone(&before), Arc::new(open(&servers[1]))], watch::Sender::new(0));
-        let config = Config::from_url(&servers[0].url()).unwrap().response_timeout(timeout).retries(1);
+        let config = Config::from_url(servers[0].url()).unwrap().response_timeout(timeout).retries(1);
         let client = Client::over(Arc::new(apart), config, Clock::boot()).unwrap();
         client.wait_ready(SOON).await.unwrap();
         Ground { _servers: servers, client, here, there, before }

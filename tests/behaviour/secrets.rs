@@ -170,10 +170,10 @@ async fn no_secret_is_seen_anywhere() {
 
     let server = RedisServer::builder().password(DATA).user("app", format!("on >{PROVIDED} ~* &* +@all"));
     let server = server.start().await.unwrap();
-    let single = |password: &str| Config::from_url(&format!("redis://:{password}@{}", server.addr())).unwrap();
+    let single = |password: &str| Config::from_url(format!("redis://:{password}@{}", server.addr())).unwrap();
     assert!(run(hasty(single(DATA)).connections_per_node(2), &book).await);
     assert!(!run(hasty(single(WRONG)), &book).await);
-    assert!(!run(hasty(Config::from_url(&format!("redis://:{DATA}@127.0.0.1:1")).unwrap()), &book).await);
+    assert!(!run(hasty(Config::from_url(format!("redis://:{DATA}@127.0.0.1:1")).unwrap()), &book).await);
     let provided = |says| hasty(Config::single(server.addr().to_string()).unwrap().password_from(Vault(says)));
     assert!(run(provided(PROVIDED), &book).await);
     assert!(!run(provided(WRONG), &book).await);

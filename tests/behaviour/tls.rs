@@ -23,7 +23,7 @@ async fn start(builder: ServerBuilder) -> Option<RedisServer> {
 }
 
 fn config(server: &RedisServer, tls: Tls) -> Config {
-    Config::from_url(&server.tls_url().unwrap()).unwrap().tls(tls)
+    Config::from_url(server.tls_url().unwrap()).unwrap().tls(tls)
 }
 
 /// Trusts the authority that signed the server's certificate.
@@ -73,7 +73,7 @@ async fn a_certificate_of_strangers_is_refused_in_clear_words() {
     let text = trouble(config(&server, trusting(&stranger))).await;
     assert!(text.contains("not signed by a trusted authority") && text.contains("tls_ca_file"), "{text}");
     // The system's authorities did not sign it either; where there are none, that is told at once.
-    match Client::connect(Config::from_url(&server.tls_url().unwrap()).unwrap()).await {
+    match Client::connect(Config::from_url(server.tls_url().unwrap()).unwrap()).await {
         Ok(client) => {
             assert!(client.wait_ready(A_WHILE).await.unwrap_err().to_string().contains("not signed by a trusted"))
         }
@@ -117,7 +117,7 @@ async fn both_sides_must_agree_to_speak_tls() {
     let Some(server) = start(RedisServer::builder().tls()).await else { return };
     let plain = server.tls_url().unwrap().replace("rediss:", "redis:");
     trouble(Config::from_url(&plain).unwrap()).await;
-    let encrypted = Config::from_url(&server.url()).unwrap().tls(trusting(&server));
+    let encrypted = Config::from_url(server.url()).unwrap().tls(trusting(&server));
     let text = trouble(encrypted).await;
     assert!(text.contains("TLS"), "{text}");
 }
@@ -202,7 +202,7 @@ async fn sentinels_and_the_primaries_they_name_are_reached_over_tls() {
         client.shutdown(SOON).await.unwrap();
     }
     let stranger = RedisServer::builder().tls().start().await.unwrap();
-    let text = trouble(Config::from_url(&deployment.url()).unwrap().tls(trusting(&stranger))).await;
+    let text = trouble(Config::from_url(deployment.url()).unwrap().tls(trusting(&stranger))).await;
     assert!(text.contains("sentinel") && text.contains("not signed by a trusted authority"), "{text}");
 }
 

@@ -16,7 +16,7 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 
 /// A client whose next request with this label is held back.
 async fn stuck_at(server: &RedisServer, label: &'static str) -> (Client, Arc<Before>) {
-    let config = Config::from_url(&server.url()).unwrap();
+    let config = Config::from_url(server.url()).unwrap();
     let before = Arc::new(Before::new(redgrid_core::server(&config).unwrap(), label));
     let client = Client::over_one(Arc::clone(&before) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_waiter_for_an_update_turn_ends_with_the_client() {
 async fn overtaken(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let config = Config::from_url(&server.url()).unwrap().response_timeout(Duration::from_millis(1500)).retries(1);
+    let config = Config::from_url(server.url()).unwrap().response_timeout(Duration::from_millis(1500)).retries(1);
     let other = observer.clone();
     let before = Before::new(redgrid_core::server(&config).unwrap(), label).always(move || {
         let (other, new) = (other.clone(), fastrand::u32(..).to_string());

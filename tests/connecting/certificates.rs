@@ -28,7 +28,7 @@ async fn start(builder: ServerBuilder) -> Option<RedisServer> {
 }
 
 fn config(server: &RedisServer, tls: Tls) -> Config {
-    Config::from_url(&server.tls_url().unwrap()).unwrap().tls(tls)
+    Config::from_url(server.tls_url().unwrap()).unwrap().tls(tls)
 }
 
 async fn use_and_end(client: Client) {

@@ -117,7 +117,7 @@ async fn a_server_that_does_not_know_hello_is_spoken_to_by_resp2() {
 async fn the_protocol_may_be_chosen() {
     let server = RedisServer::start().await.unwrap();
     let observer = server.observer().await.unwrap();
-    let url = |settings: &str| Config::from_url(&format!("{}?{settings}", server.url())).unwrap();
+    let url = |settings: &str| Config::from_url(format!("{}?{settings}", server.url())).unwrap();
     let older = connected(url("protocol=resp2&client_name=older")).await;
     let newer = connected(url("client_name=newer")).await;
     objects_work(&older, &newer).await;
@@ -250,7 +250,7 @@ async fn a_server_that_runs_a_script_for_too_long_takes_new_connections_with_res
     if server.binary().version().major < 7 {
         return;
     }
-    let config = Config::from_url(&server.url()).unwrap().protocol(Protocol::Resp2).response_timeout(SOON);
+    let config = Config::from_url(server.url()).unwrap().protocol(Protocol::Resp2).response_timeout(SOON);
     let client = connected(config).await;
     let functions = Functions::new(&client);
     server.observer().await.unwrap().cmd(&["CONFIG", "SET", "busy-reply-threshold", "20"]).await.unwrap();

@@ -59,7 +59,7 @@ async fn one_of_three(what: &str, attempt: impl AsyncFn() -> Result<(), String>)
 
 /// Many processes of many tasks want one lock until it has changed hands `turns` times.
 async fn contest(server: &RedisServer, processes: usize, tasks: usize, section: Duration, turns: u64) -> Outcome {
-    contest_by(&Config::from_url(&server.url()).unwrap(), processes, tasks, section, turns).await
+    contest_by(&Config::from_url(server.url()).unwrap(), processes, tasks, section, turns).await
 }
 
 /// The same, on servers that are found by `config`.
@@ -201,10 +201,10 @@ async fn the_order_is_the_same_where_a_replica_is_listened_to() {
     rounds_at_replicas(config, &[(2, 16), (3, 16), (8, 16)]).await;
     drop(replicated);
     let sentinels = Sentinels::start().await.unwrap();
-    rounds_at_replicas(Config::from_url(&sentinels.url()).unwrap(), &[(3, 16)]).await;
+    rounds_at_replicas(Config::from_url(sentinels.url()).unwrap(), &[(3, 16)]).await;
     drop(sentinels);
     let cluster = Cluster::start(3, 1).await.unwrap();
-    rounds_at_replicas(Config::from_url(&cluster.url()).unwrap(), &[(3, 16)]).await;
+    rounds_at_replicas(Config::from_url(cluster.url()).unwrap(), &[(3, 16)]).await;
 }
 
 async fn rounds_at_replicas(config: Config, contests: &[(usize, usize)]) {

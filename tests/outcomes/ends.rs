@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use crate::calls::{AT_ONCE, Named, OTHERS, WAITING, kind};
 
 fn patient(server: &RedisServer) -> Config {
-    Config::from_url(&server.url()).unwrap().retries(1000)
+    Config::from_url(server.url()).unwrap().retries(1000)
 }
 
 /// Takes what the waiting calls wait for.

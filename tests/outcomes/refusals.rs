@@ -50,7 +50,7 @@ async fn a_wrong_certificate_is_unauthorized_early() {
             (server, stranger) => (server.unwrap(), stranger.unwrap()),
         };
     let tls = Tls::new().ca_file(stranger.tls().unwrap().ca_file());
-    let config = Config::from_url(&server.tls_url().unwrap()).unwrap().tls(tls);
+    let config = Config::from_url(server.tls_url().unwrap()).unwrap().tls(tls);
     let client = Client::connect(patient(config)).await.unwrap();
     is_unauthorized("wrong certificate", &client, "certificate").await;
 }

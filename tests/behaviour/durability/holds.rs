@@ -91,7 +91,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
         gated: AtomicBool::new(false),
         proves: AtomicBool::new(true),
     });
-    let config = Config::from_url(&server.url()).unwrap();
+    let config = Config::from_url(server.url()).unwrap();
     let config = config.watchdog_lease(Duration::from_millis(900)).stretch(Duration::from_millis(500));
     let client = Client::over_one(Arc::clone(&gated) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let strong = replicas(1, SOON);

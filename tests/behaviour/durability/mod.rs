@@ -61,7 +61,7 @@ async fn node(server: &RedisServer) -> Arc<dyn Server> {
 }
 
 async fn node_with(server: &RedisServer, settings: impl FnOnce(Config) -> Config) -> Arc<dyn Server> {
-    let node = redgrid_core::server(&settings(Config::from_url(&server.url()).unwrap())).unwrap();
+    let node = redgrid_core::server(&settings(Config::from_url(server.url()).unwrap())).unwrap();
     epoch(&node).await;
     node
 }

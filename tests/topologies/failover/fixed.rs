@@ -67,7 +67,7 @@ pub(super) async fn single_a_client_that_ends_too_late_leaves_nothing_behind() {
     let server = RedisServer::start().await.unwrap();
     let mut ended = Vec::new();
     for n in 0..8 {
-        let client = connected(redgrid_core::Config::from_url(&server.url()).unwrap()).await;
+        let client = connected(redgrid_core::Config::from_url(server.url()).unwrap()).await;
         let guard = Lock::new(&client, format!("a{n}")).acquire().await.unwrap();
         ended.push((client, guard));
     }

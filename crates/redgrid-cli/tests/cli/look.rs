@@ -298,7 +298,7 @@ async fn long_values_are_not_read() {
 
 /// Returns a client that polls more rarely than the test lasts: only a message wakes its waiters.
 async fn deaf_to_time(server: &RedisServer) -> Grid {
-    let config = Config::from_url(&server.url()).expect("a URL").poll_interval(Duration::from_secs(60));
+    let config = Config::from_url(server.url()).expect("a URL").poll_interval(Duration::from_secs(60));
     Grid::connect(config).await.expect("a client")
 }
 
