@@ -128,7 +128,7 @@ pub enum WaitEnd<T> {
     Completed(T),
     /// The poll for the waiter failed.
     Failed(ServerError),
-    /// The client ended; see [`ClientExt::ended`](crate::author::ClientExt::ended).
+    /// The client ended; see [`ClientExt::ended`].
     ShuttingDown,
 }
 
@@ -171,7 +171,7 @@ pub struct Waiter<R: Resource> {
 }
 
 impl<R: Resource> WaitQueue<R> {
-    /// Creates the queue of a resource. All callers of a client share one: see [`ClientExt::shared`](crate::author::ClientExt::shared).
+    /// Creates the queue of a resource. All callers of a client share one: see [`ClientExt::shared`].
     pub fn new(client: &Client, resource: R) -> Self {
         let state = State {
             waiters: BTreeMap::new(),
