@@ -44,6 +44,7 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 /// it only reads.
 ///
 /// ```
+/// use redgrid_core::author::ClientExt;
 /// use redgrid_core::{Client, IdempotentScript, ServerError};
 ///
 /// static ADD: IdempotentScript<1> =
