@@ -1,4 +1,4 @@
-//! What must hold before the crates are published.
+//! Checks before the crates are published.
 
 use std::{
     collections::BTreeMap,

@@ -66,7 +66,7 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What a program prints, where not succeeding is a failure.
+/// Returns the output of a program; it is a failure if the program fails.
 pub(crate) fn printed(command: &mut Command) -> Result<String, Failure> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.map_err(|source| not_run(command, source))?;

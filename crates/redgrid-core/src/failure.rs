@@ -124,7 +124,7 @@ impl Failure {
     }
 }
 
-/// What was to be done, and to which object: ``count down the latch `x` ``.
+/// An action and its object, for messages: ``count down the latch `x` ``.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
     action: &'static str,

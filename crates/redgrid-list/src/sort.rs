@@ -151,8 +151,8 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// # Errors
     ///
-    /// Those of awaiting it. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) without
-    /// a pattern.
+    /// The errors of awaiting it, and [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// without a pattern.
     ///
     /// # Cancel safety
     ///
@@ -189,8 +189,8 @@ impl<T, C: Codec> Sort<T, C> {
     ///
     /// # Errors
     ///
-    /// Those of awaiting it. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a
-    /// name in another slot.
+    /// The errors of awaiting it, and [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// for a name in another slot.
     ///
     /// # Cancel safety
     ///

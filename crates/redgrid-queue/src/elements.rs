@@ -1,4 +1,4 @@
-//! What all queues have in common: the handle of their object, and the conversion of elements.
+//! The common part of all queues: the handle of their object, and the conversion of elements.
 
 use std::marker::PhantomData;
 

@@ -33,7 +33,7 @@ pub(crate) enum Taken<S: TakeSource> {
     NoReply,
 }
 
-/// What a caller asks for.
+/// The request of a caller.
 pub(crate) struct TakeRequest {
     /// When the caller's time is over.
     until: Instant,

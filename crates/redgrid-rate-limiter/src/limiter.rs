@@ -147,7 +147,7 @@ impl RateLimiter {
         Acquire::new(self.clone())
     }
 
-    /// Gives back the oldest permits that still count, whoever took them, as in Redisson. Returns
+    /// Gives back the oldest permits that still count, of any client, as in Redisson. Returns
     /// how many are free again by it.
     ///
     /// To give back the permits of one call, use [`Taken::release`]. Expired permits that are still
@@ -207,7 +207,7 @@ impl RateLimiter {
     /// client, the logs stay until their permits expire.
     ///
     /// [`delete`](RateLimiter::delete) and [`expire`](RateLimiter::expire) notify waiting callers.
-    /// The same methods of the object do not, nor does a rename: callers return
+    /// Those methods of the object and a rename do not notify them: callers return
     /// [`RateNotSet`](LimitError::RateNotSet) after their next poll.
     pub fn object(&self) -> Object {
         match &self.0 {

@@ -1,4 +1,4 @@
-//! What a limiter's script is asked for several callers, and its reply.
+//! A request to a limiter's script for several callers, and its reply.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ const NOT_SENT_IN_TIME: &str = "no server was reached in time";
 
 /// A limit that is kept on the server.
 pub(crate) trait Limit: Send + Sync + 'static {
-    /// What is needed to give permits back.
+    /// Identifies taken permits, to give them back.
     type Entry: Send + 'static;
     /// Whether all clients that change the limit publish it.
     const CHANGES_ARE_PUBLISHED: bool;
@@ -55,7 +55,7 @@ pub(crate) trait Limit: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<LimiterReply>, ServerError>> + Send;
     /// Returns an entry of a reply; `None` if nothing can be given back.
     fn entry(&self, reply: &LimiterReply, number: usize) -> Option<Self::Entry>;
-    /// Gives back permits that nobody used.
+    /// Gives back unused permits.
     fn give_back(&self, client: &Client, entry: Self::Entry, permits: u64) -> impl Future<Output = ()> + Send;
 }
 
@@ -82,7 +82,7 @@ impl InFlight {
     }
 }
 
-/// What a caller asks for.
+/// The request of a caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AcquireRequest {
     pub(crate) permits: u64,

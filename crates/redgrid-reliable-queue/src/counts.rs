@@ -61,7 +61,7 @@ pub struct Totals {
     pub pushed: u64,
     /// Messages received.
     pub received: u64,
-    /// Those of `received` that were not the first delivery of their message.
+    /// Messages of `received` that had been delivered before.
     pub redelivered: u64,
     /// Messages acknowledged.
     pub acknowledged: u64,

@@ -44,7 +44,7 @@ impl fmt::Debug for MessageId {
 #[error("expected {expected}, got `{got}`")]
 #[non_exhaustive]
 pub struct InvalidId {
-    /// What was expected.
+    /// The expected form.
     pub expected: &'static str,
     /// Its first 64 characters.
     pub got: String,

@@ -11,7 +11,7 @@ use redgrid_core::{Client, Failure};
 use tokio::sync::watch;
 
 /// A counting semaphore without leases: Redisson's `RSemaphore`. The permits of a process that dies
-/// are lost until somebody returns them.
+/// are lost until another process returns them.
 ///
 /// Use it to share permits with Java services that use an RSemaphore. Everywhere else, use
 /// [`Semaphore`](crate::Semaphore), whose permits are available again when their process dies.

@@ -68,7 +68,7 @@ const NEEDED: [&str; 9] = ["time", "eval", "evalsha", "exists", "hexists", "hset
 /// Needed for sharded channels in a cluster.
 const IN_A_CLUSTER: [&str; 4] = ["cluster|slots", "asking", "spublish", "pubsub|shardnumsub"];
 
-/// What one node denies to the user.
+/// The permissions that one node denies to the user.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Permissions {
     denied: BTreeSet<String>,

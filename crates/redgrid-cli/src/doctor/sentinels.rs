@@ -27,7 +27,7 @@ pub(crate) struct Sentinels {
     pub(crate) quorum: u64,
     /// The reply of `SENTINEL CKQUORUM` without a quorum.
     pub(crate) short: Option<String>,
-    /// What is unknown, and why: no permission, or no reply.
+    /// An unknown fact and its reason: no permission, or no reply.
     pub(crate) unknown: Vec<String>,
     /// Configured sentinels that did not answer.
     pub(crate) absent: Vec<String>,

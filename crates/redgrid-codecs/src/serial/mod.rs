@@ -52,7 +52,7 @@ pub(crate) struct State {
 enum Failure {
     TooDeep,
     TooMany,
-    /// What was expected, if known, and what was found.
+    /// The expected value, if known, and the found one.
     Unexpected(Option<String>, String),
 }
 

@@ -9,7 +9,7 @@ use super::ClientExt;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{
-    BackgroundClient, Batched, Client, ConnectionId, FromReply, NodeId, NotDriven, Primary, Request, RetryPolicy,
+    BackgroundClient, Batched, ByNode, Client, ConnectionId, FromReply, NotDriven, Primary, Request, RetryPolicy,
     Server, TopologyHint,
 };
 use crate::error::ServerError;
@@ -114,10 +114,7 @@ impl ClientExt for Client {
         self.run_at(primary, request, self.clock().now() + self.patience()).await?.into_typed()
     }
 
-    async fn run_on_primaries<T: FromReply + Send>(
-        &self,
-        request: Request,
-    ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
+    async fn run_on_primaries<T: FromReply + Send>(&self, request: Request) -> Result<ByNode<T>, ServerError> {
         self.run_on_primaries_until(request, self.clock().now() + self.patience()).await
     }
 
@@ -125,7 +122,7 @@ impl ClientExt for Client {
         &self,
         request: Request,
         until: Instant,
-    ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
+    ) -> Result<ByNode<T>, ServerError> {
         self.run_at_primaries(request, until).await
     }
 

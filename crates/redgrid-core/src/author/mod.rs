@@ -1,4 +1,4 @@
-//! What authors of objects use of a client, apart from what users need.
+//! The interface for authors of objects. Applications do not need it.
 //!
 //! [`ClientExt`] adds methods to [`Client`](crate::Client). The other traits are implemented by
 //! objects, and by simulated servers in tests. All of them change with the objects of this project:
@@ -25,8 +25,8 @@ use bytes::Bytes;
 pub use crate::batching::{BatchExecutor, Batcher};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::connection::{BackgroundClient, Batched, ConnectionId, FromReply, NodeId, NotDriven, Primary, Request};
-pub use crate::connection::{Server, Topology};
+use crate::connection::{BackgroundClient, Batched, ConnectionId, FromReply, NotDriven, Primary, Request};
+pub use crate::connection::{ByNode, Server, Topology};
 use crate::error::ServerError;
 use crate::exactly_once::IdempotentRequest;
 pub use crate::lock::guard::FromHoldGuard;
@@ -41,9 +41,6 @@ use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
 pub use crate::script::ScriptText;
 use crate::unpolled::Offer;
-
-/// The result of a request at each node that it was sent to.
-pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
 
 /// Methods of [`Client`](crate::Client) for authors of objects. No other type implements it.
 ///

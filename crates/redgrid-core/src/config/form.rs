@@ -52,7 +52,7 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// What was expected, and what was found, unless that could be a secret or a URL with one.
+    /// The expected form, and the found value unless it could be a secret or a URL with one.
     pub(super) fn read(&self, value: &Value, draft: &mut Draft) -> Result<(), String> {
         let text = match (self, value) {
             (Form::Addresses(at, port), Value::Many(texts)) => {

@@ -68,7 +68,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// What the loaders recorded.
+/// Records of the loaders.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,

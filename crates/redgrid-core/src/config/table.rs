@@ -14,7 +14,7 @@ pub(super) struct Setting {
     pub(super) name: &'static str,
     pub(super) group: Group,
     pub(super) form: Form,
-    /// What it is, and what larger and smaller values cost.
+    /// A description, with the price of larger and smaller values.
     pub(super) about: &'static str,
 }
 

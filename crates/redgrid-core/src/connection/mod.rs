@@ -82,7 +82,7 @@ pub(crate) use ended::Ended;
 pub(crate) use events::Events;
 pub use events::{ConnectionEvent, ConnectionEvents};
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};
-pub use primary::Primary;
+pub use primary::{ByNode, Primary};
 pub use reply::{FromReply, Pairs, Reply};
 pub use request::{Arg, Request};
 pub use response::ResponseFuture;

@@ -15,6 +15,9 @@ use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::error::ServerError;
 
+/// The result of a request at each node that it was sent to.
+pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
+
 /// A node that was primary at the time of [`ClientExt::primaries`]. A node that replaces it is another
 /// `Primary`.
 #[derive(Clone)]
@@ -96,7 +99,7 @@ impl Client {
         &self,
         request: Request,
         until: Instant,
-    ) -> Result<Vec<(NodeId, Result<T, ServerError>)>, ServerError> {
+    ) -> Result<ByNode<T>, ServerError> {
         let primaries = self.primaries_until(until).await?;
         let asked = primaries.iter().map(async |primary| {
             let answer = ask(self, &primary.server, request.clone(), until).await.and_then(Reply::into_typed);

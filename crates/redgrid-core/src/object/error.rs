@@ -26,7 +26,7 @@ pub enum ObjectError {
     Unsupported {
         /// The operation.
         operation: Operation,
-        /// What supports it, as a sentence.
+        /// A sentence that says which servers support it.
         needed: &'static str,
         /// The server's message.
         #[source]

@@ -22,7 +22,7 @@ pub struct Metric {
     pub form: Form,
     /// The labels of each value.
     pub labels: &'static [&'static str],
-    /// What it measures.
+    /// The measured quantity.
     pub about: &'static str,
 }
 

@@ -22,7 +22,7 @@ static FAIR_EXCHANGE: IdempotentScript<4> =
 /// every second.
 pub(super) const CLIENT_TTL: Duration = Duration::from_secs(3);
 
-/// What distinguishes the semaphores of a client: the key, whether permits have leases, whether the
+/// The identity of a semaphore in a client: the key, whether permits have leases, whether the
 /// server queue is used, and the number of permits that the handle gives.
 pub(super) type SemaphoreId = (Bytes, bool, bool, Option<u64>);
 

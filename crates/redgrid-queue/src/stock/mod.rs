@@ -23,7 +23,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::waiters::{TakeQueue, Taken};
 use task::RunningTask;
 
-/// What elements are taken from.
+/// A source of elements: one queue on the server.
 pub(crate) trait TakeSource: Send + Sync + 'static {
     /// The key whose slot all of its keys and channels are in.
     fn key(&self) -> &Bytes;
@@ -50,7 +50,7 @@ pub(crate) const MAX_TAKEN_BYTES: i64 = 1 << 20;
 /// How long an element is offered to a caller: 1 s.
 const OFFER_TIME: Duration = Duration::from_secs(1);
 
-/// What a poll has found.
+/// The result of a poll.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) any: bool,

@@ -1,5 +1,5 @@
--- release.lua: give back permits of the oldest entries of the log, whoever took them. Appended to dedup.lua and log.lua, and has
--- their KEYS.
+-- release.lua: gives back permits of the oldest entries of the log, of any client. Appended to
+-- dedup.lua and log.lua, with their KEYS.
 --
 -- ARGV[4]  permits  how many
 -- ARGV[5]  publish  PUBLISH or SPUBLISH

@@ -145,7 +145,7 @@ struct Login {
     password: Option<String>,
 }
 
-/// What the addresses of a section have in common besides the hosts: encryption and logins.
+/// The common settings of the addresses of a section: encryption and logins.
 #[derive(Default)]
 pub(super) struct AddressSettings {
     pub(super) encrypted: bool,

@@ -24,7 +24,7 @@ const DEFAULT_KEPT: usize = 1024;
 /// The range of that number.
 const KEPT_RANGE: RangeInclusive<usize> = 1..=1_048_576;
 
-/// What a failure names as the operation.
+/// The action in the message of a failure.
 const LISTEN: &str = "listen to events";
 
 /// A request for a stream of events, sent when awaited. Created by [`Object::events`] and

@@ -97,7 +97,8 @@ local left = stored and tonumber(stored) or ARGV[6] - redis.call('ZCARD', KEYS[3
 if stored then
   left = left + freed + tonumber(ARGV[7])
 end
--- What Redisson calls the number of permits: available ones, and those with a lease.
+-- Redisson's number of permits: available ones, and those with a lease. Removed leases still count
+-- in both, so they are not added.
 local number = stored and stored + redis.call('ZCARD', KEYS[3])
 local differs = number and ARGV[6] ~= '' and number ~= tonumber(ARGV[6])
 local requests, by_position = {}, {}

@@ -1,0 +1,191 @@
+//! The task of a queue: polls and listens for its waiters.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
+use crate::author::ClientExt;
+use crate::clock::Instant;
+use crate::error::ServerError;
+use crate::pubsub::{ChannelEvent, OrderedSubscription};
+
+/// Poll intervals between polls while messages are received. The polls are a safety net only.
+const SUBSCRIBED_POLLS: u32 = 5;
+
+/// Longest time between polls while no messages are received.
+const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
+
+/// Added to the announced time of a change, so that the change has happened when the poll executes.
+/// Lifetimes on a server have a resolution of 1 ms.
+const AFTER_CHANGE: Duration = Duration::from_millis(2);
+
+/// A poll that is due or in flight for longer is overdue. Far above a round trip.
+///
+/// The last reply no longer counts as current then.
+const OVERDUE: Duration = Duration::from_secs(1);
+
+/// The running task of a queue. However it ends, no waiter is left without one.
+pub(super) struct RunningTask<R: Resource> {
+    queue: Arc<WaitQueue<R>>,
+    is_over: bool,
+}
+
+impl<R: Resource> RunningTask<R> {
+    pub(super) fn new(queue: Arc<WaitQueue<R>>) -> Self {
+        RunningTask { queue, is_over: false }
+    }
+
+    /// Ends the task if there are no waiters.
+    fn end_if_idle(&mut self) -> bool {
+        let mut state = self.queue.state();
+        self.is_over = state.waiters.is_empty();
+        state.running = !self.is_over;
+        self.is_over
+    }
+}
+
+impl<R: Resource> Drop for RunningTask<R> {
+    fn drop(&mut self) {
+        // After an orderly end another task may run already.
+        if !self.is_over {
+            let mut state = self.queue.state();
+            state.running = false;
+            state.blocked_by = None;
+            let waiters = std::mem::take(&mut state.waiters);
+            drop(state);
+            // Their receivers report the end.
+            drop(waiters);
+        }
+    }
+}
+
+/// Polls and listens while there are waiters. A poll in flight is awaited also without waiters: its
+/// reply may have grants, which the resource gives to another caller or back.
+pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
+    let queue = Arc::clone(&task.queue);
+    let (client, clock, resource) = (&queue.client, queue.client.clock(), &queue.resource);
+    let mut closing = pin!(client.closing());
+    let mut subscription: Option<OrderedSubscription> = None;
+    let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
+    let mut next_poll = Instant::MIN;
+    // The first time that was announced since the poll in flight was sent. Its reply need not
+    // reflect the announcement.
+    let mut announced = Instant::MAX;
+    // Without waiters: when the task ends.
+    let mut ends_at: Option<Instant> = None;
+    resource.started();
+    loop {
+        if queue.state().waiters.is_empty() {
+            let linger = if subscription.is_some() { R::LINGER } else { Duration::ZERO };
+            let ends_at = *ends_at.get_or_insert_with(|| clock.now() + linger);
+            if in_flight.is_none() && clock.now() >= ends_at {
+                // Callers whose wait has ended run first, and the unsubscription follows.
+                tokio::task::yield_now().await;
+                if task.end_if_idle() {
+                    return;
+                }
+            }
+        } else {
+            ends_at = None;
+        }
+        if in_flight.is_none() {
+            in_flight = start_poll(&queue, next_poll);
+            if in_flight.is_some() {
+                announced = Instant::MAX;
+            }
+        }
+        tokio::select! {
+            // Polled in this order, because polls fail at a shutdown too, and messages may arrive
+            // without end.
+            biased;
+            // The end of the task ends all waits.
+            () = &mut closing => return,
+            (sent_before, reply) = replied(&mut in_flight) => {
+                let now = clock.now();
+                match reply {
+                    Ok(reply) => {
+                        queue.state().answered = now;
+                        let next = resource.replied(&queue, reply, sent_before);
+                        let has_waiters = !queue.state().waiters.is_empty();
+                        if subscription.is_none() && has_waiters && next.within() >= R::UNSUBSCRIBED_WAIT {
+                            subscription = Some(resource.subscribe(client));
+                        }
+                        let interval = client.poll_interval();
+                        let interval = match subscription.as_ref().is_some_and(OrderedSubscription::is_active) {
+                            true => interval * SUBSCRIBED_POLLS,
+                            false => interval.min(UNSUBSCRIBED_POLL),
+                        };
+                        next_poll = match next {
+                            NextPoll::Within(time) => now + interval.min(time.saturating_add(AFTER_CHANGE)),
+                            NextPoll::Now | NextPoll::NowFor(_) | NextPoll::Regular => now + interval,
+                        };
+                        next_poll = next_poll.min(announced);
+                        let mut state = queue.state();
+                        state.is_due |= next == NextPoll::Now;
+                        state.current_until = next_poll + OVERDUE;
+                        // The reply that blocks the queue counts for all waiters.
+                        if state.blocked_by.is_none() {
+                            state.replied_to = match next {
+                                NextPoll::NowFor(first) => sent_before.min(first),
+                                _ => sent_before,
+                            };
+                        }
+                    }
+                    Err(error) => {
+                        resource.failed(&queue, error, sent_before);
+                        queue.state().is_due = true;
+                    }
+                }
+            }
+            event = received(&mut subscription) => {
+                let mut event = Some(event);
+                while let Some(one) = event {
+                    match resource.received(&queue, &one) {
+                        NextPoll::Now | NextPoll::NowFor(_) => queue.state().is_due = true,
+                        NextPoll::Within(time) => {
+                            announced = announced.min(clock.now() + time.saturating_add(AFTER_CHANGE));
+                            next_poll = next_poll.min(announced);
+                        }
+                        NextPoll::Regular => {}
+                    }
+                    event = subscription.as_mut().and_then(OrderedSubscription::take);
+                }
+            }
+            () = queue.changed.notified() => {}
+            () = clock.sleep_until(ends_at.unwrap_or(next_poll)), if in_flight.is_none() => {}
+        }
+    }
+}
+
+/// Starts a poll if there are waiters and a reason to; returns it with the number of the next waiter.
+fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(WaiterId, PollFuture<R::Reply>)> {
+    let now = queue.client.clock().now();
+    let mut state = queue.state();
+    let (last, _) = state.waiters.last_key_value()?;
+    if !state.is_due && *last < state.replied_to && now < next_poll {
+        return None;
+    }
+    state.is_due = false;
+    state.blocked_by = None;
+    state.current_until = state.current_until.min(now + OVERDUE);
+    let waiters = state.waiters.iter().map(|(id, entry)| (*id, &entry.request));
+    Some((state.next_id, queue.resource.poll(&queue.client, waiters)))
+}
+
+/// Returns the reply of the poll in flight; never completes without one.
+async fn replied<T>(in_flight: &mut Option<(WaiterId, PollFuture<T>)>) -> (WaiterId, Result<T, ServerError>) {
+    let Some((sent_before, poll)) = in_flight else { return std::future::pending().await };
+    let reply = poll.await;
+    let sent_before = *sent_before;
+    *in_flight = None;
+    (sent_before, reply)
+}
+
+/// Returns the next message; never completes without a subscription.
+async fn received(subscription: &mut Option<OrderedSubscription>) -> ChannelEvent {
+    match subscription {
+        Some(subscription) => subscription.next().await,
+        None => std::future::pending().await,
+    }
+}
