@@ -1,7 +1,6 @@
 //! Locks of single keys of a map and its store, in this process and optionally in all processes.
 
 #[cfg(feature = "locks")]
-use redgrid_core::author::ClientExt;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::pending;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use redgrid_codecs::Codec;
+use redgrid_core::author::ClientExt;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::Inner;
