@@ -115,7 +115,7 @@ impl LockProtocol for ExclusiveLock {
             Some(token) => ACQUIRE_FENCED.with([claim.target.key.clone(), token.clone()]).arg(claim.field.clone()),
             None => {
                 let request = on_lock(&ACQUIRE, claim).int(millis(claim.lease)).deadline_arg();
-                return request.joins(&BATCH, BatchPhase::Acquire).idempotent();
+                return request.batchable(&BATCH, BatchPhase::Acquire).idempotent();
             }
         };
         request.int(millis(claim.lease)).deadline_arg().idempotent()
@@ -142,7 +142,7 @@ impl LockProtocol for ExclusiveLock {
         // In this order most calls have one argument less: PUBLISH needs none, only SPUBLISH does.
         let request =
             if self.publishes_releases { request.arg(claim.target.channel.clone()).spublish_arg() } else { request };
-        request.joins(&BATCH, BatchPhase::Release).idempotent()
+        request.batchable(&BATCH, BatchPhase::Release).idempotent()
     }
 
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {

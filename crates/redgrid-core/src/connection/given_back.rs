@@ -70,7 +70,7 @@ const SHARDED: u8 = 3;
 struct Release {
     at: Instant,
     script: &'static ScriptText,
-    joint: Option<(&'static BatchScript, BatchPhase)>,
+    batch: Option<(&'static BatchScript, BatchPhase)>,
     keys: u32,
     args: u32,
     /// Size of its part of the bytes.
@@ -103,7 +103,7 @@ impl Last {
         self.releases.push_back(Release {
             at: now,
             script,
-            joint: request.joint,
+            batch: request.batch,
             keys: keys as u32,
             args: args as u32,
             size: self.bytes.len() - before,
@@ -158,7 +158,7 @@ impl Release {
         };
         let keys: Vec<_> = (0..self.keys).map(|_| next().1).collect();
         let mut request = Request::script(self.script).keys(keys).idempotent();
-        request.joint = self.joint;
+        request.batch = self.batch;
         request.args = (0..self.args)
             .map(|_| match next() {
                 (NOT_AFTER, _) => Arg::NotAfter,

@@ -4,8 +4,9 @@
 //! on demand: one per durability level, one for keyspace events, those for patterns, and dedicated
 //! ones.
 
+mod batch_queue;
+mod batcher;
 mod carry;
-mod joint;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -17,7 +18,7 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
-use self::joint::Joints;
+use self::batcher::Batchers;
 use super::dedicated::DedicatedConnection;
 use super::durability::DurabilityWaiter;
 use super::endpoint::{ConnectOptions, Endpoint, Target};
@@ -106,7 +107,7 @@ pub(super) struct Node {
     /// Requests are refused for a moment: another server is about to replace this one.
     held_back: AtomicBool,
     watchers: Mutex<Vec<JoinHandle<()>>>,
-    joints: Joints,
+    batchers: Batchers,
     /// Permits for requests in flight.
     admission: Semaphore,
 }
@@ -136,7 +137,7 @@ impl Node {
         let mut watchers = watchers.into_inner();
         watchers.push(reading);
         Ok(Arc::new_cyclic(|me| Node {
-            joints: Joints::new(Weak::clone(me), nodes.clustered),
+            batchers: Batchers::new(Weak::clone(me), nodes.clustered),
             admission: Semaphore::new(usize::try_from(settings.max_in_flight).unwrap_or(usize::MAX)),
             id: NodeId(way.place.to_string().into()),
             sharded: Arc::clone(sharded),
@@ -277,8 +278,8 @@ impl Node {
         if let Some(error) = self.in_the_way(request.dedicated) {
             return ResponseFuture::inline(async || Err(error));
         }
-        match (request.joint, limit) {
-            (Some(how), Some(limit)) => self.joints.call(self, how, request, limit),
+        match (request.batch, limit) {
+            (Some(batch), Some(limit)) => self.batchers.call(self, batch, request, limit),
             _ if request.adjacent => ResponseFuture::inline(async move || {
                 let request = Request { not_after: limit, ..Request::clone(request) };
                 let answer = self.together(vec![request]).await.pop();

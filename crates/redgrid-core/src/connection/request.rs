@@ -34,7 +34,7 @@ pub struct Request {
     pub(crate) read_only: bool,
     pub(crate) in_order: bool,
     pub(crate) dedicated: bool,
-    pub(crate) joint: Option<(&'static BatchScript, BatchPhase)>,
+    pub(crate) batch: Option<(&'static BatchScript, BatchPhase)>,
 }
 
 #[derive(Debug, Clone)]
@@ -154,7 +154,7 @@ impl Request {
             read_only: false,
             in_order: false,
             dedicated: false,
-            joint: None,
+            batch: None,
         }
     }
 
@@ -284,9 +284,9 @@ impl Request {
     /// It is sent individually unless it has exactly one key, and as many arguments of its own as
     /// [`BatchScript::new`] states.
     #[inline]
-    pub fn joins(mut self, joint: &'static BatchScript, turn: BatchPhase) -> Self {
-        let words = self.args.iter().filter(|arg| arg.is_its_own()).count();
-        self.joint = Some((joint, turn)).filter(|_| self.keys.len() == 1 && words == joint.arg_count);
+    pub fn batchable(mut self, script: &'static BatchScript, phase: BatchPhase) -> Self {
+        let own_args = self.args.iter().filter(|arg| arg.is_its_own()).count();
+        self.batch = Some((script, phase)).filter(|_| self.keys.len() == 1 && own_args == script.arg_count);
         self
     }
 

@@ -140,7 +140,7 @@ pub trait Server: Send + Sync + 'static {
     /// Sends one request, which the server must not execute after `limit`; the request's own limit
     /// is ignored.
     ///
-    /// Requests that may be [batched](Request::joins) are ordered only if the second is issued
+    /// Requests that may be [batched](Request::batchable) are ordered only if the second is issued
     /// after the first was answered.
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
         ResponseFuture::inline(|| async move {

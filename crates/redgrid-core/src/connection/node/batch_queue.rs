@@ -1,0 +1,157 @@
+//! Calls of one batch key that wait or are in flight, and the limits of what may be sent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use crate::clock::Instant;
+use crate::connection::{Reply, Request};
+use crate::error::ServerError;
+use crate::script::BatchPhase;
+
+/// The number of requests in flight from which on further calls wait.
+const MAX_IN_FLIGHT: usize = 4;
+
+/// The number of requests in flight that suffices for a near server once calls are batched.
+const MAX_IN_FLIGHT_NEAR: usize = 1;
+
+/// The number of waiting calls from which on a further request to a near server pays for its
+/// wake-ups.
+const CROWD: usize = 32;
+
+/// The maximum number of calls in a batch.
+const MAX_BATCH: usize = 64;
+
+/// The distance of the server, which decides how many requests are worth their cost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum BatchMode {
+    /// One request in flight, unless too many calls wait.
+    Near,
+    /// Several requests in flight, however few calls each of them has.
+    Far,
+}
+
+#[derive(Default)]
+pub(super) struct BatchQueue {
+    /// Number of calls that their callers send inline.
+    pub(super) inline_in_flight: usize,
+    /// Number of tasks that send waiting calls.
+    pub(super) senders: usize,
+    /// A task watches how long calls wait.
+    pub(super) watched: bool,
+    pub(super) waiting: VecDeque<Call>,
+}
+
+/// A call that waits to be sent.
+pub(super) struct Call {
+    pub(super) request: Arc<Request>,
+    pub(super) phase: BatchPhase,
+    /// When the call began to wait.
+    pub(super) since: Instant,
+    /// The call is not sent after this instant.
+    pub(super) until: Instant,
+    /// The deadline of the reply.
+    pub(super) limit: Instant,
+    pub(super) answer: oneshot::Sender<Result<Reply, ServerError>>,
+}
+
+impl BatchQueue {
+    /// Takes the next waiting call that may still be sent.
+    ///
+    /// Calls past their deadline are answered with an error; those with dropped callers are
+    /// skipped.
+    fn next(&mut self, now: Instant) -> Option<Call> {
+        loop {
+            let call = self.waiting.pop_front()?;
+            if call.answer.is_closed() {
+                continue;
+            }
+            if now < call.until {
+                return Some(call);
+            }
+            let _ = call.answer.send(Err(ServerError::not_sent("the calls before it were not answered in time")));
+        }
+    }
+
+    /// Returns how long the first waiting call has waited; `None` if no call waits.
+    pub(super) fn longest_wait(&mut self, now: Instant) -> Option<Duration> {
+        let call = self.next(now)?;
+        let waited = now.since(call.since);
+        self.waiting.push_front(call);
+        Some(waited)
+    }
+
+    /// Returns the maximum number of requests in flight.
+    fn max_in_flight(&self, mode: BatchMode) -> usize {
+        let is_crowded = self.waiting.len() >= CROWD;
+        if mode == BatchMode::Near && self.senders > 0 && !is_crowded { MAX_IN_FLIGHT_NEAR } else { MAX_IN_FLIGHT }
+    }
+
+    /// Returns whether one more request may be sent.
+    pub(super) fn has_room(&self, mode: BatchMode) -> bool {
+        self.inline_in_flight + self.senders < self.max_in_flight(mode)
+    }
+
+    /// Takes the calls of the next batch, for a task that sends them.
+    ///
+    /// It takes none if no call waits, and the task is no longer counted. The same is true of a task
+    /// that has sent before, if the other senders suffice for the waiting calls.
+    pub(super) fn take_batch(&mut self, mode: BatchMode, now: Instant, has_sent: bool) -> Vec<Call> {
+        let is_enough = has_sent && self.senders > self.max_in_flight(mode);
+        let size = if is_enough { 0 } else { self.waiting.len().min(MAX_BATCH) };
+        let mut calls = Vec::with_capacity(size);
+        calls.extend(std::iter::from_fn(|| self.next(now)).take(size));
+        self.senders -= usize::from(calls.is_empty());
+        calls
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.inline_in_flight + self.senders == 0 && !self.watched && self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Creates a queue with `count` waiting calls, and returns the receivers of their replies.
+    fn queue(
+        inline_in_flight: usize,
+        senders: usize,
+        count: usize,
+    ) -> (BatchQueue, Vec<oneshot::Receiver<Result<Reply, ServerError>>>) {
+        let call = |_| {
+            let (answer, reply) = oneshot::channel();
+            let request = Arc::new(Request::command("PING"));
+            let (since, until) = (Instant::MIN, Instant::MAX);
+            (Call { request, phase: BatchPhase::Release, since, until, limit: until, answer }, reply)
+        };
+        let (waiting, replies) = (0..count).map(call).unzip();
+        (BatchQueue { inline_in_flight, senders, waiting, ..BatchQueue::default() }, replies)
+    }
+
+    #[test]
+    fn one_batch_is_in_flight_to_a_near_server_unless_many_calls_wait() {
+        let has_room = |inline_in_flight, senders, waiting| {
+            let (queue, _replies) = queue(inline_in_flight, senders, waiting);
+            [BatchMode::Near, BatchMode::Far].map(|mode| queue.has_room(mode))
+        };
+        // Inline calls do not wait for each other.
+        assert_eq!((has_room(3, 0, 0), has_room(4, 0, 1)), ([true; 2], [false; 2]));
+        assert_eq!((has_room(0, 1, 0), has_room(0, 1, CROWD - 1)), ([false, true], [false, true]));
+        assert_eq!((has_room(0, 1, CROWD), has_room(0, 4, CROWD)), ([true; 2], [false; 2]));
+    }
+
+    #[test]
+    fn a_sender_takes_a_batch_of_limited_size_and_ends_when_it_is_not_needed() {
+        let (mut queue, _replies) = queue(0, 2, MAX_BATCH + 1);
+        let mut take = |has_sent| (queue.take_batch(BatchMode::Near, Instant::MIN, has_sent).len(), queue.senders);
+        assert_eq!(take(false), (MAX_BATCH, 2));
+        // One call is left, for which one sender suffices.
+        assert_eq!(take(true), (0, 1));
+        assert_eq!(take(true), (1, 1));
+        assert_eq!(take(true), (0, 0));
+    }
+}
