@@ -9,37 +9,37 @@ use futures_util::FutureExt;
 use super::cleanup::DeferredRelease;
 use super::handover::{HandoverReason, InstallOutcome};
 use super::inline_task::BackgroundTask;
-use super::lock_state::{AcquireFailure, Answers, LockId, LockState, RequestStatus, Waiter, send};
+use super::lock_state::{LockId, LockState};
 use super::protocol::{AcquireContext, HoldArgs, LockKeys, LockProtocol, ServerQueue};
 use super::server_lease::{GrantReply, ServerLease};
 use super::table::Table;
 use super::terms::{self, AcquireRequest};
+use super::waiter::{AcquireFailure, Answers, RequestStatus, Waiter, send};
 use crate::clock::Instant;
 use crate::connection::{CommitError, Reply, RequestOutcome, RetryPolicy, jittered};
 use crate::error::ServerError;
 use crate::pinned::pinned;
-
 /// One acquire attempt: the waiter that it is for, and the parameters of its request.
 pub(super) struct Attempt {
     pub(super) key: LockId,
-    protocol: &'static dyn LockProtocol,
+    pub(super) protocol: &'static dyn LockProtocol,
     pub(super) keys: Arc<LockKeys>,
-    entry: u64,
-    request: Arc<AcquireRequest>,
-    status: Arc<RequestStatus>,
-    until: Instant,
+    pub(super) entry: u64,
+    pub(super) request: Arc<AcquireRequest>,
+    pub(super) status: Arc<RequestStatus>,
+    pub(super) until: Instant,
     /// Lease requested on the server.
-    lease: Duration,
-    stretch: Duration,
+    pub(super) lease: Duration,
+    pub(super) stretch: Duration,
     /// End of the hand-over window that the grant continues, if any.
-    continued: Option<Instant>,
-    context: AcquireContext,
+    pub(super) continued: Option<Instant>,
+    pub(super) context: AcquireContext,
 }
 
 impl Attempt {
     /// Returns the server queue in which the attempt has, or gets, a position. A `once` request has
     /// none.
-    fn queue(&self) -> Option<&'static dyn ServerQueue> {
+    pub(super) fn queue(&self) -> Option<&'static dyn ServerQueue> {
         self.protocol.queue().filter(|_| !self.request.once)
     }
 
@@ -328,125 +328,6 @@ impl Table {
         send(answers);
         None
     }
-
-    /// Handles a busy reply.
-    fn busy(self: &Arc<Self>, attempt: &Attempt, asked: &RequestOutcome) {
-        let told = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
-        let (_, time, left) = told.unwrap_or_default();
-        if let (Some(under), -2) = (&attempt.context.under, left) {
-            // The hold under which the request was made is gone. Report that before the reply is
-            // delivered.
-            self.report_missing(under);
-        }
-        self.refused(attempt, asked.received, asked.retransmission_ends, time);
-    }
-
-    /// Answers `once` requests as busy and keeps the other waiters; `time` is the server's time.
-    fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
-        let mut answers = Answers::new();
-        let mut state = self.state();
-        // Unanswered retransmissions are tracked by their own time.
-        attempt.status.progress.settled();
-        if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.contact = received;
-            slot.asking = false;
-            slot.completed(attempt.entry);
-            let waits = slot.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
-            if attempt.queue().is_some() {
-                attempt.status.position.landed(waits);
-                if !waits {
-                    self.release_position(
-                        attempt.protocol,
-                        &attempt.keys,
-                        (attempt.entry, &attempt.status),
-                        &attempt.request,
-                    );
-                }
-            }
-            slot.retain_map(|entry| {
-                entry.status.set_busy();
-                let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
-                match (entry.request.once, unsure) {
-                    (false, unsure) => {
-                        unsure.into_iter().for_each(|until| entry.status.set_maybe_executed(until));
-                        return Some(entry);
-                    }
-                    (true, None) => answers.push((entry.answer, Ok(None))),
-                    (true, Some(_)) => {
-                        let why = ServerError::unknown("an earlier copy of the request was not answered");
-                        answers.push((entry.answer, Err(AcquireFailure::Unknown(why))));
-                    }
-                }
-                None
-            });
-            slot.contended = slot.server_lease.is_none() && !slot.queue.is_empty();
-            if slot.waits_since == 0 {
-                slot.waits_since = time;
-            }
-            slot.announced |= attempt.context.waits && attempt.protocol.announces_every().is_some();
-            if slot.queue.is_empty() && !slot.loop_running {
-                self.withdraw(slot);
-            }
-            self.go_on(&mut state, &attempt.key);
-        }
-        drop(state);
-        send(answers);
-    }
-
-    /// Delivers a failure (neither a grant nor busy) to the requesting waiter.
-    ///
-    /// Waiters that would fail for the same lack of durability fail with it. The others try in
-    /// their order, each within its own timeout.
-    fn failed(self: &Arc<Self>, attempt: &Attempt, failure: AcquireFailure) {
-        let now = self.now();
-        let mut answers = Answers::new();
-        let mut state = self.state();
-        if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.asking = false;
-            slot.completed(attempt.entry);
-            slot.contended = false;
-            if matches!(failure, AcquireFailure::Refused(_) | AcquireFailure::NotDurable(_)) {
-                slot.contact = now;
-            }
-            if attempt.queue().is_some() && slot.queue.iter().all(|entry| entry.id != attempt.entry) {
-                // The waiter left while its request was in flight. That request may still execute.
-                attempt.status.position.landed(false);
-                self.release_position(
-                    attempt.protocol,
-                    &attempt.keys,
-                    (attempt.entry, &attempt.status),
-                    &attempt.request,
-                );
-            }
-            slot.retain_map(|entry| {
-                match entry.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &entry.request) {
-                    true => {
-                        self.release_position(
-                            attempt.protocol,
-                            &attempt.keys,
-                            (entry.id, &entry.status),
-                            &entry.request,
-                        );
-                        answers.push((entry.answer, Err(failure.clone())));
-                        None
-                    }
-                    false => Some(entry),
-                }
-            });
-            self.go_on(&mut state, &attempt.key);
-        }
-        drop(state);
-        send(answers);
-    }
-}
-
-/// Returns whether another waiter would fail for the same lack of durability. The first waiter has
-/// just waited as long for the same or less.
-fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
-    let lacking =
-        matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
-    let (has, asked) = (first.durability, other.durability);
-    lacking && asked.covers(has) && asked.timeout() <= has.timeout()
 }
 
 pub(super) fn failure_of(error: ServerError) -> AcquireFailure {

@@ -18,18 +18,18 @@ use super::cleanup::DeferredRelease;
 use super::error::{AttachError, DetachError};
 use super::guard::HoldGuard;
 use super::hold::Phase;
-use super::lock_state::{AcquireFailure, LockId, LockState};
+use super::lock_state::{LockId, LockState};
 use super::pending_acquire::{GRACE, into_acquire_error, no_answer};
 use super::protocol::{HoldArgs, LockKeys, LockProtocol};
 use super::server_lease::GrantReply;
 use super::table::Table;
 use super::terms::{self, AcquireRequest, LeaseMode};
+use super::waiter::AcquireFailure;
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress, RetryPolicy};
 use crate::error::ServerError;
 use crate::token::Token;
-
 /// A hold that its process gave up without releasing it.
 ///
 /// On the server it is still held, and its lease runs.

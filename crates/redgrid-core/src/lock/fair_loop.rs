@@ -13,14 +13,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::lock_state::{Answers, Busy, LockId, LockState, send};
+use super::lock_state::{Busy, LockId, LockState};
 use super::protocol::{LockKeys, LockProtocol};
 use super::table::Table;
+use super::waiter::{Answers, send};
 use crate::clock::Instant;
 use crate::connection::once;
 use crate::observe::count;
 use crate::pubsub::Watch;
-
 /// Interval of the keepalive: 250 ms.
 ///
 /// A silent process counts as dead after four of them. The last live waiter of a queue therefore

@@ -9,24 +9,22 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use super::change_lease::LeaseChange;
+use super::drop_guard::{DropOutcome, ReleasedBy};
 use super::error::{AcquireError, ExtendError, LostReason, ReleaseError};
+use super::extend::{Extender, extend, op_context};
 use super::hold::Hold;
+use super::hold_watch::HoldWatch;
 use super::inline_task::InlineTask;
 use super::pending_acquire::GRACE;
 use super::protocol::{LockKeys, LockProtocol};
-use super::release::{DropOutcome, ReleasedBy};
-use super::table::{State, Table};
+use super::table::Table;
 use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::author::ClientExt;
-use crate::clock::Instant;
-use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::name::Name;
-use crate::observe::{OpContext, OpSpan};
+use crate::observe::OpSpan;
 use crate::token::Token;
-
 /// A guard that wraps a [`HoldGuard`].
 ///
 /// A condition uses it to release and reacquire a lock of any kind.
@@ -328,101 +326,6 @@ impl HoldGuard {
     }
 }
 
-/// Extends a hold without keeping it: its last guard releases it all the same.
-pub struct Extender {
-    client: Client,
-    hold: Arc<Hold>,
-}
-
-impl Extender {
-    /// Sets the lease, as [`HoldGuard::extend`].
-    ///
-    /// # Errors
-    ///
-    /// As [`HoldGuard::extend`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`HoldGuard::extend`].
-    pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        extend(self.client.table(), &self.hold, lease).await
-    }
-}
-
-fn op_context(hold: &Hold) -> OpContext<'_> {
-    OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
-}
-
-/// Sets the lease of `hold`, and counts and logs that.
-fn extend(
-    table: &Arc<Table>,
-    hold: &Arc<Hold>,
-    lease: Duration,
-) -> impl Future<Output = Result<(), ExtendError>> + Send {
-    OpSpan::extend(op_context(hold), hold.token).instrument(set_lease(table, hold, lease))
-}
-
-async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
-    let server_lease = &hold.server_lease;
-    let name = || server_lease.keys.name.clone();
-    if lease < SHORTEST_LEASE || lease > LONGEST_LEASE {
-        return Err(ExtendError::InvalidArgument { name: name(), expected: "100 ms to 30 days", got: lease });
-    }
-    if let Some(reason) = hold.lost() {
-        return Err(ExtendError::Lost { name: name(), reason });
-    }
-    let now = server_lease.clock.now();
-    let fixed = matches!(hold.request.lease, LeaseMode::Fixed(_));
-    // The lock stays taken for `at_least`, however early the hold is to end.
-    let on_server = if fixed {
-        let keep = hold.retained_until().since(now);
-        AcquireRequest { lease: LeaseMode::Fixed(lease), at_least: keep, ..AcquireRequest::clone(&hold.request) }
-            .server_lease(Duration::ZERO)
-    } else {
-        lease
-    };
-    let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < server_lease.deadline() };
-    if shorter && server_lease.is_renewed() {
-        // The next renewal would lengthen it again. A renewed hold is not shortened but released.
-        return Ok(());
-    }
-    let set = if shorter {
-        if fixed {
-            hold.set_end(now, lease, now);
-            table.owner_moved(&mut table.state(), hold);
-        }
-        if table.is_shared(hold) {
-            // The server keeps the lease for the tasks that share it; this hold ends locally.
-            return Ok(());
-        }
-        table.shorten(server_lease, on_server, hold.request.durability).await
-    } else {
-        table.lengthen(server_lease, on_server, hold.request.durability).await
-    };
-    match set {
-        LeaseChange::Done { sent } => {
-            if fixed && !shorter {
-                hold.set_end(sent, lease, server_lease.clock.now());
-                table.owner_moved(&mut table.state(), hold);
-            }
-            match hold.lost() {
-                Some(reason) => Err(ExtendError::Lost { name: name(), reason }),
-                None => Ok(()),
-            }
-        }
-        LeaseChange::Gone => {
-            table.mark_lost(&mut table.state(), server_lease, LostReason::Gone);
-            Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
-        }
-        LeaseChange::TooLate => {
-            let source = ServerError::not_sent("the server found the request too late");
-            Err(ExtendError::NotExtended { name: name(), source })
-        }
-        LeaseChange::Failed(source) => Err(ExtendError::of(name(), source)),
-        LeaseChange::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
-    }
-}
-
 /// A release that its caller polls. If it is dropped early, a task continues it.
 struct InlineRelease(Arc<Table>, InlineTask);
 
@@ -445,17 +348,6 @@ impl Drop for HoldGuard {
 }
 
 impl Table {
-    /// Reschedules the server lease after the own lease of a hold was changed.
-    fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
-        let slot = state.slots.get(&hold.server_lease.slot_key());
-        if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
-            let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
-            hold.server_lease.set_owner_due(first.unwrap_or(Instant::MAX));
-            state.schedule.moved(hold.server_lease.id);
-            self.wake_renewal(&state.schedule);
-        }
-    }
-
     fn stop_renewing(&self, hold: &Arc<Hold>, is_first: bool) {
         let mut state = self.state();
         if hold.count_off(is_first) == Some(0) {
@@ -472,50 +364,5 @@ impl Table {
             // If the hold was lost before, the state of its lock was kept for this guard alone.
             Self::remove_if_idle(&mut state, &hold.server_lease.slot_key());
         }
-    }
-}
-
-/// A view of a hold, cloneable for other tasks. It does not keep the hold.
-#[derive(Clone)]
-pub struct HoldWatch(Arc<Hold>);
-
-impl HoldWatch {
-    /// Returns whether the hold is valid at this instant, by the local clock.
-    pub fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
-
-    /// Returns the fencing token of the hold.
-    pub fn token(&self) -> Token {
-        Token::new(self.0.token)
-    }
-
-    /// Returns how the hold ended without being released, if it did.
-    pub fn lost_reason(&self) -> Option<LostReason> {
-        self.0.lost()
-    }
-
-    /// Completes when the hold is no longer certain. It never completes if the hold was released
-    /// before.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn lost(&self) -> LostReason {
-        self.0.ended().await;
-        match self.0.lost() {
-            Some(reason) => reason,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Completes when the hold has ended, and returns the reason of a loss; `None` after a release.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn ended(&self) -> Option<LostReason> {
-        self.0.ended().await;
-        self.0.lost()
     }
 }

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use super::change_lease::LeaseChange;
 use super::error::LostReason;
 use super::guard::HoldGuard;
-use super::handover_window::{self, CurrentLease, LeaseFit};
+use super::handover_window::{CurrentLease, LeaseFit};
 use super::hold::{Hold, Phase};
-use super::lock_state::{AcquireFailure, Answers, Busy, LockId, LockState, Waiter, send};
+use super::lock_state::{Busy, LockId, LockState};
 use super::schedule::Schedule;
 use super::server_lease::ServerLease;
 use super::table::{State, Table};
-use super::terms::{self, AcquireRequest, LeaseMode};
+use super::terms::{AcquireRequest, LeaseMode};
+use super::waiter::{AcquireFailure, Answers, Waiter, send};
+use super::{handover_window, terms};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::observe::count;
-
 /// How often the clock is read while a token becomes due: some microseconds.
 ///
 /// A token is due at once unless a thousand tasks in a row hold the lock for less than a

@@ -20,16 +20,15 @@ use super::cleanup::DeferredRelease;
 use super::error::LostReason;
 use super::handover::HandoverReason;
 use super::handover_window::LONGEST;
-use super::lock_state::{Answers, Busy, LockId, LockState, RequestStatus, Waiter, send};
+use super::lock_state::{Busy, LockId, LockState};
+use super::pass_request::{New, PassReply, PassRequest};
 use super::protocol::{PassArgs, ReleaseAfterPass, ServerQueue};
 use super::release::{Released, released};
 use super::server_lease::ServerLease;
 use super::table::{State, Table};
-use super::terms::AcquireRequest;
+use super::waiter::{Answers, Waiter, send};
 use crate::clock::Instant;
-use crate::connection::{Progress, Reply, RequestOutcome, RetryPolicy};
-use crate::error::ServerError;
-
+use crate::connection::{Progress, RequestOutcome, RetryPolicy};
 /// What is known of this process's positions at the head of the server's queue while it has the
 /// lock.
 #[derive(Default)]
@@ -60,43 +59,6 @@ impl LocalPass {
     /// Removes a position that is not at the head any more.
     pub(super) fn lost(&mut self, number: u64) {
         self.next.retain(|next| *next != number);
-    }
-}
-
-/// One pass request.
-struct PassRequest {
-    server_lease: Arc<ServerLease>,
-    queue: &'static dyn ServerQueue,
-    served: Vec<u64>,
-    new: Vec<New>,
-    /// No local task is inside: the lock is released unless a position of this process is next.
-    frees: bool,
-}
-
-/// A request to be enqueued.
-struct New {
-    request: u64,
-    number: u64,
-    status: Arc<RequestStatus>,
-    wanted: Arc<AcquireRequest>,
-}
-
-/// Parsed reply to a pass request.
-enum PassReply {
-    Held(VecDeque<u64>),
-    GivenBack,
-    NotOurs,
-}
-
-impl PassReply {
-    fn read(reply: Reply) -> Result<PassReply, ServerError> {
-        let parts: Vec<u64> = reply.into_typed()?;
-        match &parts[..] {
-            [1, _, next @ ..] => Ok(PassReply::Held(next.iter().copied().collect())),
-            [0, ..] => Ok(PassReply::NotOurs),
-            [3, ..] => Ok(PassReply::GivenBack),
-            _ => Err(ServerError::unknown("an answer of another kind")),
-        }
     }
 }
 
@@ -414,14 +376,5 @@ impl Table {
                 lease,
             });
         }
-    }
-}
-
-impl New {
-    /// Marks the position of this waiter as requested, and returns what the pass request needs.
-    fn of(entry: &Waiter) -> New {
-        entry.status.position.asked();
-        let number = entry.status.position.number(entry.id);
-        New { request: entry.id, number, status: Arc::clone(&entry.status), wanted: Arc::clone(&entry.request) }
     }
 }

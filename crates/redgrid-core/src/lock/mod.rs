@@ -21,22 +21,29 @@
 //! | `fairness` | how other processes go first after a hand-over window |
 //! | `phantoms` | subscribers that never acquire the lock |
 //! | `lock_state` | what this process knows about one key: queue, server lease, requests |
+//! | `waiter` | a waiting request of this process, and its answer |
 //! | `lazy_queue` | removal of cancelled waiters in amortised constant time |
 //! | `shared` | several grants of one key: shared grants, and holds converted from others |
 //! | `pending_yields` | yields that remain in force for a moment after a release |
-//! | `table` | entering and leaving the queues |
+//! | `table` | all locks of a client |
+//! | `enter` | entering the queue of a lock |
 //! | `pending_acquire` | a pending acquire, as its caller sees it |
 //! | `inline_task` | a request that its caller polls inline until another task needs it |
 //! | `attempt` | one acquire request, and the meaning of its reply |
+//! | `not_granted` | acquire requests that were not granted: busy, or a failure |
 //! | `handover` | the next owner of a lock: hand-over, reclaim, and adjusting the lease |
 //! | `change_lease` | extending and shortening the lease of a server lease |
 //! | `multi_acquire` | atomic acquire of several keys, all or none |
+//! | `multi_request` | the request for several keys |
 //! | `multi_release` | release of several keys by one script |
 //! | `queue_position` | a request's position in the server's queue |
 //! | `fair_loop` | the loop of a lock whose waiters have positions in the server's queue |
 //! | `local_pass` | hand-over along that queue, while its first positions belong to this process |
+//! | `pass_request` | the request of a local pass |
 //! | `wait_loop` | the loop of a lock with several waiters |
-//! | `release` | release and shutdown |
+//! | `release` | release of a hold |
+//! | `drop_guard` | the end of a hold with its last guard |
+//! | `shutdown` | release of all holds at shutdown |
 //! | `cleanup` | deferred release of what a retransmission may acquire |
 //! | `takeover` | forced takeover |
 //! | `detach` | handing a hold to another process |
@@ -44,13 +51,18 @@
 //! | `wakeup` | the next wake-up of the renewal loop |
 //! | `renewal` | renewals in batches, deadlines, and verification after a reconnect |
 //! | `guard` | the handle that guards are made of |
+//! | `hold_watch` | a view of a hold for other tasks |
+//! | `extend` | setting the lease of a hold |
 
 mod attempt;
 mod change_lease;
 mod cleanup;
 mod deadline;
 mod detach;
+mod drop_guard;
+mod enter;
 mod error;
+mod extend;
 mod fair_loop;
 mod fairness;
 pub(crate) mod guard;
@@ -58,6 +70,7 @@ mod handover;
 mod handover_count;
 mod handover_window;
 mod hold;
+mod hold_watch;
 mod holder;
 mod inline_task;
 mod lazy_queue;
@@ -65,6 +78,9 @@ mod local_pass;
 mod lock_state;
 mod multi_acquire;
 mod multi_release;
+mod multi_request;
+mod not_granted;
+mod pass_request;
 mod pending_acquire;
 mod pending_yields;
 mod phantoms;
@@ -75,18 +91,22 @@ mod renewal;
 mod schedule;
 mod server_lease;
 mod shared;
+mod shutdown;
 mod table;
 mod takeover;
 mod terms;
 mod wait_loop;
+mod waiter;
 mod wakeup;
 
 pub(crate) use deadline::Deadline;
 pub use detach::DetachedHold;
 pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
+pub use extend::Extender;
 pub(crate) use fairness::{SubscriberCount, YieldPlan};
-pub use guard::{Extender, HoldGuard, HoldWatch};
+pub use guard::HoldGuard;
 pub(crate) use handover_window::{LONGEST as LONGEST_STRETCH, length as stretch_length};
+pub use hold_watch::HoldWatch;
 pub use holder::{Holder, HolderId};
 pub(crate) use inline_task::{BackgroundTask, InlineTask};
 pub use multi_acquire::MultiOutcome;

@@ -6,25 +6,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::attempt::{AcquireReply, failure_of, parse_reply};
+use super::attempt::AcquireReply;
+use super::enter::reenter;
 use super::error::AcquireError;
 use super::guard::HoldGuard;
 use super::handover::InstallOutcome;
 use super::hold::Hold;
-use super::lock_state::{AcquireFailure, Answers, Busy, LockId, LockState, send};
+use super::lock_state::{Busy, LockId, LockState};
 use super::multi_release::MultiGrant;
+use super::multi_request::{MultiCall, MultiRequest};
 use super::pending_acquire::{GRACE, into_acquire_error, no_answer};
 use super::protocol::{HoldArgs, LockKeys, LockProtocol};
 use super::server_lease::{GrantReply, ServerLease};
-use super::table::{State, Table, reenter};
+use super::table::{State, Table};
 use super::terms::{self, AcquireRequest};
+use super::waiter::{AcquireFailure, Answers, send};
 use crate::clock::Instant;
-use crate::connection::{Client, CommitError, Progress, RequestOutcome, RetryPolicy, jittered};
+use crate::connection::{Client, CommitError, Progress, RetryPolicy, jittered};
 use crate::error::ServerError;
-
 /// Keys processed per acquisition of the table's mutex, so that other tasks can lock it in between.
 const CHUNK: usize = 500;
 
@@ -66,59 +67,6 @@ struct Reserved {
 
 type Entered = Vec<(usize, HoldGuard)>;
 type Wanted = Vec<(usize, Option<Instant>)>;
-
-/// An acquire of several keys of one lock kind and hash slot.
-struct MultiRequest {
-    client: Client,
-    kind: &'static dyn LockProtocol,
-    targets: Vec<Arc<LockKeys>>,
-    request: AcquireRequest,
-    until: Instant,
-    progress: Arc<Progress>,
-}
-
-impl MultiRequest {
-    fn key(&self, at: usize) -> LockId {
-        LockId::of(self.kind, &self.targets[at])
-    }
-
-    fn name(&self, at: usize) -> crate::Name {
-        self.targets[at].name.clone()
-    }
-}
-
-/// One request for all keys that are wanted.
-struct MultiCall {
-    /// Index, id and holder field of each key.
-    claims: Vec<(usize, u64, Bytes)>,
-    asked: RequestOutcome,
-}
-
-impl MultiCall {
-    /// Returns the parsed reply, and the index of the key that it concerns.
-    fn verdict(&self) -> (AcquireReply, usize) {
-        let reply = || self.asked.result.clone();
-        // The reply of the script for a single key has no index.
-        let place = |nth: u64| {
-            let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
-            at.map_or(self.claims[0].0, |claim| claim.0)
-        };
-        let refused = reply().and_then(|reply| reply.into_typed::<(i64, u64, u64, String)>());
-        if let Ok((REFUSED, _, nth, text)) = refused {
-            return (AcquireReply::Failed(failure_of(ServerError::refused(text))), place(nth));
-        }
-        let nth = reply().and_then(|reply| reply.into_typed::<(i64, u64, i64, u64)>()).map_or(1, |(.., nth)| nth);
-        (parse_reply(&self.asked), place(nth))
-    }
-
-    /// Returns each key with its holder field.
-    fn fields(&self, look: &MultiRequest) -> Vec<(Arc<LockKeys>, Bytes)> {
-        self.claims.iter().map(|(at, _, field)| (Arc::clone(&look.targets[*at]), field.clone())).collect()
-    }
-}
-
-/// Status of a reply that rejects all keys because of one.
-const REFUSED: i64 = 3;
 
 impl Table {
     /// Acquires all of `targets` or none.

@@ -6,21 +6,22 @@ use bytes::Bytes;
 use futures_util::future::join;
 use tokio::sync::oneshot;
 
+use super::drop_guard::{DropStep, ReleasedBy};
 use super::error::{LostReason, ReleaseError};
 use super::fairness::SubscriberCount;
 use super::guard::HoldGuard;
 use super::hold::Hold;
 use super::pending_acquire::GRACE;
 use super::protocol::{HoldArgs, LockKeys, LockProtocol};
-use super::release::{BULK, DropStep, ReleasedBy, released, yields_to_others};
+use super::release::{released, yields_to_others};
 use super::server_lease::ServerLease;
+use super::shutdown::BULK;
 use super::table::Table;
 use super::terms;
 use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::{Client, RequestOutcome, RetryPolicy};
 use crate::error::ServerError;
-
 /// Guards of several keys of one client, lock kind and hash slot.
 ///
 /// Dropping it releases all of them together, in the background.

@@ -13,18 +13,18 @@ use super::attempt::failure_of;
 use super::error::AcquireError;
 use super::guard::HoldGuard;
 use super::inline_task::InlineTask;
-use super::lock_state::{AcquireFailure, Answer, LockId, RequestStatus};
+use super::lock_state::LockId;
 use super::protocol::{LockKeys, LockProtocol};
 use super::queue_position::QueuePositionView;
 use super::table::Table;
 use super::terms::AcquireRequest;
+use super::waiter::{AcquireFailure, Answer, RequestStatus};
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Progress};
 use crate::error::ServerError;
 use crate::failure::Failure;
 use crate::name::Name;
 use crate::observe::{OpContext, OpSpan};
-
 /// How much later than the request its caller gives up: 20 ms.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 

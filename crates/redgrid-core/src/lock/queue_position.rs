@@ -7,12 +7,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::cleanup::DeferredRelease;
-use super::lock_state::RequestStatus;
 use super::protocol::{LockKeys, LockProtocol};
 use super::table::Table;
 use super::terms::AcquireRequest;
+use super::waiter::RequestStatus;
 use crate::clock::Instant;
-
 /// State of one request's position. The holder field is constant from the first request to the
 /// grant.
 #[derive(Default)]

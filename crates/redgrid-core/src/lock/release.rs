@@ -1,4 +1,4 @@
-//! Release of a hold, and of all holds when the client shuts down.
+//! Release of a hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,26 +8,42 @@ use tokio::sync::oneshot;
 
 use super::error::{LostReason, ReleaseError};
 use super::fairness::{SubscriberCount, YieldPlan};
-use super::handover::HandoverReason;
-use super::hold::{Hold, Phase};
-use super::inline_task::{BackgroundTask, InlineTask};
-use super::lock_state::{AcquireFailure, Answers, Busy, send};
+use super::inline_task::BackgroundTask;
+use super::lock_state::Busy;
 use super::protocol::LockProtocol;
 use super::server_lease::ServerLease;
 use super::table::Table;
+use super::waiter::{Answers, send};
 use crate::clock::Instant;
 use crate::connection::{Reply, Request, RequestOutcome, RetryPolicy};
 use crate::error::{Code, ServerError};
 use crate::pinned::pinned;
-
 /// How a lock is released.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ReleaseMode {
+pub(super) enum ReleaseMode {
     Release,
     /// While other requests of this process wait.
     Yield,
     /// The lock stays taken for this long.
     Retain(Duration),
+}
+
+/// Returns whether a lock kind yields to other subscribers. Kinds with a server queue or shared
+/// holds do not.
+pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
+    kind.queue().is_none() && !kind.is_shared()
+}
+
+/// The first pause before a release that was denied is sent again: 100 ms. The longest is 1 s,
+/// because a shutdown waits for it.
+const DENIED_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Returns whether the server denied a release for lack of permission.
+///
+/// The permission may be granted before the lease ends.
+fn is_denied(error: &ReleaseError) -> bool {
+    matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
 }
 
 /// The reply to a release, in any mode.
@@ -53,64 +69,6 @@ impl ReleaseReply {
     }
 }
 
-/// Largest number of locks that one script releases.
-pub(super) const BULK: usize = 500;
-
-/// What dropping one guard of a hold leads to, before the release is built.
-pub(super) enum DropStep {
-    /// Other guards of the same holder are alive, or another task has the lock now.
-    Done,
-    /// The hold was lost before.
-    Lost(LostReason),
-    /// The last guard, without waiters in this process: release the server lease under this id.
-    Release { id: u64, keep_until: Instant },
-    /// The last guard; its release has begun and is polled inline.
-    ReleasingInline(InlineTask, ReleaseReceiver),
-}
-
-/// What drives a release.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReleasedBy {
-    /// A background task, later. Until then a new request may reclaim the server lease.
-    Task,
-    /// The caller, at once, unless a request of this process waits for the lock.
-    Caller,
-}
-
-/// Receives the outcome of a release.
-pub(super) type ReleaseReceiver = oneshot::Receiver<Result<(), ReleaseError>>;
-
-/// Returns whether a lock kind yields to other subscribers. Kinds with a server queue or shared
-/// holds do not.
-pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
-    kind.queue().is_none() && !kind.is_shared()
-}
-
-/// The first pause before a release that was denied is sent again: 100 ms. The longest is 1 s,
-/// because a shutdown waits for it.
-const DENIED_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
-
-/// Returns whether the server denied a release for lack of permission.
-///
-/// The permission may be granted before the lease ends.
-fn is_denied(error: &ReleaseError) -> bool {
-    matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
-}
-
-/// What dropping one guard leads to.
-pub(super) enum DropOutcome {
-    /// Other guards of the same holder are alive, or another task has the lock now.
-    Done,
-    /// The hold was lost before.
-    Lost(LostReason),
-    /// The last guard, without waiters in this process: run this release in a task; the receiver
-    /// gets its outcome.
-    Release(BackgroundTask, ReleaseReceiver),
-    /// The last guard; its release has begun and its caller polls it inline.
-    Leaves(InlineTask, ReleaseReceiver),
-}
-
 /// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
@@ -119,91 +77,6 @@ pub(super) struct Released {
 }
 
 impl Table {
-    /// Drops one guard of a hold. The caller drives the release that this may return.
-    pub(super) fn drop_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: ReleasedBy) -> DropOutcome {
-        match self.drop_last_guard(hold, is_first, by) {
-            DropStep::Done => DropOutcome::Done,
-            DropStep::Lost(reason) => DropOutcome::Lost(reason),
-            DropStep::ReleasingInline(inline_task, told) => DropOutcome::Leaves(inline_task, told),
-            DropStep::Release { id, keep_until } => {
-                let (tell, told) = oneshot::channel();
-                DropOutcome::Release(
-                    self.release_work(Some(id), Arc::clone(&hold.server_lease), keep_until, Some(tell)),
-                    told,
-                )
-            }
-        }
-    }
-
-    /// Drops one guard of a hold: its first one, or another.
-    pub(super) fn drop_last_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, by: ReleasedBy) -> DropStep {
-        let mut state = self.state();
-        if hold.count_off(is_first) != Some(0) {
-            return hold.lost().map_or(DropStep::Done, DropStep::Lost);
-        }
-        let now = self.now();
-        let lost = hold.lost_by(now);
-        hold.end(Phase::Released);
-        let server_lease = &hold.server_lease;
-        let (key, keep_until) = (server_lease.slot_key(), hold.retained_until());
-        let slot = state.slots.get_mut(&key);
-        let Some((slot, at)) = slot.and_then(|slot| slot.position(hold).map(|at| (slot, at))) else {
-            Self::remove_if_idle(&mut state, &key);
-            drop(state);
-            if lost == Some(LostReason::Expired) && server_lease.is_over() {
-                // The lease has ended by the local clock. The server's key may live on for the
-                // margin: delete it.
-                self.spawn_background(self.release_work(None, Arc::clone(server_lease), keep_until, None));
-            }
-            return DropStep::Lost(lost.unwrap_or(LostReason::Gone));
-        };
-        slot.remove(at);
-        if !slot.holds.is_empty() {
-            // Other tasks share the lease.
-            if slot.holds.len() == 1 {
-                server_lease.left_alone();
-            }
-            if slot.is_forgotten() {
-                server_lease.stop_renewing();
-            }
-            return lost.map_or(DropStep::Done, DropStep::Lost);
-        }
-        let keep = keep_until > now;
-        let passes_on = server_lease.may_hand_over(now) || self.passes_locally(slot).is_some();
-        if !keep && server_lease.is_valid_locally_at(now) && passes_on && slot.next(now).is_some() {
-            let answers = self.hand_over_next(&mut state, &key, HandoverReason::HandOver, now);
-            drop(state);
-            send(answers);
-            return lost.map_or(DropStep::Done, DropStep::Lost);
-        }
-        let id = self.number();
-        let leaves = by == ReleasedBy::Caller && lost.is_none() && slot.queue.is_empty() && !slot.loop_running;
-        // A release that waits for a task may still be reclaimed by a new request, unless the hold
-        // was lost.
-        let queued = !leaves && !keep && lost.is_none();
-        slot.busy = Busy::Release { id, server_lease: server_lease.id, queued };
-        if leaves {
-            // Registered as the lock's inline task: a new waiter moves it to a background task.
-            let (tell, told) = oneshot::channel();
-            let inline_task = InlineTask::observed(
-                &self.core.unpolled,
-                self.begun_release(id, Arc::clone(server_lease), (keep_until, false), tell),
-            );
-            slot.register(server_lease.id, &inline_task);
-            state.schedule.remove(server_lease.id);
-            return DropStep::ReleasingInline(inline_task, told);
-        }
-        state.schedule.remove(server_lease.id);
-        drop(state);
-        match lost {
-            Some(reason) => {
-                self.spawn_background(self.release_work(Some(id), Arc::clone(server_lease), keep_until, None));
-                DropStep::Lost(reason)
-            }
-            None => DropStep::Release { id, keep_until },
-        }
-    }
-
     /// Returns the release of a server lease as a background task.
     ///
     /// It runs until the server has answered or the lease has ended. Before it starts, a new
@@ -260,7 +133,7 @@ impl Table {
         Some(give_way)
     }
 
-    async fn release(
+    pub(super) async fn release(
         self: &Arc<Self>,
         server_lease: &Arc<ServerLease>,
         keep_until: Instant,
@@ -411,7 +284,12 @@ impl Table {
         }
     }
 
-    async fn send_release(&self, server_lease: &ServerLease, way: ReleaseMode, until: Instant) -> RequestOutcome {
+    pub(super) async fn send_release(
+        &self,
+        server_lease: &ServerLease,
+        way: ReleaseMode,
+        until: Instant,
+    ) -> RequestOutcome {
         let request = {
             let field = server_lease.copied_field();
             match way {
@@ -463,90 +341,6 @@ impl Table {
         self.go_on(&mut state, &key);
         drop(state);
         send(answers);
-    }
-
-    /// Shuts the table down: rejects new requests, wakes all waiters, ends all holds and releases
-    /// them in bulk.
-    ///
-    /// Returns the background tasks that complete the shutdown.
-    pub(crate) fn close(self: &Arc<Self>) -> Vec<BackgroundTask> {
-        let mut state = self.state();
-        state.closed = true;
-        let mut waiting = Vec::new();
-        let mut inline_tasks = Vec::new();
-        for slot in state.slots.values_mut() {
-            for entry in slot.queue.drain(..) {
-                self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.status), &entry.request);
-                waiting.push(entry.answer);
-            }
-            self.take_out_served(slot);
-            slot.notify_loop();
-            // Drive inline tasks to their end from here: their callers may stop polling.
-            inline_tasks.extend(slot.inline_tasks.drain(..).map(|(_, inline_task)| inline_task));
-        }
-        let server_leases = state.schedule.drain();
-        let mut held = Vec::new();
-        for server_lease in server_leases.into_iter().filter(|server_lease| server_lease.end()) {
-            let key = server_lease.slot_key();
-            let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&server_lease)) else { continue };
-            slot.server_lease = None;
-            // A forgotten hold is left to its lease.
-            let forgotten = slot.is_forgotten();
-            let keep_until = slot.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::MIN);
-            for hold in slot.holds.drain(..) {
-                hold.end(Phase::ShutDown);
-            }
-            if !forgotten {
-                held.push((server_lease, keep_until));
-            }
-            Self::remove_if_idle(&mut state, &key);
-        }
-        drop(state);
-        for answer in waiting {
-            let _ = answer.send(Err(AcquireFailure::ShuttingDown));
-        }
-        let now = self.now();
-        let (keeping, plain): (Vec<_>, Vec<_>) = held
-            .into_iter()
-            .partition(|(server_lease, keep_until)| *keep_until > now || server_lease.retransmission_ends().is_some());
-        let mut work: Vec<BackgroundTask> =
-            inline_tasks.into_iter().filter_map(|inline_task: InlineTask| inline_task.take()).collect();
-        for (server_lease, keep_until) in keeping {
-            let table = Arc::clone(self);
-            work.push(Box::pin(async move {
-                table.release(&server_lease, keep_until, false).await;
-            }));
-        }
-        let mut plain: Vec<_> = plain.into_iter().map(|(server_lease, _)| server_lease).collect();
-        let place = |server_lease: &Arc<ServerLease>| {
-            (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
-        };
-        plain.sort_by_key(place);
-        let together = |a: &Arc<ServerLease>, b: &Arc<ServerLease>| place(a) == place(b);
-        for group in plain.chunk_by(together) {
-            for part in group.chunks(BULK) {
-                let (table, part) = (Arc::clone(self), part.to_vec());
-                work.push(Box::pin(async move { table.release_many(&part).await }));
-            }
-        }
-        work
-    }
-
-    async fn release_many(&self, server_leases: &[Arc<ServerLease>]) {
-        let Some(first) = server_leases.first() else { return };
-        let fields: Vec<_> = server_leases.iter().map(|server_lease| server_lease.copied_field()).collect();
-        let each = server_leases.iter().zip(&fields);
-        let claims: Vec<_> = each.map(|(server_lease, field)| server_lease.claim(field, Duration::ZERO)).collect();
-        let request = first.protocol.release_many(&claims);
-        let until = self.now() + self.core.settings.patience();
-        let asked = self.core.give_back(request, until, RetryPolicy::Together).await;
-        if asked.result.is_err() && server_leases.len() > 1 {
-            // One invalid key rejects all of them, and so does a slot migration: release them one
-            // by one.
-            for server_lease in server_leases {
-                self.send_release(server_lease, ReleaseMode::Release, until).await;
-            }
-        }
     }
 }
 

@@ -15,17 +15,16 @@ use std::time::Duration;
 use super::error::LostReason;
 use super::handover::HandoverReason;
 use super::hold::{Hold, Phase};
-use super::lock_state::{Answers, send};
 use super::schedule::Schedule;
 use super::server_lease::ServerLease;
 use super::table::{State, Table};
 use super::terms;
+use super::waiter::{Answers, send};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Reply, Server, is_same, may_execute_until, unless_replaced};
 use crate::error::{Code, ServerError};
 use crate::observe::count;
-
 /// Keys renewed by one script. It keeps the server busy for about 0.15 ms.
 const BATCH: usize = 100;
 

@@ -16,16 +16,16 @@ use super::guard::HoldGuard;
 use super::handover_window::{self, CurrentLease, LeaseFit};
 use super::hold::Hold;
 use super::holder::{Holder, HolderId};
-use super::lock_state::{Answers, Busy, LockId, LockState, Waiter};
+use super::lock_state::{Busy, LockId, LockState};
 use super::pending_acquire::PendingAcquire;
 use super::protocol::{LockKeys, LockProtocol};
 use super::schedule::Schedule;
 use super::server_lease::ServerLease;
 use super::table::{State, Table};
 use super::terms::AcquireRequest;
+use super::waiter::{Answers, Waiter};
 use crate::clock::Instant;
 use crate::connection::{Client, Reply, Request, once};
-
 /// Grants that a new request is compared with, newest first. Further grants exist only for other
 /// options.
 const COMPARED_GRANTS: usize = 4;

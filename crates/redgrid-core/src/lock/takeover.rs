@@ -11,18 +11,18 @@ use super::cleanup::DeferredRelease;
 use super::error::{AcquireError, LostReason};
 use super::guard::HoldGuard;
 use super::handover::InstallOutcome;
-use super::handover_window;
 use super::hold::Hold;
-use super::lock_state::{AcquireFailure, LockId, LockState, send};
+use super::lock_state::{LockId, LockState};
 use super::pending_acquire::into_acquire_error;
 use super::protocol::{HoldArgs, LockKeys, LockProtocol, TakeoverFrom};
 use super::server_lease::{GrantReply, ServerLease};
 use super::table::Table;
-use super::terms::{self, AcquireRequest};
+use super::terms::AcquireRequest;
+use super::waiter::{AcquireFailure, send};
+use super::{handover_window, terms};
 use crate::clock::Instant;
 use crate::connection::{Client, Progress, RequestOutcome, RetryPolicy};
 use crate::error::ServerError;
-
 impl Table {
     pub(crate) async fn take_over(
         self: &Arc<Self>,

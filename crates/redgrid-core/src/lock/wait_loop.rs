@@ -18,12 +18,12 @@ use tokio::sync::Notify;
 
 use super::attempt::Attempt;
 use super::fairness::YieldPlan;
-use super::lock_state::{Busy, LockId, send};
+use super::lock_state::{Busy, LockId};
 use super::table::{State, Table};
 use super::terms::Backoff;
+use super::waiter::send;
 use crate::clock::Instant;
 use crate::pubsub::{SubscriptionManager, Watch};
-
 /// How long a lock that a probe found free must stay free, without a message, before it is
 /// acquired: 1 ms.
 ///

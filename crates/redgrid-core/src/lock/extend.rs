@@ -1,0 +1,122 @@
+//! Sets the lease of a hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::change_lease::LeaseChange;
+use super::error::{ExtendError, LostReason};
+use super::hold::Hold;
+use super::table::{State, Table};
+use super::terms::{self, AcquireRequest, LeaseMode};
+use crate::clock::Instant;
+use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
+use crate::connection::Client;
+use crate::error::ServerError;
+use crate::observe::{OpContext, OpSpan};
+/// Extends a hold without keeping it: its last guard releases it all the same.
+pub struct Extender {
+    pub(super) client: Client,
+    pub(super) hold: Arc<Hold>,
+}
+
+impl Extender {
+    /// Sets the lease, as [`HoldGuard::extend`].
+    ///
+    /// # Errors
+    ///
+    /// As [`HoldGuard::extend`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`HoldGuard::extend`].
+    pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
+        extend(self.client.table(), &self.hold, lease).await
+    }
+}
+
+pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
+    OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
+}
+
+/// Sets the lease of `hold`, and counts and logs that.
+pub(super) fn extend(
+    table: &Arc<Table>,
+    hold: &Arc<Hold>,
+    lease: Duration,
+) -> impl Future<Output = Result<(), ExtendError>> + Send {
+    OpSpan::extend(op_context(hold), hold.token).instrument(set_lease(table, hold, lease))
+}
+
+async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
+    let server_lease = &hold.server_lease;
+    let name = || server_lease.keys.name.clone();
+    if lease < SHORTEST_LEASE || lease > LONGEST_LEASE {
+        return Err(ExtendError::InvalidArgument { name: name(), expected: "100 ms to 30 days", got: lease });
+    }
+    if let Some(reason) = hold.lost() {
+        return Err(ExtendError::Lost { name: name(), reason });
+    }
+    let now = server_lease.clock.now();
+    let fixed = matches!(hold.request.lease, LeaseMode::Fixed(_));
+    // The lock stays taken for `at_least`, however early the hold is to end.
+    let on_server = if fixed {
+        let keep = hold.retained_until().since(now);
+        AcquireRequest { lease: LeaseMode::Fixed(lease), at_least: keep, ..AcquireRequest::clone(&hold.request) }
+            .server_lease(Duration::ZERO)
+    } else {
+        lease
+    };
+    let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < server_lease.deadline() };
+    if shorter && server_lease.is_renewed() {
+        // The next renewal would lengthen it again. A renewed hold is not shortened but released.
+        return Ok(());
+    }
+    let set = if shorter {
+        if fixed {
+            hold.set_end(now, lease, now);
+            table.owner_moved(&mut table.state(), hold);
+        }
+        if table.is_shared(hold) {
+            // The server keeps the lease for the tasks that share it; this hold ends locally.
+            return Ok(());
+        }
+        table.shorten(server_lease, on_server, hold.request.durability).await
+    } else {
+        table.lengthen(server_lease, on_server, hold.request.durability).await
+    };
+    match set {
+        LeaseChange::Done { sent } => {
+            if fixed && !shorter {
+                hold.set_end(sent, lease, server_lease.clock.now());
+                table.owner_moved(&mut table.state(), hold);
+            }
+            match hold.lost() {
+                Some(reason) => Err(ExtendError::Lost { name: name(), reason }),
+                None => Ok(()),
+            }
+        }
+        LeaseChange::Gone => {
+            table.mark_lost(&mut table.state(), server_lease, LostReason::Gone);
+            Err(ExtendError::Lost { name: name(), reason: hold.lost().unwrap_or(LostReason::Gone) })
+        }
+        LeaseChange::TooLate => {
+            let source = ServerError::not_sent("the server found the request too late");
+            Err(ExtendError::NotExtended { name: name(), source })
+        }
+        LeaseChange::Failed(source) => Err(ExtendError::of(name(), source)),
+        LeaseChange::NotDurable(source) => Err(ExtendError::NotDurable { name: name(), source }),
+    }
+}
+
+impl Table {
+    /// Reschedules the server lease after the own lease of a hold was changed.
+    pub(super) fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
+        let slot = state.slots.get(&hold.server_lease.slot_key());
+        if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
+            let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
+            hold.server_lease.set_owner_due(first.unwrap_or(Instant::MAX));
+            state.schedule.moved(hold.server_lease.id);
+            self.wake_renewal(&state.schedule);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The results of an acquire request that was not granted: busy, or a failure.
+
+use std::sync::Arc;
+
+use super::attempt::Attempt;
+use super::table::Table;
+use super::terms::AcquireRequest;
+use super::waiter::{AcquireFailure, Answers, send};
+use crate::clock::Instant;
+use crate::connection::{CommitError, RequestOutcome};
+use crate::error::ServerError;
+impl Table {
+    /// Handles a busy reply.
+    pub(super) fn busy(self: &Arc<Self>, attempt: &Attempt, asked: &RequestOutcome) {
+        let told = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
+        let (_, time, left) = told.unwrap_or_default();
+        if let (Some(under), -2) = (&attempt.context.under, left) {
+            // The hold under which the request was made is gone. Report that before the reply is
+            // delivered.
+            self.report_missing(under);
+        }
+        self.refused(attempt, asked.received, asked.retransmission_ends, time);
+    }
+
+    /// Answers `once` requests as busy and keeps the other waiters; `time` is the server's time.
+    pub(super) fn refused(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        received: Instant,
+        unanswered_until: Option<Instant>,
+        time: u64,
+    ) {
+        let mut answers = Answers::new();
+        let mut state = self.state();
+        // Unanswered retransmissions are tracked by their own time.
+        attempt.status.progress.settled();
+        if let Some(slot) = state.slots.get_mut(&attempt.key) {
+            slot.contact = received;
+            slot.asking = false;
+            slot.completed(attempt.entry);
+            let waits = slot.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
+            if attempt.queue().is_some() {
+                attempt.status.position.landed(waits);
+                if !waits {
+                    self.release_position(
+                        attempt.protocol,
+                        &attempt.keys,
+                        (attempt.entry, &attempt.status),
+                        &attempt.request,
+                    );
+                }
+            }
+            slot.retain_map(|entry| {
+                entry.status.set_busy();
+                let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
+                match (entry.request.once, unsure) {
+                    (false, unsure) => {
+                        unsure.into_iter().for_each(|until| entry.status.set_maybe_executed(until));
+                        return Some(entry);
+                    }
+                    (true, None) => answers.push((entry.answer, Ok(None))),
+                    (true, Some(_)) => {
+                        let why = ServerError::unknown("an earlier copy of the request was not answered");
+                        answers.push((entry.answer, Err(AcquireFailure::Unknown(why))));
+                    }
+                }
+                None
+            });
+            slot.contended = slot.server_lease.is_none() && !slot.queue.is_empty();
+            if slot.waits_since == 0 {
+                slot.waits_since = time;
+            }
+            slot.announced |= attempt.context.waits && attempt.protocol.announces_every().is_some();
+            if slot.queue.is_empty() && !slot.loop_running {
+                self.withdraw(slot);
+            }
+            self.go_on(&mut state, &attempt.key);
+        }
+        drop(state);
+        send(answers);
+    }
+
+    /// Delivers a failure (neither a grant nor busy) to the requesting waiter.
+    ///
+    /// Waiters that would fail for the same lack of durability fail with it. The others try in
+    /// their order, each within its own timeout.
+    pub(super) fn failed(self: &Arc<Self>, attempt: &Attempt, failure: AcquireFailure) {
+        let now = self.now();
+        let mut answers = Answers::new();
+        let mut state = self.state();
+        if let Some(slot) = state.slots.get_mut(&attempt.key) {
+            slot.asking = false;
+            slot.completed(attempt.entry);
+            slot.contended = false;
+            if matches!(failure, AcquireFailure::Refused(_) | AcquireFailure::NotDurable(_)) {
+                slot.contact = now;
+            }
+            if attempt.queue().is_some() && slot.queue.iter().all(|entry| entry.id != attempt.entry) {
+                // The waiter left while its request was in flight. That request may still execute.
+                attempt.status.position.landed(false);
+                self.release_position(
+                    attempt.protocol,
+                    &attempt.keys,
+                    (attempt.entry, &attempt.status),
+                    &attempt.request,
+                );
+            }
+            slot.retain_map(|entry| {
+                match entry.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &entry.request) {
+                    true => {
+                        self.release_position(
+                            attempt.protocol,
+                            &attempt.keys,
+                            (entry.id, &entry.status),
+                            &entry.request,
+                        );
+                        answers.push((entry.answer, Err(failure.clone())));
+                        None
+                    }
+                    false => Some(entry),
+                }
+            });
+            self.go_on(&mut state, &attempt.key);
+        }
+        drop(state);
+        send(answers);
+    }
+}
+
+/// Returns whether another waiter would fail for the same lack of durability. The first waiter has
+/// just waited as long for the same or less.
+fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
+    let lacking =
+        matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
+    let (has, asked) = (first.durability, other.durability);
+    lacking && asked.covers(has) && asked.timeout() <= has.timeout()
+}

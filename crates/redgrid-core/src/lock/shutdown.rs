@@ -1,0 +1,101 @@
+//! Releases all holds when the client shuts down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::hold::Phase;
+use super::inline_task::{BackgroundTask, InlineTask};
+use super::release::ReleaseMode;
+use super::server_lease::ServerLease;
+use super::table::Table;
+use super::waiter::AcquireFailure;
+use crate::clock::Instant;
+use crate::connection::RetryPolicy;
+/// Largest number of locks that one script releases.
+pub(super) const BULK: usize = 500;
+
+impl Table {
+    /// Shuts the table down: rejects new requests, wakes all waiters, ends all holds and releases
+    /// them in bulk.
+    ///
+    /// Returns the background tasks that complete the shutdown.
+    pub(crate) fn close(self: &Arc<Self>) -> Vec<BackgroundTask> {
+        let mut state = self.state();
+        state.closed = true;
+        let mut waiting = Vec::new();
+        let mut inline_tasks = Vec::new();
+        for slot in state.slots.values_mut() {
+            for entry in slot.queue.drain(..) {
+                self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.status), &entry.request);
+                waiting.push(entry.answer);
+            }
+            self.take_out_served(slot);
+            slot.notify_loop();
+            // Drive inline tasks to their end from here: their callers may stop polling.
+            inline_tasks.extend(slot.inline_tasks.drain(..).map(|(_, inline_task)| inline_task));
+        }
+        let server_leases = state.schedule.drain();
+        let mut held = Vec::new();
+        for server_lease in server_leases.into_iter().filter(|server_lease| server_lease.end()) {
+            let key = server_lease.slot_key();
+            let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&server_lease)) else { continue };
+            slot.server_lease = None;
+            // A forgotten hold is left to its lease.
+            let forgotten = slot.is_forgotten();
+            let keep_until = slot.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::MIN);
+            for hold in slot.holds.drain(..) {
+                hold.end(Phase::ShutDown);
+            }
+            if !forgotten {
+                held.push((server_lease, keep_until));
+            }
+            Self::remove_if_idle(&mut state, &key);
+        }
+        drop(state);
+        for answer in waiting {
+            let _ = answer.send(Err(AcquireFailure::ShuttingDown));
+        }
+        let now = self.now();
+        let (keeping, plain): (Vec<_>, Vec<_>) = held
+            .into_iter()
+            .partition(|(server_lease, keep_until)| *keep_until > now || server_lease.retransmission_ends().is_some());
+        let mut work: Vec<BackgroundTask> =
+            inline_tasks.into_iter().filter_map(|inline_task: InlineTask| inline_task.take()).collect();
+        for (server_lease, keep_until) in keeping {
+            let table = Arc::clone(self);
+            work.push(Box::pin(async move {
+                table.release(&server_lease, keep_until, false).await;
+            }));
+        }
+        let mut plain: Vec<_> = plain.into_iter().map(|(server_lease, _)| server_lease).collect();
+        let place = |server_lease: &Arc<ServerLease>| {
+            (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
+        };
+        plain.sort_by_key(place);
+        let together = |a: &Arc<ServerLease>, b: &Arc<ServerLease>| place(a) == place(b);
+        for group in plain.chunk_by(together) {
+            for part in group.chunks(BULK) {
+                let (table, part) = (Arc::clone(self), part.to_vec());
+                work.push(Box::pin(async move { table.release_many(&part).await }));
+            }
+        }
+        work
+    }
+
+    async fn release_many(&self, server_leases: &[Arc<ServerLease>]) {
+        let Some(first) = server_leases.first() else { return };
+        let fields: Vec<_> = server_leases.iter().map(|server_lease| server_lease.copied_field()).collect();
+        let each = server_leases.iter().zip(&fields);
+        let claims: Vec<_> = each.map(|(server_lease, field)| server_lease.claim(field, Duration::ZERO)).collect();
+        let request = first.protocol.release_many(&claims);
+        let until = self.now() + self.core.settings.patience();
+        let asked = self.core.give_back(request, until, RetryPolicy::Together).await;
+        if asked.result.is_err() && server_leases.len() > 1 {
+            // One invalid key rejects all of them, and so does a slot migration: release them one
+            // by one.
+            for server_lease in server_leases {
+                self.send_release(server_lease, ReleaseMode::Release, until).await;
+            }
+        }
+    }
+}
