@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use redgrid_core::Client;
-use redgrid_core::author::ClientExt;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 
@@ -12,7 +11,6 @@ use crate::atomic_number::AtomicNumber;
 use crate::batch::AddBatcher;
 use crate::error::AtomicError;
 use crate::number::Number;
-use crate::update_turn::UpdateTurns;
 
 /// A whole number, −2^63 to 2^63 − 1, shared by all processes that use the same server. It has the
 /// wire format of Redisson's `RAtomicLong`.
@@ -70,8 +68,6 @@ pub struct Atomic<T: AtomicNumber>(Result<Arc<Shared<T>>, InvalidName>);
 struct Shared<T: AtomicNumber> {
     number: Number,
     batcher: AddBatcher<T>,
-    /// The queue of updates, which run one at a time.
-    update_turns: Arc<UpdateTurns<T>>,
 }
 
 impl<T: AtomicNumber> Atomic<T> {
@@ -81,10 +77,7 @@ impl<T: AtomicNumber> Atomic<T> {
     }
 
     fn from_number(number: Result<Number, InvalidName>) -> Self {
-        Atomic(number.map(|number| {
-            let update_turns = number.client.shared(&number.key, UpdateTurns::default);
-            Arc::new(Shared { batcher: AddBatcher::of(&number), update_turns, number })
-        }))
+        Atomic(number.map(|number| Arc::new(Shared { batcher: AddBatcher::of(&number), number })))
     }
 
     /// Returns a handle of the same number whose changes are executed exactly once, even if replies
@@ -118,10 +111,6 @@ impl<T: AtomicNumber> Atomic<T> {
 
     pub(crate) fn number(&self) -> Result<&Number, AtomicError> {
         self.shared().map(|shared| &shared.number)
-    }
-
-    pub(crate) fn update_turns(&self) -> Result<&UpdateTurns<T>, AtomicError> {
-        self.shared().map(|shared| &*shared.update_turns)
     }
 
     /// Returns the number.

@@ -1,6 +1,7 @@
 //! The errors of numbers. Each variant states what is true afterwards.
 
 use redgrid_core::name::InvalidName;
+use redgrid_core::object::ObjectError;
 use redgrid_core::{Failure, Name, Operation, ServerError};
 
 use crate::atomic_number::Value;
@@ -41,11 +42,14 @@ pub enum AtomicError {
         /// The value.
         got: String,
     },
-    /// Other changes preceded the update in 100 consecutive attempts. Nothing was changed.
-    #[error("cannot update `{name}`: other clients changed it before each attempt")]
+    /// Other clients changed the number before each attempt of the update, until its time was over.
+    /// Nothing was changed.
+    #[error("cannot update `{name}`: other clients changed it before each of {times} attempts")]
     Contended {
         /// The number.
         name: Name,
+        /// The number of attempts.
+        times: u32,
     },
 }
 
@@ -54,6 +58,16 @@ impl AtomicError {
         match source {
             ServerError::Decode { expected, got } => AtomicError::NotANumber { name: name.clone(), expected, got },
             source => Failure::of_change(Operation::new("change the number", name), source).into(),
+        }
+    }
+
+    /// Converts the error of a compare-and-set loop about `name`.
+    pub(crate) fn of_cas_loop(name: &Name, error: ObjectError) -> Self {
+        match error {
+            ObjectError::Failed(failure) => failure.into(),
+            ObjectError::Contended { name, times } => AtomicError::Contended { name, times },
+            ObjectError::Unexpected { name, source } => AtomicError::of(&name, source),
+            other => AtomicError::of(name, ServerError::Unknown { reason: other.to_string().into() }),
         }
     }
 }

@@ -36,7 +36,6 @@ mod error;
 mod lifetime;
 mod number;
 mod update;
-mod update_turn;
 
 pub use add::Add;
 pub use adder::{AdderError, AdderNumber, Amount, DoubleAdder, LongAdder, Reset, Sum};

@@ -1,13 +1,13 @@
 //! Updates of a number by a function.
 
+use bytes::Bytes;
+use redgrid_core::Request;
+use redgrid_core::author::ClientExt;
+use redgrid_core::object::CasLoop;
+
 use crate::atomic::Atomic;
 use crate::atomic_number::AtomicNumber;
 use crate::error::AtomicError;
-use redgrid_core::author::ClientExt;
-
-/// The maximum number of compare-and-set attempts of an update. Only other processes cause retries,
-/// each with one update in flight at a time.
-const MAX_ATTEMPTS: usize = 100;
 
 impl<T: AtomicNumber> Atomic<T> {
     /// Sets the number to the result of `change`, atomically, and returns the new number. Its
@@ -19,16 +19,16 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// Updates of tasks of one client run one at a time, in FIFO order. A waiting update starts
     /// with the number that the previous one left, so only updates of other processes cause
-    /// retries. A task that is not polled, or receives no reply, delays the others by a few round
-    /// trips.
+    /// retries. A task that is not polled, or receives no reply, delays each of the others by 50
+    /// ms, or four round trips if they take longer.
     ///
     /// # Errors
     ///
-    /// [`AtomicError::Contended`] after 100 attempts in which others were faster.
-    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if earlier updates received no reply
-    /// for `response_timeout × (retries + 1)`, or if the attempts took that long in all: nothing
-    /// was changed. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `change`
-    /// returns an invalid number. Otherwise those of [`Atomic::set`].
+    /// [`AtomicError::Contended`] if others were faster until the time of the call was over, which
+    /// is `response_timeout × (retries + 1)`. [`Failure::Unavailable`](crate::Failure::Unavailable)
+    /// if earlier updates of this process took that long, or the server could not be reached:
+    /// nothing was changed. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if
+    /// `change` returns an invalid number. Otherwise those of [`Atomic::set`].
     ///
     /// # Cancel safety
     ///
@@ -36,31 +36,22 @@ impl<T: AtomicNumber> Atomic<T> {
     /// already sent is executed even if the future is dropped.
     #[doc(alias = "updateAndGet")]
     pub async fn update(&self, mut change: impl FnMut(T) -> T) -> Result<T, AtomicError> {
-        let (number, update_turns) = (self.number()?, self.update_turns()?);
-        let turn = update_turns.wait_for_turn(&number.client).await.map_err(|error| number.error(error))?;
-        let clock = number.client.clock();
-        let (mut sent, until) = (clock.now(), number.deadline());
-        let mut current: T = match turn.last_value {
-            Some(last_value) => last_value,
-            None => {
-                let value = number.get(until).await?;
-                turn.record_reply(sent);
-                value
-            }
-        };
-        for _ in 0..MAX_ATTEMPTS {
+        let number = self.number()?;
+        let failed = |error| AtomicError::of_cas_loop(&number.name, error);
+        let mut cas_loop = CasLoop::serialized(&number.client, &number.name, &number.key).await.map_err(failed)?;
+        loop {
+            let stored =
+                cas_loop.stored(|| Ok(Request::command("GET").key(number.key.clone()))).await.map_err(failed)?;
+            let current: T = stored.map_or(Ok(T::ZERO), |stored| number.parse(&String::from_utf8_lossy(&stored)))?;
             let new = change(current);
             let (expected, text) = (number.to_text("number", current)?, number.to_text("number", new)?);
-            sent = clock.now();
-            let (set, actual) = number.compare_and_set((expected, text), true, until).await?;
-            turn.record_reply(sent);
+            let sent = number.client.clock().now();
+            let (set, actual) = number.compare_and_set((expected, text.clone()), true, cas_loop.until()).await?;
             if set {
-                turn.record_value(new, sent);
+                cas_loop.done(text.into(), sent);
                 return Ok(new);
             }
-            current = number.parse(&actual)?;
+            cas_loop.lost_to(Some(Some(Bytes::from(actual)))).await.map_err(failed)?;
         }
-        turn.record_value(current, sent);
-        Err(AtomicError::Contended { name: number.name.clone() })
     }
 }

@@ -24,7 +24,6 @@ use super::{Deployment, Ended, Request, Server, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Settings};
 use crate::error::ServerError;
-use crate::exactly_once::KeyLocks;
 use crate::lock::Table;
 use crate::name::{Name, Namespace};
 use crate::participant::Participants;
@@ -42,7 +41,6 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     core: Arc<Core>,
     table: Arc<Table>,
-    key_locks: KeyLocks,
     semaphores: Arc<SemaphoreRegistry>,
     shared: Shared,
     kept: Kept,
@@ -136,8 +134,8 @@ impl Client {
         let end = (abandoned(&core, (&table, &semaphores), &closing), done);
         let watched = closing.subscribe();
         tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&semaphores)), work, watched, end));
-        let (key_locks, shared, kept) = (KeyLocks::default(), Shared::default(), Kept::default());
-        Client(Arc::new(Inner { core, table, key_locks, semaphores, shared, kept, closing, closed }))
+        let (shared, kept) = (Shared::default(), Kept::default());
+        Client(Arc::new(Inner { core, table, semaphores, shared, kept, closing, closed }))
     }
 
     /// Returns the id of this client. Its holder fields are this id and a number.
@@ -284,11 +282,6 @@ impl Client {
 
     pub(crate) fn semaphores(&self) -> &Arc<SemaphoreRegistry> {
         &self.0.semaphores
-    }
-
-    /// Returns the locks per name that serialize exactly-once requests.
-    pub(crate) fn key_locks(&self) -> &KeyLocks {
-        &self.0.key_locks
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {

@@ -12,9 +12,7 @@
 //! arrives late rejects itself. So one that arrives after the key has expired does nothing. The key
 //! is written together with the data, and therefore survives a failover exactly when the data does.
 
-use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -218,34 +216,9 @@ pub(crate) async fn send_until_answered(
     }
 }
 
-/// The locks of a client that admit one request at a time for a name.
+/// Admits one request at a time for a deduplication key of a client.
 #[derive(Default)]
-pub(crate) struct KeyLocks {
-    locks: Mutex<HashMap<Bytes, Weak<tokio::sync::Mutex<()>>>>,
-    last_sequence: AtomicU64,
-}
-
-impl KeyLocks {
-    /// Returns the number of the next request. Call it with the lock of the name held.
-    pub(crate) fn next_sequence(&self) -> u64 {
-        self.last_sequence.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
-    }
-
-    fn lock_for(&self, dedup_key: &Bytes) -> Arc<tokio::sync::Mutex<()>> {
-        let mut locks = self.locks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(lock) = locks.get(dedup_key).and_then(Weak::upgrade) {
-            return lock;
-        }
-        // Remove unused locks whenever the map is full, that is, about twice as large as after the
-        // last removal.
-        if locks.len() == locks.capacity() {
-            locks.retain(|_, lock| lock.strong_count() > 0);
-        }
-        let lock = Arc::default();
-        locks.insert(dedup_key.clone(), Arc::downgrade(&lock));
-        lock
-    }
-}
+struct KeyLock(tokio::sync::Mutex<()>);
 
 /// See [`ClientExt::run_exactly_once_until`].
 pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Instant) -> Result<Reply, ServerError> {
@@ -298,16 +271,16 @@ async fn run_serialized(
 ) {
     let core = client.core();
     let dedup_key = dedup_key(core, request.request.first_key(), "");
-    let lock = client.key_locks().lock_for(&dedup_key);
+    let lock = client.shared(&dedup_key, KeyLock::default);
     let guard = tokio::select! {
         biased;
-        guard = lock.lock() => guard,
+        guard = lock.0.lock() => guard,
         () = answer.closed() => return,
     };
     if answer.is_closed() {
         return;
     }
-    let request = request.with_sequence(dedup_key, client.key_locks().next_sequence(), core.settings.response_timeout);
+    let request = request.with_sequence(dedup_key, client.table().number(), core.settings.response_timeout);
     let (outcome, _) = send_until_answered(core, &request, &progress).await;
     drop(guard);
     let _ = answer.send(outcome);

@@ -101,7 +101,8 @@ impl Table {
         self.core.clock.now()
     }
 
-    pub(super) fn number(&self) -> u64 {
+    /// Returns a number that is higher than all before.
+    pub(crate) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -31,15 +31,19 @@ const PAUSE_RANGE: (Duration, Duration) = (Duration::from_millis(1), Duration::f
 /// It only saves attempts: the server decides which update succeeds.
 #[derive(Default)]
 struct UpdateTurns {
-    lock: Arc<Mutex<()>>,
+    /// Locked by the task whose turn it is.
+    last_value: Arc<Mutex<LastValue>>,
     /// Number of completed turns.
     completed: AtomicU64,
 }
 
+/// The stored value after an update, and a time before it had that value.
+type LastValue = Option<(Bytes, Instant)>;
+
 /// The turn of one task.
 struct UpdateTurn {
     turns: Arc<UpdateTurns>,
-    _guard: OwnedMutexGuard<()>,
+    last_value: OwnedMutexGuard<LastValue>,
 }
 
 impl Drop for UpdateTurn {
@@ -59,9 +63,9 @@ pub struct CasLoop {
     /// it rarely ends with an unknown outcome.
     last: Instant,
     lost: u32,
-    /// The stored value that the last lost attempt reported.
+    /// The stored value that the last lost attempt reported, or the previous update left.
     reported: Option<Option<Bytes>>,
-    _turn: Option<UpdateTurn>,
+    turn: Option<UpdateTurn>,
 }
 
 impl CasLoop {
@@ -69,7 +73,7 @@ impl CasLoop {
     pub fn new(client: &Client, name: &Name) -> CasLoop {
         let (now, patience) = (client.clock().now(), client.patience());
         let (until, last) = (now + patience, now + patience.saturating_sub(client.response_timeout() / 2));
-        CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, _turn: None }
+        CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, turn: None }
     }
 
     /// Waits for its turn among the tasks of this client that change `key`.
@@ -90,15 +94,18 @@ impl CasLoop {
         let round_trip = client.core().topology.primary(key).time().round_trip();
         let stall_timeout = STALL_TIMEOUT.max(4 * round_trip);
         let unavailable = |reason| ObjectError::of(name, ServerError::not_sent(reason));
-        let mut turn_lock = std::pin::pin!(Arc::clone(&turns.lock).lock_owned());
+        let started = client.clock().now();
+        let mut turn_lock = std::pin::pin!(Arc::clone(&turns.last_value).lock_owned());
         loop {
             let seen = turns.completed.load(Ordering::Relaxed);
             let now = client.clock().now();
             tokio::select! {
                 biased;
-                guard = &mut turn_lock => {
-                    let turn = UpdateTurn { turns: Arc::clone(&turns), _guard: guard };
-                    cas_loop._turn = Some(turn);
+                mut last_value = &mut turn_lock => {
+                    // A value from before this call may be outdated.
+                    let last = last_value.take().filter(|(_, since)| *since >= started);
+                    cas_loop.reported = last.map(|(value, _)| Some(value));
+                    cas_loop.turn = Some(UpdateTurn { turns: Arc::clone(&turns), last_value });
                     return Ok(cas_loop);
                 }
                 () = client.closing() => return Err(ObjectError::of(name, client.ended())),
@@ -134,8 +141,10 @@ impl CasLoop {
 
     /// Returns the stored value.
     ///
-    /// It is the value that the last lost attempt reported, if it is still recent. Otherwise the
-    /// primary is read, whatever the read mode: with an old value the attempt would only fail.
+    /// It is the value that the last lost attempt reported, if it is still recent. For the first
+    /// attempt it is the value that the previous task's update left while this call waited for its
+    /// turn. Otherwise the primary is read, whatever the read mode: with an old value the attempt
+    /// would only fail.
     ///
     /// # Errors
     ///
@@ -224,6 +233,20 @@ impl CasLoop {
     pub async fn lost_to(&mut self, reported: Option<Option<Bytes>>) -> Result<(), ObjectError> {
         self.reported = if self.lost().await? { reported } else { None };
         Ok(())
+    }
+
+    /// Ends the call with its update done, and leaves the stored value to the task whose turn is next.
+    ///
+    /// The value was stored by a request that was sent at `sent`.
+    pub fn done(mut self, stored: Bytes, sent: Instant) {
+        if let Some(turn) = &mut self.turn {
+            *turn.last_value = Some((stored, sent));
+        }
+    }
+
+    /// Returns when the time of the call is over.
+    pub fn until(&self) -> Instant {
+        self.until
     }
 
     /// Returns the error for a call whose time is over because others were faster.
