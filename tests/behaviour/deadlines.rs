@@ -208,7 +208,7 @@ async fn a_hold_that_was_seen_lost_is_not_held_again_by_an_extension() {
         })
         .stuck_at("lock/renew"),
     );
-    let config = Config::single("one").unwrap().stretch(Duration::from_millis(500));
+    let config = Config::single("one").unwrap().local_handover_window(Duration::from_millis(500));
     let client = Client::over_one(Arc::clone(&server) as Arc<dyn Server>, config, Clock::runtime()).unwrap();
     let held = Lock::new(&client, "a").acquire().lease(Duration::from_millis(300)).await.unwrap();
     let mut extend = std::pin::pin!(held.extend(Duration::from_secs(600)));

@@ -32,7 +32,7 @@ async fn an_expired_unpolled_waiter_delays_no_other() {
 
 async fn after_a_cancelled_extend(fixed: bool) {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = Lock::new(&client, "a");
     let lease = Duration::from_secs(10);
     let owner = lock.acquire().lease(lease).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_forgotten_and_reentered_hold_is_left_to_its_lease_or_renewed() {
 #[tokio::test]
 async fn a_release_completes_only_after_the_servers_reply() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(Duration::ZERO)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(Duration::ZERO)).await;
     let lock = Lock::new(&client, "a");
     let owner = lock.acquire().await.unwrap();
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
@@ -289,7 +289,7 @@ async fn a_try_does_not_wait_for_the_turn_of_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = Lock::new(&client, "a");
     let first = lock.acquire().lease(3000 * MS).await.unwrap();
     let second = tokio::spawn(lock.acquire().lease(1500 * MS).into_future());
@@ -337,7 +337,7 @@ async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_finds_a_free_lock_despite_subscribers() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(MS)).await;
     let observer = server.observer().await.unwrap();
     let mut listener = tokio::net::TcpStream::connect(server.addr()).await.unwrap();
     listener.write_all(b"SUBSCRIBE redisson_lock__channel:{a}\r\n").await.unwrap();

@@ -182,7 +182,7 @@ async fn one_word_serves_many_under_one_field_unless_there_is_no_stretch() {
     let observer = server.observer().await.unwrap();
     for (stretch, name) in [(None, "a"), (Some(Duration::ZERO), "b")] {
         let client = client_with(&server.url(), |config| match stretch {
-            Some(stretch) => config.stretch(stretch),
+            Some(stretch) => config.local_handover_window(stretch),
             None => config,
         })
         .await;

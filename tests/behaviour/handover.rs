@@ -14,7 +14,8 @@ const MS: Duration = Duration::from_millis(1);
 async fn a_lock_that_ran_out_while_its_process_stood_still_is_not_handed_on() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS).watchdog_lease(200 * MS)).await;
+    let client =
+        client_with(&server.url(), |config| config.local_handover_window(500 * MS).watchdog_lease(200 * MS)).await;
     let lock = Lock::new(&client, "a");
     let guard = lock.acquire().await.unwrap();
     let waiting = tokio::spawn(lock.acquire().timeout(2 * SOON).into_future());
@@ -43,7 +44,7 @@ async fn a_lock_that_ran_out_while_its_process_stood_still_is_not_handed_on() {
 async fn a_hold_reclaimed_from_an_unsent_release_stays_held() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = Lock::new(&client, "a");
     let guard = lock.acquire().await.unwrap();
     let first = guard.token().get();
@@ -65,7 +66,8 @@ async fn a_hold_reclaimed_from_an_unsent_release_stays_held() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_its_window_a_lock_goes_to_another_process() {
     let server = server().await;
-    let (here, there) = (client_with(&server.url(), |config| config.stretch(50 * MS)).await, client(&server).await);
+    let (here, there) =
+        (client_with(&server.url(), |config| config.local_handover_window(50 * MS)).await, client(&server).await);
     let lock = Lock::new(&here, "a");
     let guard = lock.acquire().await.unwrap();
     let granted = Instant::now();
@@ -88,7 +90,7 @@ async fn after_its_window_a_lock_goes_to_another_process() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_ends_as_requested_although_the_key_lives_longer() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = Lock::new(&client, "a");
     let overdue = lock.acquire().lease(300 * MS).await.unwrap();
     let began = Instant::now();
@@ -108,7 +110,8 @@ async fn a_fixed_lease_ends_as_requested_although_the_key_lives_longer() {
 async fn a_turn_ends_although_polls_are_more_frequent_than_its_silence() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.stretch(Duration::ZERO).poll_interval(200 * MS)).await;
+    let client =
+        client_with(&server.url(), |config| config.local_handover_window(Duration::ZERO).poll_interval(200 * MS)).await;
     let lock = Lock::new(&client, "a");
     let guard = lock.acquire().await.unwrap();
     let waiting = tokio::spawn(lock.acquire().timeout(5000 * MS).into_future());

@@ -59,7 +59,7 @@ fn renewed() -> Reply {
 
 /// A lock of that server, and its client.
 fn lock_on(server: FakeServer) -> (Lock, Client) {
-    let config = Config::single("one").unwrap().stretch(Duration::from_millis(500)).retries(1);
+    let config = Config::single("one").unwrap().local_handover_window(Duration::from_millis(500)).retries(1);
     lock_by(Arc::new(server), config)
 }
 
@@ -206,7 +206,8 @@ async fn a_release_knows_a_renewal_after_a_shorter_lease() {
     for wanted in [Durability::Primary, REPLICA] {
         let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_secs(1));
         let server = Arc::new(server.proving_once().stuck_at("lock/renew"));
-        let config = Config::single("one").unwrap().watchdog_lease(lease).stretch(Duration::from_millis(500));
+        let config =
+            Config::single("one").unwrap().watchdog_lease(lease).local_handover_window(Duration::from_millis(500));
         let (lock, client) = lock_by(Arc::clone(&server), config);
         let first = lock.acquire().await.unwrap();
         let asked = server.asked();
@@ -345,7 +346,7 @@ async fn the_end_of_a_former_owner_does_not_hide_the_end_of_the_next() {
         _ => Ok(Reply::Int(1)),
     });
     let server = Arc::new(server.proving_once().stuck_at("lock/renew"));
-    let (lock, client) = lock_by(Arc::clone(&server), Config::single("one").unwrap().stretch(ms(500)));
+    let (lock, client) = lock_by(Arc::clone(&server), Config::single("one").unwrap().local_handover_window(ms(500)));
     let first = lock.acquire().lease(ms(300)).await.unwrap();
     tokio::time::sleep(ms(200)).await;
     let next = tokio::spawn(lock.acquire().lease(ms(250)).durability(REPLICA).into_future());

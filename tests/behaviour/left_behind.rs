@@ -178,7 +178,7 @@ async fn a_kept_takeover_and_a_kept_attach_block_no_other() {
 async fn a_shutdown_leaves_a_forgotten_shared_read_to_its_lease() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     let fields = observer.query::<u64>(&["HLEN", "a"]).await.unwrap();

@@ -66,7 +66,7 @@ async fn many_read_and_one_writes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_of_a_process_are_one_reader_on_the_wire() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     listening(&server, &client).await;
     let observer = server.observer().await.unwrap();
     let lock = RwLock::new(&client, "a");
@@ -106,7 +106,7 @@ async fn readers_of_a_process_are_one_reader_on_the_wire() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_with_other_wishes_has_a_lease_of_its_own() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let observer = server.observer().await.unwrap();
     let lock = RwLock::new(&client, "a");
     let long = lock.read().await.unwrap();
@@ -124,7 +124,7 @@ async fn a_reader_with_other_wishes_has_a_lease_of_its_own() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sharers_with_a_fixed_lease_end_one_by_one() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(400 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(400 * MS)).await;
     let observer = server.observer().await.unwrap();
     let lock = RwLock::new(&client, "a");
     // Until a machine that is busy has come to each of them in time.
@@ -200,7 +200,7 @@ async fn a_holder_enters_again_and_a_writer_may_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_under_which_its_holder_reads_is_not_handed_on() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
     let write = lock.write().holder(&me).await.unwrap();
     let read = lock.read().holder(&me).await.unwrap();
@@ -308,7 +308,8 @@ async fn requests_dropped_at_random_leave_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_is_forgotten_ends_with_its_lease_also_when_shared() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).stretch(300 * MS)).await;
+    let client =
+        client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).local_handover_window(300 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     one.forget();

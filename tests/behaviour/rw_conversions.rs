@@ -14,7 +14,7 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// A client that looks by itself only when a test has long failed.
 async fn patient(server: &RedisServer) -> Client {
-    client_with(&server.url(), |config| config.poll_interval(10 * SOON).stretch(400 * MS)).await
+    client_with(&server.url(), |config| config.poll_interval(10 * SOON).local_handover_window(400 * MS)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,7 +39,7 @@ async fn a_downgrade_admits_readers_at_once_and_no_writer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_waiting_writer_does_not_get_a_downgraded_lock() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let write = lock.write().await.unwrap();
     let next = tokio::spawn(lock.write().timeout(SOON).into_future());
@@ -92,7 +92,7 @@ async fn only_the_only_reader_may_upgrade() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_shares_a_read_does_not_write_beside_others() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     let Err(UpgradeError::Busy(one)) = one.try_upgrade().await else { panic!("another reads") };
@@ -230,7 +230,8 @@ async fn an_upgrade_waits_for_a_forgotten_read_until_its_lease_ends() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // They share one grant of the server, which the other of them keeps renewing.
-    let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).stretch(500 * MS)).await;
+    let client =
+        client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let upgradable = lock.upgradable_read().await.unwrap();
     let shared = lock.read().await.unwrap();
@@ -248,7 +249,8 @@ async fn an_upgrade_waits_for_a_forgotten_read_until_its_lease_ends() {
 async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_lease_is_over() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).stretch(500 * MS)).await;
+    let client =
+        client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     // A forgotten lock is not shared; the next caller requests a read lock of its own.
     lock.read().await.unwrap().forget();
@@ -266,7 +268,7 @@ async fn local_readers_wait_behind_a_waiting_upgrade() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // Long enough for the next reader to share what the first two share.
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let (reading, upgradable) = (lock.read().await.unwrap(), lock.upgradable_read().await.unwrap());
     let upgrade = tokio::spawn(upgradable.upgrade());

@@ -62,7 +62,7 @@ impl Readers {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_writer_enters_however_readers_overlap() {
     let server = server().await;
-    let of = async || client_with(&server.url(), |config| config.stretch(STRETCH)).await;
+    let of = async || client_with(&server.url(), |config| config.local_handover_window(STRETCH)).await;
     let clients = [of().await, of().await, of().await];
     let section = 40 * MS;
     let readers = Readers::of(&clients, 24, section);
@@ -283,7 +283,7 @@ async fn a_fair_holder_reenters_past_the_queue_and_a_cancelled_one_leaves_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_among_thousands_of_its_process_costs_no_more_than_among_few() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(500 * MS)).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let mut best = f64::MAX;
     // The best of three: the machine may be busy with others.

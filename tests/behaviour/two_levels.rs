@@ -174,7 +174,7 @@ async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncF
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // A long stretch: it is not to end while a slow machine gets this far.
-    let set = |config: redgrid_core::Config| config.stretch(Duration::from_millis(500));
+    let set = |config: redgrid_core::Config| config.local_handover_window(Duration::from_millis(500));
     let client = client_with(&server.url_via(proxy.addr()), set).await;
     let lock = Lock::new(&client, "a");
     listening(&server, &client).await;
@@ -290,7 +290,8 @@ async fn a_tenure_found_gone_is_not_handed_on() {
 async fn without_a_window_every_task_sends_a_request() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.stretch(Duration::ZERO)).await;
+    let client =
+        client_with(&server.url_via(proxy.addr()), |config| config.local_handover_window(Duration::ZERO)).await;
     let seen = scripts(&proxy);
     let acquisitions = crowd(&client, 4, 200, None).await.len();
     let asked = seen.lock().unwrap().iter().filter(|name| **name == "acquire").count();
@@ -300,7 +301,7 @@ async fn without_a_window_every_task_sends_a_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_of_a_queue_holds_without_listening() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.stretch(Duration::from_millis(500))).await;
+    let client = client_with(&server.url(), |config| config.local_handover_window(Duration::from_millis(500))).await;
     let lock = Lock::new(&client, "a");
     let first = lock.acquire().await.unwrap();
     let last = tokio::spawn(lock.acquire().timeout(SOON).into_future());

@@ -124,7 +124,7 @@ async fn passed_on(client: &Client, turns: usize) {
 fn client() -> Client {
     let server = FakeServer::new("at-once:1", answer);
     // Whoever gets the lock from another task does so in the process, however slow the machine is.
-    let config = Config::single("at-once").expect("an address").stretch(Duration::from_millis(500));
+    let config = Config::single("at-once").expect("an address").local_handover_window(Duration::from_millis(500));
     Client::over_one(Arc::new(server), config, Clock::boot()).expect("a valid configuration")
 }
 

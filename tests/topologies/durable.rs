@@ -83,7 +83,7 @@ async fn a_weaker_request_does_not_wait_for_replicas() {
 
 async fn a_weaker_hold_is_not_handed_over_to_a_stronger_request() {
     let replicated = Replicated::start(1).await.unwrap();
-    let client = connected(by_list(&replicated).stretch(500 * MS)).await;
+    let client = connected(by_list(&replicated).local_handover_window(500 * MS)).await;
     let lock = Lock::new(&client, "a");
     for reachable in [true, false] {
         let weak = lock.acquire().await.unwrap();
@@ -103,7 +103,7 @@ async fn a_weaker_hold_is_not_handed_over_to_a_stronger_request() {
 
 async fn a_shortened_weaker_hold_is_not_handed_over_to_a_stronger_request() {
     let replicated = Replicated::start(1).await.unwrap();
-    let client = connected(by_list(&replicated).stretch(500 * MS)).await;
+    let client = connected(by_list(&replicated).local_handover_window(500 * MS)).await;
     let lock = Lock::new(&client, "a");
     let weak = lock.acquire().await.unwrap();
     let strong = lock.acquire().lease(Duration::from_secs(5)).durability(BY_ONE).timeout(SOON);
@@ -134,7 +134,7 @@ async fn an_undurable_takeover_and_extension_are_reported() {
 async fn waiters_for_the_same_durability_are_answered_together() {
     let replicated = Replicated::start(1).await.unwrap();
     // What the replica knows does not pass on.
-    let client = connected(by_list(&replicated).durability(BY_ONE).stretch(Duration::ZERO)).await;
+    let client = connected(by_list(&replicated).durability(BY_ONE).local_handover_window(Duration::ZERO)).await;
     let lock = Lock::new(&client, "a");
     let held = lock.acquire().await.unwrap();
     replicated.replicas()[0].pause().await.unwrap();

@@ -19,15 +19,14 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// Updates of tasks of one client run one at a time, in FIFO order. A waiting update starts
     /// with the number that the previous one left, so only updates of other processes cause
-    /// retries. A task that is not polled, or receives no reply, delays each of the others by 50
-    /// ms, or four round trips if they take longer.
+    /// retries. A task that is not polled, or receives no reply, delays the others by a few round
+    /// trips.
     ///
     /// # Errors
     ///
-    /// [`AtomicError::Contended`] if others were faster until the time of the call was over, which
-    /// is `response_timeout × (retries + 1)`. [`Failure::Unavailable`](crate::Failure::Unavailable)
-    /// if earlier updates of this process took that long, or the server could not be reached:
-    /// nothing was changed. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if
+    /// [`AtomicError::Contended`] if others were faster for `response_timeout × (retries + 1)`.
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) if earlier updates received no reply
+    /// for that long, or the server could not be reached: nothing was changed. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if
     /// `change` returns an invalid number. Otherwise those of [`Atomic::set`].
     ///
     /// # Cancel safety
@@ -47,6 +46,7 @@ impl<T: AtomicNumber> Atomic<T> {
             let (expected, text) = (number.to_text("number", current)?, number.to_text("number", new)?);
             let sent = number.client.clock().now();
             let (set, actual) = number.compare_and_set((expected, text.clone()), true, cas_loop.until()).await?;
+            cas_loop.replied(sent);
             if set {
                 cas_loop.done(text.into(), sent);
                 return Ok(new);

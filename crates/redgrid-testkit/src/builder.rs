@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::{
     find::{ServerBinary, Version},
-    port,
+    port::ReservedAddress,
     server::{RedisServer, StartError},
     tls::Authority,
 };
@@ -51,10 +51,10 @@ pub(crate) enum Role {
 
 impl Role {
     /// Returns an address for such a process.
-    pub(crate) fn free_address(self) -> io::Result<SocketAddr> {
+    pub(crate) fn free_address(self) -> io::Result<ReservedAddress> {
         match self {
-            Role::ClusterNode => port::free_cluster_address(),
-            Role::Data | Role::Sentinel => port::free_address(),
+            Role::ClusterNode => ReservedAddress::for_cluster(),
+            Role::Data | Role::Sentinel => ReservedAddress::new(),
         }
     }
 }

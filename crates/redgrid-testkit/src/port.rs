@@ -1,6 +1,7 @@
 //! Free ports that stay free.
 
 use std::{
+    fs::{self, File, OpenOptions},
     io,
     net::{Ipv4Addr, SocketAddr, TcpListener},
 };
@@ -15,32 +16,79 @@ const TRIES: usize = 50;
 /// A cluster node's bus port is its port plus this.
 const BUS: u16 = 10_000;
 
-/// Returns a loopback address that was free a moment ago, as was its bus port.
-pub(crate) fn free_cluster_address() -> io::Result<SocketAddr> {
-    // The bus ports must be in the range too.
-    let bus_is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port + BUS)).map(drop);
-    free_listener_in(RANGE.start..RANGE.end - BUS, bus_is_free).and_then(|listener| listener.local_addr())
+/// A loopback address that was free a moment ago, reserved for this process.
+///
+/// A server that is down for a restart does not lose it to the server of another test program. The
+/// reservation ends with this value.
+#[derive(Debug)]
+pub(crate) struct ReservedAddress {
+    addr: SocketAddr,
+    _locks: Vec<File>,
 }
 
-/// Returns a loopback address that was free a moment ago.
-pub(crate) fn free_address() -> io::Result<SocketAddr> {
-    free_listener().and_then(|listener| listener.local_addr())
+impl ReservedAddress {
+    /// Reserves a free address.
+    pub(crate) fn new() -> io::Result<Self> {
+        listen(RANGE, &[0]).map(|(_, reserved)| reserved)
+    }
+
+    /// Reserves a free address whose bus port is free, too.
+    pub(crate) fn for_cluster() -> io::Result<Self> {
+        // The bus ports must be in the range too.
+        listen(RANGE.start..RANGE.end - BUS, &[0, BUS]).map(|(_, reserved)| reserved)
+    }
+
+    /// Reserves a free address and listens on it.
+    pub(crate) fn listener() -> io::Result<(TcpListener, Self)> {
+        listen(RANGE, &[0])
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
+    }
 }
 
-/// A listener on a loopback port chosen at random.
-pub(crate) fn free_listener() -> io::Result<TcpListener> {
-    free_listener_in(RANGE, |_| Ok(()))
-}
-
-/// A listener on a port of `range` that passes `check`.
-fn free_listener_in(range: std::ops::Range<u16>, check: impl Fn(u16) -> io::Result<()>) -> io::Result<TcpListener> {
+/// Reserves a random port of `range` with the ports at these distances, and listens on it.
+fn listen(range: std::ops::Range<u16>, distances: &[u16]) -> io::Result<(TcpListener, ReservedAddress)> {
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for _ in 0..TRIES {
         let port = fastrand::u16(range.clone());
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)).and_then(|listener| check(port).map(|()| listener)) {
-            Ok(listener) => return Ok(listener),
+        let reserve_and_bind = |distance: &u16| {
+            let lock = reserve(port + distance)?;
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port + distance)).map(|listener| (listener, lock))
+        };
+        match distances.iter().map(reserve_and_bind).collect::<io::Result<(Vec<_>, Vec<_>)>>() {
+            Ok((listeners, locks)) => {
+                let Some(listener) = listeners.into_iter().next() else { break };
+                let addr = listener.local_addr()?;
+                return Ok((listener, ReservedAddress { addr, _locks: locks }));
+            }
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Reserves a port until the returned file is dropped, by locking a file that all test programs of
+/// the machine share. The file stays: a port has one, and it is empty.
+fn reserve(port: u16) -> io::Result<File> {
+    let folder = std::env::temp_dir().join("redgrid-testkit-ports");
+    fs::create_dir_all(&folder)?;
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(folder.join(port.to_string()))?;
+    file.try_lock()?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reserved_port_is_not_given_again_until_it_is_dropped() {
+        let first = ReservedAddress::new().unwrap();
+        assert!(reserve(first.addr().port()).is_err());
+        let port = first.addr().port();
+        drop(first);
+        assert!(reserve(port).is_ok());
+    }
 }

@@ -22,7 +22,7 @@ use tokio::{
 };
 
 use crate::{
-    port,
+    port::ReservedAddress,
     proxy::{
         action::{Action, Direction, Fault},
         state::Shared,
@@ -54,6 +54,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
+    _address: ReservedAddress,
     shared: Arc<Shared>,
     links: Links,
     target: Arc<Mutex<SocketAddr>>,
@@ -86,13 +87,13 @@ impl Proxy {
     ///
     /// No loopback port is available.
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
-        let listener = port::free_listener()?;
+        let (listener, address) = ReservedAddress::listener()?;
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
-        let addr = listener.local_addr()?;
+        let addr = address.addr();
         let (shared, links, target) = (Shared::new(), Links::default(), Arc::new(Mutex::new(target)));
         let door = open(listener, Arc::clone(&shared), Arc::clone(&links), Arc::clone(&target));
-        Ok(Self { addr, shared, links, target, door: tokio::sync::Mutex::new(door) })
+        Ok(Self { addr, _address: address, shared, links, target, door: tokio::sync::Mutex::new(door) })
     }
 
     /// Returns the address for clients.

@@ -17,7 +17,7 @@ use crate::{
     builder::{Role, ServerBuilder, TESTKIT_USER, TlsClients},
     find::{FindError, ServerBinary},
     observer::Observer,
-    port,
+    port::ReservedAddress,
     supervisor::{Supervisor, has_ended, is_stopped, stop_or_continue},
     tls::{self, Authority, Tls},
     topology::TopologyError,
@@ -32,6 +32,8 @@ use crate::{
 #[derive(Debug)]
 pub struct RedisServer {
     addr: SocketAddr,
+    /// Keeps the port while the server is down.
+    _address: ReservedAddress,
     binary: ServerBinary,
     password: Option<String>,
     append_only: bool,
@@ -84,7 +86,8 @@ impl RedisServer {
     async fn start_on_a_free_port(builder: &ServerBuilder, binary: &ServerBinary) -> Result<Self, StartError> {
         let folder = tempfile::Builder::new().prefix("redgrid-testkit-").tempdir()?;
         let options = if builder.role == Role::Sentinel { &["--sentinel"][..] } else { &[] };
-        let addr = builder.role.free_address()?;
+        let address = builder.role.free_address()?;
+        let addr = address.addr();
         let testkit_secret = uuid::Uuid::new_v4().simple().to_string();
         let data = folder.path().join(DATA);
         fs::create_dir(&data)?;
@@ -92,7 +95,7 @@ impl RedisServer {
         let tls = match (builder.tls, &builder.authority) {
             (None, _) => None,
             (Some(_), Some(authority)) => Some(Tls::new(builder.role.free_address()?, folder.path(), authority)?),
-            (Some(_), None) => Some(Tls::new(port::free_address()?, folder.path(), &Authority::new()?)?),
+            (Some(_), None) => Some(Tls::new(ReservedAddress::new()?, folder.path(), &Authority::new()?)?),
         };
         let mut text = builder.configuration(addr, &data, binary.version(), &testkit_secret);
         if let Some(tls) = &tls {
@@ -111,6 +114,7 @@ impl RedisServer {
         let supervisor = Supervisor::start(binary.path(), &configuration, folder.path(), options)?;
         let server = Self {
             addr,
+            _address: address,
             binary: binary.clone(),
             password: builder.password.clone(),
             append_only: builder.append_only,

@@ -8,13 +8,15 @@ use std::{
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 
+use crate::port::ReservedAddress;
+
 /// TLS of a [`RedisServer`](crate::RedisServer): its port, and the files for clients.
 ///
 /// The server's certificate is for `127.0.0.1` and `localhost`, signed by an authority created for
 /// this server or its deployment. All files are PEM, and exist as long as the server.
 #[derive(Debug)]
 pub struct Tls {
-    addr: SocketAddr,
+    address: ReservedAddress,
     folder: PathBuf,
 }
 
@@ -48,15 +50,15 @@ impl Authority {
 
 impl Tls {
     /// Creates the certificates in `folder`, signed by `authority`.
-    pub(crate) fn new(addr: SocketAddr, folder: &Path, authority: &Authority) -> io::Result<Self> {
+    pub(crate) fn new(address: ReservedAddress, folder: &Path, authority: &Authority) -> io::Result<Self> {
         authority.write(folder).map_err(io::Error::other)?;
-        Ok(Self { addr, folder: folder.to_owned() })
+        Ok(Self { address, folder: folder.to_owned() })
     }
 
     /// Returns the address for TLS connections. [`addr`](crate::RedisServer::addr) is for plain
     /// ones.
     pub fn addr(&self) -> SocketAddr {
-        self.addr
+        self.address.addr()
     }
 
     /// Returns the authority's certificate, which clients must trust.
@@ -78,7 +80,7 @@ impl Tls {
     pub(crate) fn configuration(&self, clients_prove_themselves: bool) -> String {
         format!(
             "tls-port {}\ntls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\ntls-auth-clients {}\n",
-            self.addr.port(),
+            self.addr().port(),
             self.folder.join("server.crt").display(),
             self.folder.join("server.key").display(),
             self.ca_file().display(),

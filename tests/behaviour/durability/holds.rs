@@ -92,7 +92,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
         proves: AtomicBool::new(true),
     });
     let config = Config::from_url(server.url()).unwrap();
-    let config = config.watchdog_lease(Duration::from_millis(900)).stretch(Duration::from_millis(500));
+    let config = config.watchdog_lease(Duration::from_millis(900)).local_handover_window(Duration::from_millis(500));
     let client = Client::over_one(Arc::clone(&gated) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let strong = replicas(1, SOON);
     let (first, second) = (Lock::new(&client, "a"), Lock::new(&client, "b"));
@@ -120,7 +120,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     let primary = server().await;
     let replica = replica_of(&primary).await;
     // Releases are handed over if allowed.
-    let passing = |config: Config| config.watchdog_lease(SOON).stretch(Duration::from_millis(500));
+    let passing = |config: Config| config.watchdog_lease(SOON).local_handover_window(Duration::from_millis(500));
     let client = redgrid_tests::client_with(&primary.url(), passing).await;
     let mail = Semaphore::new(&client, "mail", 3);
     let both = replicas(1, SOON);

@@ -165,7 +165,7 @@ async fn processes_take_turns() {
         wait_until(SOON, async || both().await.iter().all(|share| *share > 0)).await;
         let from = both().await;
         // Each of some 10 ms.
-        let stretches = u32::try_from(times("REDGRID_STRETCHES", 150)).unwrap();
+        let stretches = u32::try_from(times("REDGRID_HANDOVER_WINDOWS", 150)).unwrap();
         tokio::time::sleep(stretches * 10 * MS).await;
         let to = both().await;
         over.store(true, Ordering::Relaxed);

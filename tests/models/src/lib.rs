@@ -11,7 +11,7 @@
 //!   re-entry, cancellation, adoption, tokens, taking by force.
 //! * [`read_write`]: readers that share, writers that wait, and how one becomes the other.
 //! * [`detach`]: a hold that is detached in one process and attached in another.
-//! * [`turns`]: which process is next when a stretch ends, and by how many others it may be passed
+//! * [`turns`]: which process is next when a hand-over window ends, and by how many others it may be passed
 //!   over.
 //! * [`fair`]: the queue of a fair lock, with clients of Redisson in it: order, deaths, late
 //!   copies, clocks that are ahead.

@@ -1,4 +1,4 @@
-//! Turns at the end of a stretch: which process is next, when each of them always has tasks that
+//! Turns at the end of a hand-over window: which process is next, when each of them always has tasks that
 //! wait, or comes back.
 //!
 //! # What is modelled
@@ -6,23 +6,23 @@
 //! A release is published to every subscribed process and answers how many those are, n. Who
 //! released lets n messages pass, its own included, before it tries again; everybody else tries at
 //! its next message. When nothing has happened for a while, silence, whoever waits tries once.
-//! Whether a process is *passed over* is counted: the stretches of others that began while it
+//! Whether a process is *passed over* is counted: the hand-over windows of others that began while it
 //! waited.
 //!
 //! # Time
 //!
-//! There is none, only its order: messages arrive and tries are made within a stretch, and before
+//! There is none, only its order: messages arrive and tries are made within a hand-over window, and before
 //! anybody calls it silence. [`Bounds::slow`] lets that many messages of a process be outstanding
-//! when the next stretch ends.
+//! when the next hand-over window ends.
 //!
 //! # What is left out
 //!
-//! How many requests an end of a stretch costs, pollers that do not subscribe, and the tasks inside
+//! How many requests an end of a hand-over window costs, pollers that do not subscribe, and the tasks inside
 //! a process.
 
 use stateright::{Model, Property};
 
-/// No process that waits is passed over by more stretches than the bound says.
+/// No process that waits is passed over by more hand-over windows than the bound says.
 pub const BOUNDED: &str = "nobody is passed over for long";
 /// While the lock is free and somebody waits, something is about to happen.
 pub const SOMEBODY_MOVES: &str = "a free lock is taken";
@@ -45,8 +45,8 @@ pub struct Rules {
     /// Who released without waiters obeys its turn when it comes back. Off: it tries at once.
     pub turn_outlives_the_queue: bool,
     /// It obeys it until its messages have passed. Off: only until nothing more moves, the lock
-    /// held or not: for a time shorter than a stretch.
-    pub turn_outlives_a_stretch: bool,
+    /// held or not: for a time shorter than a hand-over window.
+    pub turn_outlives_a_window: bool,
 }
 
 impl Rules {
@@ -57,7 +57,7 @@ impl Rules {
         only_silence_ends_a_turn: true,
         silence_ends_a_turn: true,
         turn_outlives_the_queue: true,
-        turn_outlives_a_stretch: true,
+        turn_outlives_a_window: true,
     };
 }
 
@@ -79,13 +79,13 @@ pub struct Bounds {
     pub all_wait: bool,
     /// A process may release without waiters, and come back.
     pub leaves: bool,
-    /// How many stretches of others may begin while a process waits.
+    /// How many hand-over windows of others may begin while a process waits.
     pub passed_over: u8,
     /// Messages that are lost.
     pub losses: u8,
     /// Holders that crash; their leases end without a message.
     pub crashes: u8,
-    /// Messages a process may still have to read when a stretch ends.
+    /// Messages a process may still have to read when a hand-over window ends.
     pub slow: u8,
 }
 
@@ -132,9 +132,9 @@ pub enum Action {
     Join(u8),
     /// A process asks the server.
     Try(u8),
-    /// A stretch ends, and tasks wait.
+    /// A hand-over window ends, and tasks wait.
     Release(u8),
-    /// A stretch ends, and nobody waits.
+    /// A hand-over window ends, and nobody waits.
     ReleaseAndLeave(u8),
     /// A message is read.
     Hear(u8),
@@ -173,7 +173,7 @@ impl Model for Turns {
             may(Action::ReleaseAndLeave, process.holds && is_read && self.bounds.leaves);
             may(Action::Crash, process.holds && state.crashes > 0);
             may(Action::Silence, self.may_probe(process, is_still) && is_free);
-            let forgets = !process.waits && process.turn > 0 && !self.rules.turn_outlives_a_stretch;
+            let forgets = !process.waits && process.turn > 0 && !self.rules.turn_outlives_a_window;
             may(Action::Forget, forgets && is_still);
         }
     }

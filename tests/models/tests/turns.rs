@@ -1,4 +1,4 @@
-//! Turns at the end of a stretch: nobody is passed over for long, and each rule switched off once.
+//! Turns at the end of a hand-over window: nobody is passed over for long, and each rule switched off once.
 //!
 //! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
 
@@ -9,7 +9,7 @@ use redgrid_models::turns::{ALL_SERVED, BOUNDED, Bounds, Rules, SILENCE, SOMEBOD
 use stateright::{Checker, HasDiscoveries, Model};
 
 /// Three processes that come one by one. A wrong rule lets one be passed over by any number of
-/// stretches: ten is enough.
+/// hand-over windows: ten is enough.
 const THREE: Turns = Turns {
     rules: Rules::ALL,
     bounds: Bounds { processes: 3, passed_over: 10, all_wait: false, leaves: false, losses: 0, crashes: 0, slow: 0 },
@@ -21,7 +21,7 @@ const fn with(bounds: Bounds) -> Turns {
     Turns { bounds, ..THREE }
 }
 
-/// Each other process has one stretch, and then it is one's own turn.
+/// Each other process has one hand-over window, and then it is one's own turn.
 #[test]
 fn processes_that_all_wait_take_turns() {
     for processes in 2..=8 {
@@ -30,7 +30,7 @@ fn processes_that_all_wait_take_turns() {
     }
 }
 
-/// A message read a stretch too late costs one more round at most.
+/// A message read a hand-over window too late costs one more round at most.
 #[test]
 fn slow_messages_cost_a_round() {
     for processes in 3..=5 {
@@ -79,7 +79,7 @@ without! {
     turn_ended_by_a_fixed_time: THREE, only_silence_ends_a_turn breaks BOUNDED;
     turn_without_silence: LEAVING, silence_ends_a_turn breaks SOMEBODY_MOVES;
     turn_forgotten_without_waiters: LEAVING, turn_outlives_the_queue breaks BOUNDED;
-    turn_forgotten_within_a_stretch: LEAVING, turn_outlives_a_stretch breaks BOUNDED;
+    turn_forgotten_within_a_window: LEAVING, turn_outlives_a_window breaks BOUNDED;
 }
 
 /// Explores every state and expects no violation of `kept`, and every one of `reached`.

@@ -26,7 +26,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config::from_url(&orders.url)?.client_name("historian").watchdog_lease(ms(orders.watchdog));
     let config = config.response_timeout(ms(orders.timeout)).retries(2).retry_delay(ms(10));
     let config = config.poll_interval(ms(200));
-    let client = Client::connect(if let Some(stretch) = orders.stretch { config.stretch(ms(stretch)) } else { config });
+    let client = Client::connect(if let Some(stretch) = orders.stretch {
+        config.local_handover_window(ms(stretch))
+    } else {
+        config
+    });
     let client = client.await?;
     let ends = now() + orders.millis * 1_000_000;
     let ids = Arc::new(AtomicU64::new(0));

@@ -169,9 +169,9 @@ impl Config {
     /// Longer is not faster; shorter makes processes alternate more often. With zero, every task
     /// sends a request. A fair lock follows the server's queue however long this is: it sends a
     /// request at least every 500 ms, and with zero for every task.
-    pub fn stretch(mut self, stretch: Duration) -> Self {
-        self.settings.stretch = Some(stretch);
-        self.set_in_code("stretch")
+    pub fn local_handover_window(mut self, window: Duration) -> Self {
+        self.settings.handover_window = Some(window);
+        self.set_in_code("local_handover_window")
     }
 
     /// Sets the name of the connections in `CLIENT LIST`: `redgrid` unless set. No spaces.

@@ -281,9 +281,9 @@ pub(super) static TABLE: &[Setting] = &[
         "How many waiters of a process have places of their own in the queue of a fair lock; the rest wait behind them inside the process. More makes shares follow demand; fewer spares the server.",
     ),
     row(
-        "stretch",
+        "local_handover_window",
         Holds,
-        AutoTime(|d| &mut d.settings.stretch, Duration::ZERO, crate::lock::LONGEST_STRETCH),
+        AutoTime(|d| &mut d.settings.handover_window, Duration::ZERO, crate::lock::MAX_HANDOVER_WINDOW),
         "How long a lock may pass from task to task of a process while others wait elsewhere; `auto` is ten round trips, at least 10 ms. Longer is not faster; shorter makes processes alternate more often; `0s` asks the server for every task.",
     ),
     row(

@@ -76,9 +76,9 @@ impl Table {
         let lost = hold.lost_by(now);
         hold.end(Phase::Released);
         let server_lease = &hold.server_lease;
-        let (key, keep_until) = (server_lease.slot_key(), hold.retained_until());
-        let slot = state.slots.get_mut(&key);
-        let Some((slot, at)) = slot.and_then(|slot| slot.position(hold).map(|at| (slot, at))) else {
+        let (key, keep_until) = (server_lease.lock_id(), hold.retained_until());
+        let lock = state.locks.get_mut(&key);
+        let Some((lock, at)) = lock.and_then(|lock| lock.position(hold).map(|at| (lock, at))) else {
             Self::remove_if_idle(&mut state, &key);
             drop(state);
             if lost == Some(LostReason::Expired) && server_lease.is_over() {
@@ -88,31 +88,31 @@ impl Table {
             }
             return DropStep::Lost(lost.unwrap_or(LostReason::Gone));
         };
-        slot.remove(at);
-        if !slot.holds.is_empty() {
+        lock.remove(at);
+        if !lock.holds.is_empty() {
             // Other tasks share the lease.
-            if slot.holds.len() == 1 {
+            if lock.holds.len() == 1 {
                 server_lease.left_alone();
             }
-            if slot.is_forgotten() {
+            if lock.is_forgotten() {
                 server_lease.stop_renewing();
             }
             return lost.map_or(DropStep::Done, DropStep::Lost);
         }
         let keep = keep_until > now;
-        let passes_on = server_lease.may_hand_over(now) || self.passes_locally(slot).is_some();
-        if !keep && server_lease.is_valid_locally_at(now) && passes_on && slot.next(now).is_some() {
+        let passes_on = server_lease.may_hand_over(now) || self.passes_locally(lock).is_some();
+        if !keep && server_lease.is_valid_locally_at(now) && passes_on && lock.next(now).is_some() {
             let answers = self.hand_over_next(&mut state, &key, HandoverReason::HandOver, now);
             drop(state);
             send(answers);
             return lost.map_or(DropStep::Done, DropStep::Lost);
         }
         let id = self.number();
-        let leaves = by == ReleasedBy::Caller && lost.is_none() && slot.queue.is_empty() && !slot.loop_running;
+        let leaves = by == ReleasedBy::Caller && lost.is_none() && lock.queue.is_empty() && !lock.loop_running;
         // A release that waits for a task may still be reclaimed by a new request, unless the hold
         // was lost.
         let queued = !leaves && !keep && lost.is_none();
-        slot.busy = Busy::Release { id, server_lease: server_lease.id, queued };
+        lock.busy = Busy::Release { id, server_lease: server_lease.id, queued };
         if leaves {
             // Registered as the lock's inline task: a new waiter moves it to a background task.
             let (tell, told) = oneshot::channel();
@@ -120,7 +120,7 @@ impl Table {
                 &self.core.unpolled,
                 self.begun_release(id, Arc::clone(server_lease), (keep_until, false), tell),
             );
-            slot.register(server_lease.id, &inline_task);
+            lock.register(server_lease.id, &inline_task);
             state.schedule.remove(server_lease.id);
             return DropStep::ReleasingInline(inline_task, told);
         }

@@ -75,7 +75,7 @@ impl Table {
         }
         // A request without a holder cannot re-enter: skip the search.
         let known = match wanted.holder.is_some() || Holder::current().is_some() {
-            true => state.slots_of(key.0, target).find_map(|key| reenter(state.slots.get(&key)?, &wanted, target)),
+            true => state.grants_of(key.0, target).find_map(|key| reenter(state.locks.get(&key)?, &wanted, target)),
             false => None,
         };
         let hold = match (known, under) {
@@ -99,46 +99,46 @@ impl Table {
             }
         };
         ticket.key = key.clone();
-        let State { slots, recent, .. } = &mut *state;
-        let slot = slots.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
-        if slot.is_taken() {
+        let State { locks, recent, .. } = &mut *state;
+        let lock = locks.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
+        if lock.is_taken() {
             request_status.set_busy();
             if wanted.once {
                 ticket.ready = Some(Ok(None));
                 return Ok(ticket);
             }
         }
-        let (alone, once) = (slot.is_idle(), wanted.once);
+        let (alone, once) = (lock.is_idle(), wanted.once);
         let before = if alone { recent.take(&key, now) } else { None };
         // A try-only request sent while others are being notified would always overtake them.
         let after = before.filter(|_| once).and_then(|before| Some((before, before.yields_until(now)?)));
         if let Some((before, _)) = after {
             recent.insert(key.clone(), before, now);
             if before.plan.is_wanted() {
-                slots.remove(&key);
+                locks.remove(&key);
                 ticket.ready = Some(Ok(None));
                 return Ok(ticket);
             }
         }
-        slot.enqueue(Waiter { id, request: wanted, client: client.clone(), answer, status: request_status, until });
+        lock.enqueue(Waiter { id, request: wanted, client: client.clone(), answer, status: request_status, until });
         let mut to_tasks = InlineTasks::new();
         let mut answers = Answers::new();
-        if slot.is_reclaimable(now) {
+        if lock.is_reclaimable(now) {
             // The server lease is about to be released: reclaim it instead of sending a request.
-            slot.busy = Busy::No;
+            lock.busy = Busy::No;
             answers = self.hand_over_next(&mut state, &key, HandoverReason::HandOver, self.now());
             self.go_on(&mut state, &key);
         } else if alone {
-            let continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
-            slot.continued = continued.unwrap_or(Instant::MIN);
+            let continued = before.as_ref().map(|before| before.handover_ends).filter(|ends| *ends > now);
+            lock.continued = continued.unwrap_or(Instant::MIN);
             if continued.is_none() {
-                slot.yield_plan = before.filter(|_| !once).map(|before| Box::new(before.plan));
+                lock.yield_plan = before.filter(|_| !once).map(|before| Box::new(before.plan));
             }
-            if slot.yield_plan.is_some() {
-                self.start_loop(&key, slot);
+            if lock.yield_plan.is_some() {
+                self.start_loop(&key, lock);
             } else {
-                slot.asking = true;
-                let attempt = self.attempt(&key, slot, now);
+                lock.asking = true;
+                let attempt = self.attempt(&key, lock, now);
                 let inline_task = InlineTask::observed(
                     &self.core.unpolled,
                     match after {
@@ -146,19 +146,19 @@ impl Table {
                         None => attempt,
                     },
                 );
-                slot.register(id, &inline_task);
+                lock.register(id, &inline_task);
                 ticket.inline_task = Some(inline_task);
             }
         } else {
             // A second waiter now depends on the in-flight request, which must not depend on its
             // caller polling.
-            to_tasks = std::mem::take(&mut slot.inline_tasks);
+            to_tasks = std::mem::take(&mut lock.inline_tasks);
             // The loop needs no notification for each new waiter, unless it waits for nothing else.
             // In a server queue each waiter needs its position at once.
-            let lines_up = slot.protocol.queue().is_some();
-            if lines_up || !slot.loop_running || (slot.server_lease.is_none() && slot.busy == Busy::No && !slot.asking)
+            let lines_up = lock.protocol.queue().is_some();
+            if lines_up || !lock.loop_running || (lock.server_lease.is_none() && lock.busy == Busy::No && !lock.asking)
             {
-                self.start_loop(&key, slot);
+                self.start_loop(&key, lock);
             }
         }
         drop(state);
@@ -180,13 +180,13 @@ impl Table {
 
 /// Re-enters the hold of the request's holder without a request; fails if that hold was lost.
 pub(super) fn reenter(
-    slot: &LockState,
+    lock: &LockState,
     request: &AcquireRequest,
     target: &LockKeys,
 ) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
     if let Some(holder) = request.holder {
-        if let Some(hold) = slot.held().find(|hold| hold.holder() == Some(holder)) {
+        if let Some(hold) = lock.held().find(|hold| hold.holder() == Some(holder)) {
             if !request.reenters {
                 return Some(Err(AcquireError::AlreadyHeld { name: name() }));
             }
@@ -201,15 +201,15 @@ pub(super) fn reenter(
         let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
         let lost_by =
             |hold: &Arc<Hold>| hold.holder() == Some(holder) && hold.phase() != Phase::Released && guarded(hold);
-        let current = slot.holds.iter().any(lost_by);
-        if current || slot.lost.iter().filter_map(Weak::upgrade).any(|hold| lost_by(&hold)) {
+        let current = lock.holds.iter().any(lost_by);
+        if current || lock.lost.iter().filter_map(Weak::upgrade).any(|hold| lost_by(&hold)) {
             return Some(Err(AcquireError::Lost { name: name() }));
         }
     }
-    if slot.protocol.is_shared() || request.wait.is_some() || request.once {
+    if lock.protocol.is_shared() || request.wait.is_some() || request.once {
         return None;
     }
     let scope: HolderId = Holder::current()?.id();
-    let by_scope = slot.held().any(|hold| hold.holder() == Some(scope));
+    let by_scope = lock.held().any(|hold| hold.holder() == Some(scope));
     by_scope.then(|| Err(AcquireError::WouldDeadlock { name: name() }))
 }

@@ -111,9 +111,9 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
 impl Table {
     /// Reschedules the server lease after the own lease of a hold was changed.
     pub(super) fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
-        let slot = state.slots.get(&hold.server_lease.slot_key());
-        if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
-            let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
+        let lock = state.locks.get(&hold.server_lease.lock_id());
+        if let Some(lock) = lock.filter(|lock| lock.position(hold).is_some()) {
+            let first = lock.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
             hold.server_lease.set_owner_due(first.unwrap_or(Instant::MAX));
             state.schedule.moved(hold.server_lease.id);
             self.wake_renewal(&state.schedule);

@@ -351,8 +351,8 @@ impl Table {
     fn stop_renewing(&self, hold: &Arc<Hold>, is_first: bool) {
         let mut state = self.state();
         if hold.count_off(is_first) == Some(0) {
-            let slot = state.slots.get(&hold.server_lease.slot_key()).filter(|slot| slot.has(&hold.server_lease));
-            if slot.is_none_or(|slot| slot.is_forgotten()) {
+            let lock = state.locks.get(&hold.server_lease.lock_id()).filter(|lock| lock.has(&hold.server_lease));
+            if lock.is_none_or(|lock| lock.is_forgotten()) {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
                 // Other tasks share it and keep it renewed: this hold has the lease confirmed until
@@ -362,7 +362,7 @@ impl Table {
                 self.owner_moved(&mut state, hold);
             }
             // If the hold was lost before, the state of its lock was kept for this guard alone.
-            Self::remove_if_idle(&mut state, &hold.server_lease.slot_key());
+            Self::remove_if_idle(&mut state, &hold.server_lease.lock_id());
         }
     }
 }

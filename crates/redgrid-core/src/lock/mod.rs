@@ -105,7 +105,7 @@ pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason,
 pub use extend::Extender;
 pub(crate) use fairness::{SubscriberCount, YieldPlan};
 pub use guard::HoldGuard;
-pub(crate) use handover_window::{LONGEST as LONGEST_STRETCH, length as stretch_length};
+pub(crate) use handover_window::{LONGEST as MAX_HANDOVER_WINDOW, length as handover_window_length};
 pub use hold_watch::HoldWatch;
 pub use holder::{Holder, HolderId};
 pub(crate) use inline_task::{BackgroundTask, InlineTask};

@@ -34,11 +34,11 @@ impl Table {
         let mut state = self.state();
         // Unanswered retransmissions are tracked by their own time.
         attempt.status.progress.settled();
-        if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.contact = received;
-            slot.asking = false;
-            slot.completed(attempt.entry);
-            let waits = slot.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
+        if let Some(lock) = state.locks.get_mut(&attempt.key) {
+            lock.contact = received;
+            lock.asking = false;
+            lock.completed(attempt.entry);
+            let waits = lock.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
             if attempt.queue().is_some() {
                 attempt.status.position.landed(waits);
                 if !waits {
@@ -50,7 +50,7 @@ impl Table {
                     );
                 }
             }
-            slot.retain_map(|entry| {
+            lock.retain_map(|entry| {
                 entry.status.set_busy();
                 let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
                 match (entry.request.once, unsure) {
@@ -66,13 +66,13 @@ impl Table {
                 }
                 None
             });
-            slot.contended = slot.server_lease.is_none() && !slot.queue.is_empty();
-            if slot.waits_since == 0 {
-                slot.waits_since = time;
+            lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
+            if lock.waits_since == 0 {
+                lock.waits_since = time;
             }
-            slot.announced |= attempt.context.waits && attempt.protocol.announces_every().is_some();
-            if slot.queue.is_empty() && !slot.loop_running {
-                self.withdraw(slot);
+            lock.announced |= attempt.context.waits && attempt.protocol.announces_every().is_some();
+            if lock.queue.is_empty() && !lock.loop_running {
+                self.withdraw(lock);
             }
             self.go_on(&mut state, &attempt.key);
         }
@@ -88,14 +88,14 @@ impl Table {
         let now = self.now();
         let mut answers = Answers::new();
         let mut state = self.state();
-        if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.asking = false;
-            slot.completed(attempt.entry);
-            slot.contended = false;
+        if let Some(lock) = state.locks.get_mut(&attempt.key) {
+            lock.asking = false;
+            lock.completed(attempt.entry);
+            lock.contended = false;
             if matches!(failure, AcquireFailure::Refused(_) | AcquireFailure::NotDurable(_)) {
-                slot.contact = now;
+                lock.contact = now;
             }
-            if attempt.queue().is_some() && slot.queue.iter().all(|entry| entry.id != attempt.entry) {
+            if attempt.queue().is_some() && lock.queue.iter().all(|entry| entry.id != attempt.entry) {
                 // The waiter left while its request was in flight. That request may still execute.
                 attempt.status.position.landed(false);
                 self.release_position(
@@ -105,7 +105,7 @@ impl Table {
                     &attempt.request,
                 );
             }
-            slot.retain_map(|entry| {
+            lock.retain_map(|entry| {
                 match entry.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &entry.request) {
                     true => {
                         self.release_position(

@@ -122,13 +122,13 @@ impl Table {
     pub(super) fn begin_release(&self, id: Option<u64>, server_lease: &Arc<ServerLease>) -> Option<bool> {
         let mut state = self.state();
         let Some(id) = id else { return Some(false) };
-        let slot = state.slots.get_mut(&server_lease.slot_key())?;
-        match &mut slot.busy {
+        let lock = state.locks.get_mut(&server_lease.lock_id())?;
+        match &mut lock.busy {
             Busy::Release { id: present, queued, .. } if *present == id => *queued = false,
             _ => return None,
         }
         // Most locks have no waiter; then the clock is not read.
-        let give_way = !slot.queue.is_empty() && slot.next(self.now()).is_some();
+        let give_way = !lock.queue.is_empty() && lock.next(self.now()).is_some();
         state.schedule.remove(server_lease.id);
         Some(give_way)
     }
@@ -259,7 +259,7 @@ impl Table {
 
     pub(super) fn is_waited_for(&self, server_lease: &ServerLease) -> bool {
         let now = self.now();
-        self.state().slots.get_mut(&server_lease.slot_key()).is_some_and(|slot| slot.next(now).is_some())
+        self.state().locks.get_mut(&server_lease.lock_id()).is_some_and(|lock| lock.next(now).is_some())
     }
 
     /// Returns the mode of a release that retains the lock until `keep_until`, as of now.
@@ -309,7 +309,7 @@ impl Table {
         server_lease: &Arc<ServerLease>,
         audience: Option<SubscriberCount>,
     ) {
-        let key = server_lease.slot_key();
+        let key = server_lease.lock_id();
         let mut state = self.state();
         let (now, mut answers) = (self.now(), Answers::new());
         // Shared kinds do not yield: waiters announce themselves. Waiters of the paired mode count
@@ -318,23 +318,23 @@ impl Table {
         let audience = audience.filter(|_| !server_lease.protocol.is_shared());
         let audience = audience.map(|told| SubscriberCount { listeners: told.listeners + beside, ..told });
         let audience = audience.map(|told| state.phantoms.without(&key, told, now));
-        let Some(slot) = state.slots.get_mut(&key) else { return };
-        slot.contact = now;
-        slot.completed(server_lease.id);
-        if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
-            slot.busy = Busy::No;
+        let Some(lock) = state.locks.get_mut(&key) else { return };
+        lock.contact = now;
+        lock.completed(server_lease.id);
+        if matches!(lock.busy, Busy::Release { id: present, .. } if Some(present) == id) {
+            lock.busy = Busy::No;
         }
-        if slot.has(server_lease) {
-            slot.server_lease = None;
+        if lock.has(server_lease) {
+            lock.server_lease = None;
             let turn = audience.and_then(|audience| YieldPlan::after(audience, self.round_trip(&key)));
-            if slot.next(now).is_some() {
-                slot.yield_plan = turn.map(Box::new);
+            if lock.next(now).is_some() {
+                lock.yield_plan = turn.map(Box::new);
                 if turn.is_some() {
                     // Other processes go first, so the lock is busy for try-only waiters.
-                    answers = slot.reject_try_waiters();
+                    answers = lock.reject_try_waiters();
                 }
             } else if let Some(turn) = turn {
-                self.remember_yield(&mut state, &key, turn, server_lease.stretch_ends);
+                self.remember_yield(&mut state, &key, turn, server_lease.handover_ends);
             }
         }
         server_lease.end();

@@ -45,7 +45,7 @@ impl GrantReply {
         field: Bytes,
         token: u64,
         (lease, durability): (Duration, Durability),
-        stretch_ends: Instant,
+        handover_ends: Instant,
     ) -> GrantReply {
         let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.retransmission_ends);
         GrantReply {
@@ -56,7 +56,7 @@ impl GrantReply {
             received,
             retransmission_ends: unanswered_until,
             lease,
-            handover_ends: stretch_ends,
+            handover_ends,
             node: asked.by.id().clone(),
             durability,
         }
@@ -81,7 +81,7 @@ pub(crate) struct ServerLease {
     pub(crate) token: u64,
     /// When the reply was received.
     pub(crate) granted: Instant,
-    pub(crate) stretch_ends: Instant,
+    pub(crate) handover_ends: Instant,
     owners: HandoverCount,
     deadline: Deadline,
     /// The lease that renewals send, in nanoseconds.
@@ -185,7 +185,7 @@ impl ServerLease {
             clock,
             token: granted.token,
             granted: granted.received,
-            stretch_ends: granted.handover_ends,
+            handover_ends: granted.handover_ends,
             owners: HandoverCount::default(),
             deadline: Deadline::new(terms::deadline(granted.sent, granted.lease)),
             lease: AtomicU64::new(nanos(granted.lease)),
@@ -221,7 +221,7 @@ impl ServerLease {
     }
 
     /// Returns the key of its lock in the table.
-    pub(super) fn slot_key(&self) -> LockId {
+    pub(super) fn lock_id(&self) -> LockId {
         LockId(self.protocol.name(), Arc::clone(&self.keys), self.grant_id)
     }
 
@@ -232,7 +232,7 @@ impl ServerLease {
 
     /// Returns whether another task may take it over, or share it, without a request to the server.
     pub(super) fn may_hand_over(&self, now: Instant) -> bool {
-        now < self.stretch_ends && !self.sealed.load(Ordering::Acquire)
+        now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
 
     /// Notifies the last sharer that all others have left.

@@ -24,26 +24,26 @@ impl Table {
         state.closed = true;
         let mut waiting = Vec::new();
         let mut inline_tasks = Vec::new();
-        for slot in state.slots.values_mut() {
-            for entry in slot.queue.drain(..) {
-                self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.status), &entry.request);
+        for lock in state.locks.values_mut() {
+            for entry in lock.queue.drain(..) {
+                self.release_position(lock.protocol, &lock.keys, (entry.id, &entry.status), &entry.request);
                 waiting.push(entry.answer);
             }
-            self.take_out_served(slot);
-            slot.notify_loop();
+            self.take_out_served(lock);
+            lock.notify_loop();
             // Drive inline tasks to their end from here: their callers may stop polling.
-            inline_tasks.extend(slot.inline_tasks.drain(..).map(|(_, inline_task)| inline_task));
+            inline_tasks.extend(lock.inline_tasks.drain(..).map(|(_, inline_task)| inline_task));
         }
         let server_leases = state.schedule.drain();
         let mut held = Vec::new();
         for server_lease in server_leases.into_iter().filter(|server_lease| server_lease.end()) {
-            let key = server_lease.slot_key();
-            let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&server_lease)) else { continue };
-            slot.server_lease = None;
+            let key = server_lease.lock_id();
+            let Some(lock) = state.locks.get_mut(&key).filter(|lock| lock.has(&server_lease)) else { continue };
+            lock.server_lease = None;
             // A forgotten hold is left to its lease.
-            let forgotten = slot.is_forgotten();
-            let keep_until = slot.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::MIN);
-            for hold in slot.holds.drain(..) {
+            let forgotten = lock.is_forgotten();
+            let keep_until = lock.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::MIN);
+            for hold in lock.holds.drain(..) {
                 hold.end(Phase::ShutDown);
             }
             if !forgotten {

@@ -43,7 +43,7 @@ pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) slots: ByName<Box<LockState>>,
+    pub(super) locks: ByName<Box<LockState>>,
     /// The options of the last request, shared with following requests that have equal ones.
     wished: Option<Arc<AcquireRequest>>,
     /// The keys that have more than one lock state.
@@ -65,8 +65,8 @@ impl State {
     }
 
     fn forget(&mut self, key: &LockId) {
-        self.slots.remove(key);
-        shrink_if_sparse(&mut self.slots);
+        self.locks.remove(key);
+        shrink_if_sparse(&mut self.locks);
         self.parts.remove(key);
     }
 
@@ -124,7 +124,7 @@ impl Table {
 
     /// Returns the number of locks in use, for tests and diagnosis.
     pub(crate) fn names(&self) -> usize {
-        self.state().slots.len()
+        self.state().locks.len()
     }
 
     /// Returns the names that are held, or whose release was not answered yet.
@@ -133,33 +133,34 @@ impl Table {
     /// lock.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
-        let held = state.slots.values().filter(|slot| slot.server_lease.is_some() && !slot.is_forgotten());
-        held.map(|slot| slot.keys.name.to_string()).collect()
+        let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
+        held.map(|lock| lock.keys.name.to_string()).collect()
     }
 
     /// Returns the number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.state()
-            .slots
+            .locks
             .values()
-            .map(|slot| slot.queue.iter().filter(|entry| !entry.answer.is_closed()).count())
+            .map(|lock| lock.queue.iter().filter(|entry| !entry.answer.is_closed()).count())
             .sum()
     }
 
     /// Remembers that other processes go first.
     ///
     /// The next request of this process obeys that if it comes soon, although no request waits now.
-    pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, turn: YieldPlan, stretch_ends: Instant) {
+    pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, turn: YieldPlan, handover_ends: Instant) {
         let since = self.now();
-        let stretch = state.slots.get(key).map_or(Duration::ZERO, |slot| self.handover_window(slot.protocol, key));
-        let until = since + fairness::remembered_for(stretch, self.round_trip(key));
-        state.recent.insert(key.clone(), PendingYield { plan: turn, since, until, stretch_ends }, since);
+        let handover_window =
+            state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));
+        let until = since + fairness::remembered_for(handover_window, self.round_trip(key));
+        state.recent.insert(key.clone(), PendingYield { plan: turn, since, until, handover_ends }, since);
     }
 
     /// Returns how long tasks may hand the lock over without a request.
     pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() {
-            true => handover_window::length(self.core.settings.stretch, self.round_trip(key)),
+            true => handover_window::length(self.core.settings.handover_window, self.round_trip(key)),
             false => Duration::ZERO,
         }
     }
@@ -168,7 +169,7 @@ impl Table {
     /// needs.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.queue() {
-            Some(_) => handover_window::length(self.core.settings.stretch, self.round_trip(key)),
+            Some(_) => handover_window::length(self.core.settings.handover_window, self.round_trip(key)),
             None => self.handover_window(kind, key),
         }
     }
@@ -179,12 +180,12 @@ impl Table {
     }
 
     /// Starts the loop of a lock, or notifies it if it runs.
-    pub(super) fn start_loop(self: &Arc<Self>, key: &LockId, slot: &mut LockState) {
-        if slot.loop_running {
-            slot.notify_loop();
+    pub(super) fn start_loop(self: &Arc<Self>, key: &LockId, lock: &mut LockState) {
+        if lock.loop_running {
+            lock.notify_loop();
         } else {
-            slot.loop_running = true;
-            self.spawn_background(match slot.protocol.queue() {
+            lock.loop_running = true;
+            self.spawn_background(match lock.protocol.queue() {
                 None => Box::pin(Arc::clone(self).wait_loop(key.clone())),
                 Some(_) => Box::pin(Arc::clone(self).fair_loop(key.clone())),
             });
@@ -194,17 +195,17 @@ impl Table {
     /// Continues after a request or release was answered: starts the loop, or removes an idle lock
     /// state.
     pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &LockId) {
-        let Some(slot) = state.slots.get_mut(key) else { return };
-        if !slot.queue.is_empty() || slot.loop_running {
-            self.start_loop(key, slot);
-        } else if slot.is_idle() {
+        let Some(lock) = state.locks.get_mut(key) else { return };
+        if !lock.queue.is_empty() || lock.loop_running {
+            self.start_loop(key, lock);
+        } else if lock.is_idle() {
             state.forget(key);
         }
     }
 
     /// Removes a lock state that is no longer needed.
     pub(super) fn remove_if_idle(state: &mut State, key: &LockId) {
-        if state.slots.get_mut(key).is_some_and(|slot| slot.is_idle()) {
+        if state.locks.get_mut(key).is_some_and(|lock| lock.is_idle()) {
             state.forget(key);
         }
     }
@@ -217,9 +218,9 @@ impl Table {
         let mut state = self.state();
         // Close under the lock: code that reads the queue twice must see the same.
         receiver.close();
-        let Some(slot) = state.slots.get_mut(key) else { return };
-        if slot.cancel(id) {
-            slot.notify_loop();
+        let Some(lock) = state.locks.get_mut(key) else { return };
+        if lock.cancel(id) {
+            lock.notify_loop();
         }
         Self::remove_if_idle(&mut state, key);
     }
@@ -227,15 +228,15 @@ impl Table {
     /// Returns the last contact about this key: a reply, or now if a hold is valid and renewed.
     pub(super) fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
-        let slot = state.slots.get(key)?;
+        let lock = state.locks.get(key)?;
         // This process holds it. A lease that is being adjusted or released does not count: that
         // needs a reply.
-        if slot.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
+        if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
         // Another process holds it. While the connection is up and the server does not hang,
         // waiting does not count as loss of contact.
-        let waits = if slot.contended { self.core.contact(key.key()) } else { None };
-        Some(slot.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
+        let waits = if lock.contended { self.core.contact(key.key()) } else { None };
+        Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }

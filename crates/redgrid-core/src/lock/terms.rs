@@ -73,10 +73,10 @@ impl AcquireRequest {
     ///
     /// A fixed lease includes what the last owner of the hand-over window needs. The lease also
     /// covers `at_least` if the process dies and no longer renews it.
-    pub(crate) fn server_lease(&self, stretch: Duration) -> Duration {
+    pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,
-            LeaseMode::Fixed(lease) => with_margin(lease + stretch),
+            LeaseMode::Fixed(lease) => with_margin(lease + handover_window),
         };
         if self.at_least.is_zero() { lease } else { lease.max(with_margin(self.at_least)) }
     }
@@ -161,14 +161,14 @@ mod tests {
 
     #[test]
     fn a_job_that_must_run_once_outlives_its_process() {
-        let stretch = 10 * MS;
-        assert_eq!(request(30_000 * MS, Duration::ZERO).server_lease(stretch), 30_000 * MS);
-        assert!(request(1000 * MS, 5000 * MS).server_lease(stretch) >= 5250 * MS);
-        assert_eq!(request(30_000 * MS, 5000 * MS).server_lease(stretch), 30_000 * MS);
+        let handover_window = 10 * MS;
+        assert_eq!(request(30_000 * MS, Duration::ZERO).server_lease(handover_window), 30_000 * MS);
+        assert!(request(1000 * MS, 5000 * MS).server_lease(handover_window) >= 5250 * MS);
+        assert_eq!(request(30_000 * MS, 5000 * MS).server_lease(handover_window), 30_000 * MS);
     }
 
     #[test]
-    fn a_fixed_lease_lasts_for_whoever_gets_it_at_the_end_of_the_stretch() {
+    fn a_fixed_lease_that_is_handed_over_last_has_its_whole_length() {
         let fixed = AcquireRequest { lease: LeaseMode::Fixed(10_000 * MS), ..request(MS, Duration::ZERO) };
         let lease = fixed.server_lease(10 * MS);
         assert!(deadline(Instant::MIN, lease) >= Instant::MIN + 10_010 * MS);

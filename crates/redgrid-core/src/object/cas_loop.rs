@@ -1,12 +1,10 @@
 //! Optimistic updates of objects that other clients may change: read, decide, and compare-and-set.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::update_turns::{UpdateTurn, UpdateTurns};
 use super::{ObjectError, ObjectRef};
 use crate::author::ClientExt;
 use crate::clock::Instant;
@@ -14,43 +12,11 @@ use crate::connection::{Client, FromReply, Reply, Request, jittered};
 use crate::error::ServerError;
 use crate::name::Name;
 
-/// Minimum time that another turn may make no progress before the callers behind it go ahead: 50
-/// ms.
-///
-/// It is four round trips if they take longer.
-const STALL_TIMEOUT: Duration = Duration::from_millis(50);
-
 /// Number of lost attempts without a pause; later ones have pauses between them.
 const RETRIES_WITHOUT_PAUSE: u32 = 10;
 
 /// The first and the longest pause.
 const PAUSE_RANGE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-
-/// The order in which tasks of one client update an object.
-///
-/// It only saves attempts: the server decides which update succeeds.
-#[derive(Default)]
-struct UpdateTurns {
-    /// Locked by the task whose turn it is.
-    last_value: Arc<Mutex<LastValue>>,
-    /// Number of completed turns.
-    completed: AtomicU64,
-}
-
-/// The stored value after an update, and a time before it had that value.
-type LastValue = Option<(Bytes, Instant)>;
-
-/// The turn of one task.
-struct UpdateTurn {
-    turns: Arc<UpdateTurns>,
-    last_value: OwnedMutexGuard<LastValue>,
-}
-
-impl Drop for UpdateTurn {
-    fn drop(&mut self) {
-        self.turns.completed.fetch_add(1, Ordering::Relaxed);
-    }
-}
 
 /// The attempts of one call that changes an object which others may change meanwhile.
 ///
@@ -76,9 +42,10 @@ impl CasLoop {
         CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, turn: None }
     }
 
-    /// Waits for its turn among the tasks of this client that change `key`.
+    /// Waits for its turn among the tasks of this client that change `key`, for as long as the tasks
+    /// before it receive replies. Then the time of the call begins.
     ///
-    /// If the task whose turn it is makes no progress, the call goes ahead without a turn.
+    /// A task that makes no progress loses its turn to the next one, and goes on without a turn.
     ///
     /// # Errors
     ///
@@ -89,36 +56,12 @@ impl CasLoop {
     ///
     /// Dropping the future leaves the queue.
     pub async fn serialized(client: &Client, name: &Name, key: &Bytes) -> Result<CasLoop, ObjectError> {
-        let mut cas_loop = CasLoop::new(client, name);
         let turns = client.shared(key, UpdateTurns::default);
-        let round_trip = client.core().topology.primary(key).time().round_trip();
-        let stall_timeout = STALL_TIMEOUT.max(4 * round_trip);
-        let unavailable = |reason| ObjectError::of(name, ServerError::not_sent(reason));
-        let started = client.clock().now();
-        let mut turn_lock = std::pin::pin!(Arc::clone(&turns.last_value).lock_owned());
-        loop {
-            let seen = turns.completed.load(Ordering::Relaxed);
-            let now = client.clock().now();
-            tokio::select! {
-                biased;
-                mut last_value = &mut turn_lock => {
-                    // A value from before this call may be outdated.
-                    let last = last_value.take().filter(|(_, since)| *since >= started);
-                    cas_loop.reported = last.map(|(value, _)| Some(value));
-                    cas_loop.turn = Some(UpdateTurn { turns: Arc::clone(&turns), last_value });
-                    return Ok(cas_loop);
-                }
-                () = client.closing() => return Err(ObjectError::of(name, client.ended())),
-                () = client.clock().sleep_until((now + stall_timeout).min(cas_loop.last)) => {
-                    if client.clock().now() >= cas_loop.last {
-                        return Err(unavailable("other tasks were in front until its time was over"));
-                    }
-                    if turns.completed.load(Ordering::Relaxed) == seen {
-                        return Ok(cas_loop);
-                    }
-                }
-            }
-        }
+        let turn = turns.wait_for_turn(client).await.map_err(|error| ObjectError::of(name, error))?;
+        let mut cas_loop = CasLoop::new(client, name);
+        cas_loop.reported = turn.last_value.clone().map(Some);
+        cas_loop.turn = Some(turn);
+        Ok(cas_loop)
     }
 
     /// Waits for its turn at a part of an object, given by its bytes, such as a key of a map.
@@ -173,8 +116,7 @@ impl CasLoop {
     ///
     /// Dropping the future changes nothing.
     pub async fn read<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let reply = self.client.run_until(request.idempotent(), self.until).await;
-        reply.map_err(|source| ObjectError::of_read(&self.name, source))
+        self.send(request.idempotent()).await.map_err(|source| ObjectError::of_read(&self.name, source))
     }
 
     /// Sends a request that changes the object.
@@ -187,8 +129,23 @@ impl CasLoop {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn change<T: FromReply>(&self, request: Request) -> Result<T, ObjectError> {
-        let reply = self.client.run_until(request, self.until).await;
-        reply.map_err(|source| ObjectError::of(&self.name, source))
+        self.send(request).await.map_err(|source| ObjectError::of(&self.name, source))
+    }
+
+    async fn send<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
+        let sent = self.client.clock().now();
+        let reply = self.client.run_until(request, self.until).await?;
+        self.replied(sent);
+        Ok(reply)
+    }
+
+    /// Notes the reply to a request of this call, sent at `sent`: the call makes progress.
+    ///
+    /// [`CasLoop::read`] and [`CasLoop::change`] do this by themselves.
+    pub fn replied(&self, sent: Instant) {
+        if let Some(turn) = &self.turn {
+            turn.record_reply(sent);
+        }
     }
 
     /// Notes that another client was faster, and waits until the next attempt may start.
@@ -238,9 +195,9 @@ impl CasLoop {
     /// Ends the call with its update done, and leaves the stored value to the task whose turn is next.
     ///
     /// The value was stored by a request that was sent at `sent`.
-    pub fn done(mut self, stored: Bytes, sent: Instant) {
-        if let Some(turn) = &mut self.turn {
-            *turn.last_value = Some((stored, sent));
+    pub fn done(self, stored: Bytes, sent: Instant) {
+        if let Some(turn) = &self.turn {
+            turn.record_value(stored, sent);
         }
     }
 

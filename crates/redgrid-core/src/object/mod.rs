@@ -12,6 +12,7 @@ pub(crate) mod pages;
 mod scan;
 mod set_ttl;
 mod transfer;
+mod update_turns;
 
 use std::fmt;
 use std::time::Duration;

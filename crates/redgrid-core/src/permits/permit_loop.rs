@@ -22,7 +22,7 @@ use crate::config::Durability;
 use crate::connection::RequestOutcome;
 use crate::error::ServerError;
 use crate::exactly_once;
-use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, deadline, stretch_length};
+use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, deadline, handover_window_length};
 use crate::pubsub::{OwnSubscription, ReplicaSubscribers, Watch};
 
 /// Pause before refused returns are sent again: 100 ms at first, doubled each time, up to 30 s.
@@ -144,7 +144,7 @@ impl LocalSemaphore {
         if self.keys.fair {
             return Duration::ZERO;
         }
-        stretch_length(self.core.settings.stretch, self.core.home(&self.keys.key).time().round_trip())
+        handover_window_length(self.core.settings.handover_window, self.core.home(&self.keys.key).time().round_trip())
     }
 
     async fn exchange(self: &Arc<Self>, exchange: Exchange) {

@@ -1,6 +1,6 @@
 //! Merges states that differ only by names, or by parts without further effect.
 
-use super::process::{Flight, Process, Robbed};
+use super::process::{Dispossessed, Flight, Process};
 use super::server::{Answer, Field, Order};
 use super::{State, TwoLevel};
 
@@ -47,15 +47,16 @@ impl State {
 /// Drops what can have no effect any more.
 fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
     let rules = &model.rules;
-    let Process { tenure, owner, guards, flight, late, queue, .. } = process;
-    if let Some(tenure) = tenure {
-        let is_handed_on = tenure.first.is_some() || tenure.stretch.is_ahead() || !rules.stretch_ends_hand_over;
+    let Process { server_lease, owner, guards, flight, late, queue, .. } = process;
+    if let Some(server_lease) = server_lease {
+        let is_handed_on =
+            server_lease.first.is_some() || server_lease.handover_window.is_ahead() || !rules.window_ends_handover;
         if !model.timing.tokens || !is_handed_on {
-            (tenure.lag, tenure.room) = (0, 0);
+            (server_lease.lag, server_lease.room) = (0, 0);
         }
-        tenure.watched &= owner.is_none();
-        tenure.handed_on &= owner.is_some();
-        tenure.lengthened &= owner.is_some();
+        server_lease.watched &= owner.is_none();
+        server_lease.handed_on &= owner.is_some();
+        server_lease.lengthened &= owner.is_some();
     }
     if rules.release_names_its_owner {
         // A guard that is told, of an ownership that is over: whatever its task does changes
@@ -73,7 +74,8 @@ fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
         && rules.reentry_keeps_the_deadline
         && rules.reentry_ends_with_the_deadline
     {
-        owner.wish = super::Wish { by_holder: owner.wish.by_holder, ..super::Wish::default() };
+        owner.options =
+            super::AcquireOptions { by_holder: owner.options.by_holder, ..super::AcquireOptions::default() };
     }
     if queue.is_empty() {
         process.drive = super::process::Drive::Idle;
@@ -87,12 +89,13 @@ fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
         _ => held == Some(request.serial) || copies.contains(&request.serial),
     });
     let concerns = |serial| {
-        process.tenure.is_some_and(|tenure| tenure.serial == serial)
+        process.server_lease.is_some_and(|server_lease| server_lease.serial == serial)
             || process.flight.is_some_and(|flight| flight.request.serial == serial)
     };
     process.notice = process.notice.filter(|&serial| concerns(serial));
-    let robbed: Vec<Robbed> = process.robbed.iter().copied().filter(|robbed| process.names(robbed.serial)).collect();
-    process.robbed = robbed;
+    let dispossessed: Vec<Dispossessed> =
+        process.dispossessed.iter().copied().filter(|dispossessed| process.names(dispossessed.serial)).collect();
+    process.dispossessed = dispossessed;
 }
 
 /// Numbers the ownerships from 0 in the order they are met.
@@ -110,9 +113,9 @@ fn number_guards(process: &mut Process) {
 fn number_attempts(process: &mut Process, held: Option<u8>) -> Option<u8> {
     let mut met = Vec::new();
     let mut number = |serial: &mut u8| *serial = place_in(&mut met, *serial);
-    let Process { tenure, flight, unsettled, guards, late, notice, robbed, .. } = process;
-    if let Some(tenure) = tenure {
-        number(&mut tenure.serial);
+    let Process { server_lease, flight, unsettled, guards, late, notice, dispossessed, .. } = process;
+    if let Some(server_lease) = server_lease {
+        number(&mut server_lease.serial);
     }
     if let Some(flight) = flight {
         number(&mut flight.request.serial);
@@ -126,9 +129,9 @@ fn number_attempts(process: &mut Process, held: Option<u8>) -> Option<u8> {
     late.iter_mut().for_each(|request| number(&mut request.serial));
     late.sort_unstable();
     notice.iter_mut().for_each(&mut number);
-    robbed.iter_mut().for_each(|robbed| number(&mut robbed.serial));
-    robbed.sort_unstable();
-    robbed.dedup();
+    dispossessed.iter_mut().for_each(|dispossessed| number(&mut dispossessed.serial));
+    dispossessed.sort_unstable();
+    dispossessed.dedup();
     held
 }
 

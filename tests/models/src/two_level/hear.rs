@@ -1,7 +1,7 @@
 //! The table's handling of replies, of their absence, and of notices.
 
 use super::Timer;
-use super::process::{Drive, Entry, Flight, Process, Tenure, Unsettled};
+use super::process::{Drive, Entry, Flight, Process, ServerLease, Unsettled};
 use super::server::{Answer, Order};
 use super::table::Ways;
 
@@ -34,7 +34,7 @@ impl Process {
                     self.drive_on();
                 }
             }
-            (_, answer) => return self.hear_of_tenure(ways, &flight, answer),
+            (_, answer) => return self.hear_of_server_lease(ways, &flight, answer),
         }
         self.advance(ways)
     }
@@ -67,12 +67,12 @@ impl Process {
         if let Some(flight) = &mut self.flight {
             flight.forced |= flight.request.serial == serial && matches!(flight.request.order, Order::Acquire { .. });
         }
-        let tenure = self.tenure.as_mut().filter(|tenure| tenure.serial == serial)?;
+        let server_lease = self.server_lease.as_mut().filter(|server_lease| server_lease.serial == serial)?;
         if ways.rules.force_ends_hand_over {
-            self.lose_tenure();
+            self.lose_server_lease();
             return None;
         }
-        tenure.forced = true;
+        server_lease.forced = true;
         self.tell_owner();
         self.advance(ways)
     }
@@ -84,16 +84,16 @@ impl Process {
             self.drive_on();
             return None;
         }
-        let settles = by_force && ways.rules.thief_waits_a_stretch;
+        let settles = by_force && ways.rules.taker_waits_a_window;
         self.drive = Drive::Idle;
-        self.tenure = Some(Tenure {
+        self.server_lease = Some(ServerLease {
             serial,
             deadline: flight.deadline,
-            stretch: flight.stretch,
+            handover_window: flight.handover_window,
             first: Some(flight.first),
             lag,
             room: 0,
-            settling: settles.then(|| Timer::after(ways.timing.stretch)),
+            settling: settles.then(|| Timer::after(ways.timing.handover_window)),
             keep: Timer::PAST,
             carried: flight.carried,
             handed_on: false,
@@ -105,29 +105,30 @@ impl Process {
         if flight.orphan { None } else { self.advance(ways) }
     }
 
-    fn hear_of_tenure(&mut self, ways: &Ways, flight: &Flight, answer: Answer) -> Option<Entry> {
-        let tenure = self.tenure.as_mut().filter(|tenure| tenure.serial == flight.request.serial)?;
+    fn hear_of_server_lease(&mut self, ways: &Ways, flight: &Flight, answer: Answer) -> Option<Entry> {
+        let server_lease =
+            self.server_lease.as_mut().filter(|server_lease| server_lease.serial == flight.request.serial)?;
         match answer {
             Answer::Gone => {
-                self.lose_tenure();
+                self.lose_server_lease();
                 return None;
             }
             Answer::Granted { lag } => {
-                let (first, stretch) = (Some(flight.first), flight.stretch);
-                *tenure = Tenure { settling: None, first, stretch, lag, room: 0, ..*tenure };
+                let (first, handover_window) = (Some(flight.first), flight.handover_window);
+                *server_lease = ServerLease { settling: None, first, handover_window, lag, room: 0, ..*server_lease };
             }
-            _ => tenure.lengthened = true,
+            _ => server_lease.lengthened = true,
         }
-        tenure.deadline = tenure.deadline.max(flight.deadline);
+        server_lease.deadline = server_lease.deadline.max(flight.deadline);
         self.advance(ways)
     }
 
-    /// A theft of unknown outcome: who was robbed may hand on for a stretch after it, so that the
+    /// A theft of unknown outcome: who was dispossessed may hand on for a hand-over window after it, so that the
     /// name is kept so long.
     fn leave_theft_unsettled(&mut self, ways: &Ways, serial: u8, carried: Option<Timer>) {
         let Some(refused_from) = carried else { return };
         let by_force = ways.rules.unsure_theft_waits;
-        let not_before = if by_force { refused_from.and(ways.timing.stretch) } else { Timer::PAST };
+        let not_before = if by_force { refused_from.and(ways.timing.handover_window) } else { Timer::PAST };
         self.unsettled.push(Unsettled { serial, refused_from, not_before, by_force, answered: false });
     }
 }

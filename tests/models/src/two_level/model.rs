@@ -2,10 +2,10 @@
 
 use stateright::{Model, Property};
 
-use super::process::{Drive, Entry, Process, Request, Robbed};
+use super::process::{Dispossessed, Drive, Entry, Process, Request};
 use super::server::{Field, Order, Server};
 use super::table::{Verdict, Ways};
-use super::{Rules, Timer, Timing, Wish, properties};
+use super::{AcquireOptions, Rules, Timer, Timing, properties};
 
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub struct Bounds {
     /// Tasks of one process that wait or have a guard.
     pub tasks: u8,
     /// What they ask for.
-    pub wishes: &'static [Wish],
+    pub requests: &'static [AcquireOptions],
     /// Waiting tasks may leave.
     pub cancels: bool,
     /// Owners may enter again.
@@ -61,7 +61,7 @@ pub struct State {
     pub left: Mishaps,
     /// The server's time less the highest token any task was given.
     pub highest: i8,
-    /// Until then nobody may enter who was not robbed: an `at_least` lasts.
+    /// Until then nobody may enter who was not dispossessed: an `at_least` lasts.
     pub kept: Timer,
     /// What was done wrong.
     pub flaws: Flaws,
@@ -77,22 +77,22 @@ pub struct Flaws {
     pub token_ahead: bool,
     /// A token was given that is not above all given before.
     pub token_not_above: bool,
-    /// Who was robbed gave a token that is not below those given since.
+    /// Who was dispossessed gave a token that is not below those given since.
     pub token_not_below: bool,
     /// Somebody entered before another task of its process that had come first.
     pub overtook: bool,
-    /// A tenure was handed on after the notice that it was taken.
+    /// A server lease was handed on after the notice that it was taken.
     pub deaf: bool,
     /// Somebody entered before an `at_least` was over.
     pub too_early: bool,
-    /// A tenure was released although the first who waited could have entered.
+    /// A server lease was released although the first who waited could have entered.
     pub thrown_away: bool,
 }
 
 /// What can happen. The first number is the process's place in the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A task asks, by this wish.
+    /// A task asks, by this request.
     Ask(u8, u8),
     /// A waiting task leaves.
     Cancel(u8, u8),
@@ -102,7 +102,7 @@ pub enum Action {
     LetGo(u8, u8),
     /// The table takes note that the owner's deadline has passed.
     Enforce(u8),
-    /// The table looks again at a tenure nobody owns.
+    /// The table looks again at a server lease nobody owns.
     Pass(u8),
     /// An attempt is sent.
     Attempt(u8),
@@ -122,7 +122,7 @@ pub enum Action {
     ExecuteLate(u8, u8),
     /// A process reads the reply.
     Hear(u8),
-    /// A process reads the notice that it was robbed.
+    /// A process reads the notice that it was dispossessed.
     HearNotice(u8),
     /// A process's connection is lost.
     Lose(u8),
@@ -189,9 +189,9 @@ impl TwoLevel {
         let has_room = process.queue.len() + process.guards.len() < usize::from(self.bounds.tasks);
         if has_room && state.left.asks > 0 {
             // A holder that owns does not wait: it enters again.
-            let inside = process.owner.is_some_and(|owner| owner.wish.by_holder);
-            let wishes = (0..).zip(self.bounds.wishes).filter(|(_, wish)| !(wish.by_holder && inside));
-            actions.extend(wishes.map(|(wish, _)| Action::Ask(at, wish)));
+            let inside = process.owner.is_some_and(|owner| owner.options.by_holder);
+            let requests = (0..).zip(self.bounds.requests).filter(|(_, options)| !(options.by_holder && inside));
+            actions.extend(requests.map(|(options, _)| Action::Ask(at, options)));
         }
         if has_room && self.bounds.reentry && process.may_reenter(&self.rules) {
             actions.push(Action::Reenter(at));
@@ -233,10 +233,12 @@ impl TwoLevel {
                 actions.push(Action::AttemptAgain(at, place));
             }
         }
-        if let Some(tenure) = &process.tenure {
-            if tenure.release_queued {
+        if let Some(server_lease) = &process.server_lease {
+            if server_lease.release_queued {
                 actions.push(Action::Release(at));
-            } else if tenure.watched && process.owner.is_none() && process.verdict(&self.ways()) != Some(Verdict::Wait)
+            } else if server_lease.watched
+                && process.owner.is_none()
+                && process.verdict(&self.ways()) != Some(Verdict::Wait)
             {
                 actions.push(Action::Pass(at));
             }
@@ -253,11 +255,11 @@ impl TwoLevel {
     fn apply(&self, state: &mut State, action: Action) {
         let ways = &self.ways();
         let entry = match action {
-            Action::Ask(at, wish) => {
+            Action::Ask(at, options) => {
                 if state.left.asks != u8::MAX {
                     state.left.asks -= 1;
                 }
-                (at, state.process(at).ask(ways, self.bounds.wishes[usize::from(wish)]))
+                (at, state.process(at).ask(ways, self.bounds.requests[usize::from(options)]))
             }
             Action::Cancel(at, place) => (at, state.process(at).cancel(ways, place.into())),
             Action::Lose(at) => {
@@ -349,7 +351,7 @@ impl TwoLevel {
         {
             let process = state.process(process);
             process.notice = Some(serial);
-            process.robbed.push(Robbed { serial, followed: false });
+            process.dispossessed.push(Dispossessed { serial, followed: false });
         }
         answer
     }
@@ -358,28 +360,29 @@ impl TwoLevel {
     fn note(&self, state: &mut State, at: u8, entry: Entry) {
         let field = Field { process: at, serial: entry.serial };
         let held = state.server.holder() == Some(field);
-        let robbed = state.process(at).robbed.iter().find(|robbed| robbed.serial == entry.serial).copied();
+        let dispossessed =
+            state.process(at).dispossessed.iter().find(|dispossessed| dispossessed.serial == entry.serial).copied();
         let flaws = &mut state.flaws;
         flaws.overtook |= entry.overtook;
         flaws.deaf |= entry.deaf;
         if self.timing.tokens {
             flaws.token_ahead |= entry.lag < 0;
-            if robbed.is_some_and(|robbed| robbed.followed) {
+            if dispossessed.is_some_and(|dispossessed| dispossessed.followed) {
                 flaws.token_not_below |= entry.lag <= state.highest;
             } else {
                 flaws.token_not_above |= entry.lag >= state.highest;
                 state.highest = state.highest.min(entry.lag);
             }
         }
-        if robbed.is_none() {
+        if dispossessed.is_none() {
             flaws.unheld |= !held;
             flaws.too_early |= state.kept.is_ahead();
             state.kept = entry.keep;
             state
                 .processes
                 .iter_mut()
-                .flat_map(|process| &mut process.robbed)
-                .for_each(|robbed| robbed.followed = true);
+                .flat_map(|process| &mut process.dispossessed)
+                .for_each(|dispossessed| dispossessed.followed = true);
         }
     }
 }

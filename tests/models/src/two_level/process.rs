@@ -2,7 +2,7 @@
 //! in flight.
 
 use super::server::{Answer, Order};
-use super::{Timer, Wish};
+use super::{AcquireOptions, Timer};
 
 /// A process that uses the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,12 +10,12 @@ pub struct Process {
     /// It died; what is left of it is late bytes and perhaps a key.
     pub crashed: bool,
     /// Tasks that wait, in their order.
-    pub queue: Vec<Wish>,
+    pub queue: Vec<AcquireOptions>,
     /// What the table does for those who wait while it has nothing under way.
     pub drive: Drive,
     /// What it has on the server, as far as it knows.
-    pub tenure: Option<Tenure>,
-    /// Who owns the tenure here, by the table.
+    pub server_lease: Option<ServerLease>,
+    /// Who owns the server lease here, by the table.
     pub owner: Option<Owner>,
     /// What tasks have in their hands.
     pub guards: Vec<Guard>,
@@ -28,7 +28,7 @@ pub struct Process {
     /// A notice under way: this attempt's key was taken by force.
     pub notice: Option<u8>,
     /// What was taken from it by force, known to nobody but the model.
-    pub robbed: Vec<Robbed>,
+    pub dispossessed: Vec<Dispossessed>,
 }
 
 /// How the table cares for those who wait.
@@ -45,13 +45,13 @@ pub enum Drive {
 
 /// What a process has on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tenure {
+pub struct ServerLease {
     /// Its field, together with the process.
     pub serial: u8,
     /// Believed until then, counted from sending.
     pub deadline: Timer,
     /// Handed on until then, counted from sending.
-    pub stretch: Timer,
+    pub handover_window: Timer,
     /// The first owner's entry is still to come, on these terms.
     pub first: Option<First>,
     /// The time at the server less the token last given, or, of a fresh grant, less the token to
@@ -86,7 +86,7 @@ pub struct First {
     pub end: Timer,
 }
 
-/// Who owns the tenure, as the table sees it.
+/// Who owns the server lease, as the table sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// Its number, the same in its guards.
@@ -94,7 +94,7 @@ pub struct Owner {
     /// Its own deadline.
     pub deadline: Timer,
     /// What it asked for.
-    pub wish: Wish,
+    pub options: AcquireOptions,
 }
 
 /// What a task has in its hand.
@@ -102,7 +102,7 @@ pub struct Owner {
 pub struct Guard {
     /// Of which ownership.
     pub number: u8,
-    /// Of which tenure.
+    /// Of which server lease.
     pub serial: u8,
     /// Believed until then.
     pub deadline: Timer,
@@ -117,10 +117,10 @@ pub struct Flight {
     pub request: Request,
     /// What it answered.
     pub answer: Option<Answer>,
-    /// The tenure's deadline if it is granted, counted from sending.
+    /// The server lease's deadline if it is granted, counted from sending.
     pub deadline: Timer,
-    /// The stretch if it is granted, counted from sending.
-    pub stretch: Timer,
+    /// The hand-over window if it is granted, counted from sending.
+    pub handover_window: Timer,
     /// The terms of the first owner.
     pub first: First,
     /// An earlier copy of the acquire was not answered; every such copy is refused from then on.
@@ -159,7 +159,7 @@ pub struct Unsettled {
 
 /// An attempt whose key was taken by force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Robbed {
+pub struct Dispossessed {
     /// Which attempt.
     pub serial: u8,
     /// Somebody else has entered since.
@@ -169,7 +169,7 @@ pub struct Robbed {
 /// Somebody enters: what the model looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Of which tenure.
+    /// Of which server lease.
     pub serial: u8,
     /// The server's time less the token.
     pub lag: i8,
@@ -177,14 +177,14 @@ pub struct Entry {
     pub keep: Timer,
     /// Somebody else was before it in the queue.
     pub overtook: bool,
-    /// The process knew that the tenure was taken by force.
+    /// The process knew that the server lease was taken by force.
     pub deaf: bool,
 }
 
 impl Process {
     /// Whether the process still has to do with this attempt.
     pub fn knows(&self, serial: u8) -> bool {
-        self.tenure.is_some_and(|tenure| tenure.serial == serial)
+        self.server_lease.is_some_and(|server_lease| server_lease.serial == serial)
             || self.flight.is_some_and(|flight| flight.request.serial == serial)
             || self.unsettled.iter().any(|left| left.serial == serial)
     }
@@ -197,16 +197,16 @@ impl Process {
     }
 
     /// Whether this attempt's key was taken by force.
-    pub fn was_robbed(&self, serial: u8) -> bool {
-        self.robbed.iter().any(|robbed| robbed.serial == serial)
+    pub fn was_dispossessed(&self, serial: u8) -> bool {
+        self.dispossessed.iter().any(|dispossessed| dispossessed.serial == serial)
     }
 
     /// Lets one tick pass, by its clock and the server's.
     pub fn tick(&mut self, oldest: i8) {
         let age = |age: &mut i8| *age = (*age + 1).min(oldest);
-        if let Some(tenure) = &mut self.tenure {
-            let Tenure { deadline, stretch, first, lag, room, settling, keep, carried, .. } = tenure;
-            [deadline, stretch, keep].into_iter().chain(carried).for_each(Timer::tick);
+        if let Some(server_lease) = &mut self.server_lease {
+            let ServerLease { deadline, handover_window, first, lag, room, settling, keep, carried, .. } = server_lease;
+            [deadline, handover_window, keep].into_iter().chain(carried).for_each(Timer::tick);
             if let Some(first) = first {
                 first.end.tick();
             }
@@ -220,9 +220,9 @@ impl Process {
             owner.deadline.tick();
         }
         self.guards.iter_mut().for_each(|guard| guard.deadline.tick());
-        if let Some(Flight { request, answer, deadline, stretch, first, carried, .. }) = &mut self.flight {
+        if let Some(Flight { request, answer, deadline, handover_window, first, carried, .. }) = &mut self.flight {
             request.order.tick();
-            [deadline, stretch, &mut first.end].into_iter().chain(carried).for_each(Timer::tick);
+            [deadline, handover_window, &mut first.end].into_iter().chain(carried).for_each(Timer::tick);
             if let Some(Answer::Granted { lag }) = answer {
                 age(lag);
             }

@@ -6,7 +6,7 @@ use super::process::{Drive, Guard, Process};
 use super::server::Field;
 use super::{State, TwoLevel};
 
-/// At most one owner believes, over all tasks of all processes; who was robbed by force, and not
+/// At most one owner believes, over all tasks of all processes; who was dispossessed by force, and not
 /// told yet, aside.
 pub const ONE_BELIEVES: &str = "at most one owner believes";
 /// Who believes has its process's field in the key.
@@ -17,8 +17,8 @@ pub const DEADLINE_IN_EXPIRY: &str = "a deadline lies within the key's expiry";
 pub const ENTERED_IS_HELD: &str = "who enters holds";
 /// Tokens rise, in the order in which they are given.
 pub const TOKENS_RISE: &str = "tokens rise";
-/// Who was robbed gives only tokens below those given since.
-pub const ROBBED_STAYS_BELOW: &str = "tokens of the robbed stay below";
+/// Who was dispossessed gives only tokens below those given since.
+pub const ROBBED_STAYS_BELOW: &str = "tokens of the dispossessed stay below";
 /// No token is above the server's time.
 pub const TOKEN_IN_TIME: &str = "no token is ahead of the server's time";
 /// "Taken by force" ends hand-over.
@@ -27,26 +27,26 @@ pub const TOLD_IS_KNOWN: &str = "who is told knows";
 pub const FIRST_COME: &str = "first come, first served";
 /// Nobody enters before an `at_least` is over.
 pub const AT_LEAST: &str = "at least is kept";
-/// No tenure is released while the first who waits could have it.
+/// No server lease is released while the first who waits could have it.
 pub const NOTHING_THROWN_AWAY: &str = "no grant is thrown away";
 /// While somebody waits, somebody owns, something is under way, or the table is about to do
 /// something.
 pub const NO_LOST_WAKE_UP: &str = "who waits is cared for";
-/// A tenure nobody owns is on its way out or on.
-pub const TENURE_MOVES: &str = "a tenure nobody owns is cared for";
+/// A server lease nobody owns is on its way out or on.
+pub const TENURE_MOVES: &str = "a server_lease nobody owns is cared for";
 /// A field its process forgot is not in the key, and stays out of it.
 pub const NOTHING_LEFT_BEHIND: &str = "nothing is left behind";
 
-/// A second task owns the same tenure.
-pub const HANDED_ON: &str = "a tenure is handed on";
+/// A second task owns the same server lease.
+pub const HANDED_ON: &str = "a server_lease is handed on";
 /// A lease is lengthened for the next owner.
 pub const LENGTHENED: &str = "a lease is lengthened for the next";
-/// An owner is told that its deadline has passed while its tenure lasts.
-pub const ENFORCED: &str = "an owner's deadline passes within its tenure";
-/// A thief believes.
-pub const STOLEN: &str = "a thief enters";
-/// A robbed process hands on.
-pub const ROBBED_HANDS_ON: &str = "a robbed process still believes";
+/// An owner is told that its deadline has passed while its server lease lasts.
+pub const ENFORCED: &str = "an owner's deadline passes within its server_lease";
+/// A taker believes.
+pub const STOLEN: &str = "a taker enters";
+/// A dispossessed process hands on.
+pub const ROBBED_HANDS_ON: &str = "a dispossessed process still believes";
 /// A copy of a lost connection takes the key after all.
 pub const LATE_EXECUTED: &str = "a late copy is executed";
 /// A process enters although another crashed.
@@ -82,7 +82,7 @@ fn always() -> Vec<Property<TwoLevel>> {
         Property::always(AT_LEAST, |_: &TwoLevel, state: &State| !state.flaws.too_early),
         Property::always(NOTHING_THROWN_AWAY, |_: &TwoLevel, state: &State| !state.flaws.thrown_away),
         Property::always(NO_LOST_WAKE_UP, |_: &TwoLevel, state: &State| state.processes.iter().all(is_cared_for)),
-        Property::always(TENURE_MOVES, |_: &TwoLevel, state: &State| state.processes.iter().all(tenure_moves)),
+        Property::always(TENURE_MOVES, |_: &TwoLevel, state: &State| state.processes.iter().all(server_lease_moves)),
         Property::always(NOTHING_LEFT_BEHIND, |_: &TwoLevel, state: &State| {
             let Some(field) = state.server.holder() else { return true };
             let process = &state.processes[usize::from(field.process)];
@@ -94,23 +94,29 @@ fn always() -> Vec<Property<TwoLevel>> {
 fn sometimes() -> Vec<Property<TwoLevel>> {
     vec![
         Property::sometimes(HANDED_ON, |_: &TwoLevel, state: &State| {
-            owned(state).any(|process| process.tenure.is_some_and(|tenure| tenure.handed_on))
+            owned(state).any(|process| process.server_lease.is_some_and(|server_lease| server_lease.handed_on))
         }),
         Property::sometimes(LENGTHENED, |_: &TwoLevel, state: &State| {
-            owned(state).any(|process| process.tenure.is_some_and(|tenure| tenure.lengthened))
+            owned(state).any(|process| process.server_lease.is_some_and(|server_lease| server_lease.lengthened))
         }),
         Property::sometimes(ENFORCED, |_: &TwoLevel, state: &State| {
             owned(state).any(|process| {
                 process.owner.is_some_and(|owner| !owner.deadline.is_ahead())
-                    && process.tenure.is_some_and(|tenure| tenure.deadline.is_ahead())
+                    && process.server_lease.is_some_and(|server_lease| server_lease.deadline.is_ahead())
             })
         }),
         Property::sometimes(STOLEN, |model: &TwoLevel, state: &State| {
-            let is_robbed = state.processes.iter().any(|process| process.robbed.iter().any(|robbed| robbed.followed));
-            is_robbed && believers(model, state).next().is_some()
+            let is_dispossessed = state
+                .processes
+                .iter()
+                .any(|process| process.dispossessed.iter().any(|dispossessed| dispossessed.followed));
+            is_dispossessed && believers(model, state).next().is_some()
         }),
         Property::sometimes(ROBBED_HANDS_ON, |_: &TwoLevel, state: &State| {
-            state.processes.iter().any(|process| process.guards.iter().any(|guard| process.was_robbed(guard.serial)))
+            state
+                .processes
+                .iter()
+                .any(|process| process.guards.iter().any(|guard| process.was_dispossessed(guard.serial)))
         }),
         Property::sometimes(LATE_EXECUTED, |_: &TwoLevel, state: &State| {
             state.server.holder().is_some_and(|field| {
@@ -122,7 +128,7 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
             state.processes.iter().any(|process| process.crashed) && believers(model, state).next().is_some()
         }),
         Property::sometimes(GRANT_AFTER_LOSS, |_: &TwoLevel, state: &State| {
-            owned(state).any(|process| process.tenure.is_some_and(|tenure| tenure.carried.is_some()))
+            owned(state).any(|process| process.server_lease.is_some_and(|server_lease| server_lease.carried.is_some()))
         }),
         Property::sometimes(ENTERED_AGAIN, |_: &TwoLevel, state: &State| {
             state.processes.iter().any(|process| {
@@ -134,7 +140,7 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
     ]
 }
 
-/// The guards that are believed, with the field that should be in the key for them; those robbed by
+/// The guards that are believed, with the field that should be in the key for them; those dispossessed by
 /// force aside.
 fn believers<'a>(model: &'a TwoLevel, state: &'a State) -> impl Iterator<Item = (Field, &'a Guard)> {
     (0..).zip(&state.processes).flat_map(move |(at, process)| {
@@ -142,7 +148,7 @@ fn believers<'a>(model: &'a TwoLevel, state: &'a State) -> impl Iterator<Item = 
             .guards
             .iter()
             .filter(|guard| !guard.told && (guard.deadline.is_ahead() || !model.rules.owner_has_a_deadline))
-            .filter(|guard| !process.was_robbed(guard.serial))
+            .filter(|guard| !process.was_dispossessed(guard.serial))
             .map(move |guard| (Field { process: at, serial: guard.serial }, guard))
     })
 }
@@ -158,10 +164,13 @@ fn owned(state: &State) -> impl Iterator<Item = &Process> {
 }
 
 fn is_cared_for(process: &Process) -> bool {
-    process.queue.is_empty() || process.tenure.is_some() || process.flight.is_some() || process.drive != Drive::Idle
+    process.queue.is_empty()
+        || process.server_lease.is_some()
+        || process.flight.is_some()
+        || process.drive != Drive::Idle
 }
 
-fn tenure_moves(process: &Process) -> bool {
-    let Some(tenure) = &process.tenure else { return true };
-    process.owner.is_some() || tenure.release_queued || process.flight.is_some() || tenure.watched
+fn server_lease_moves(process: &Process) -> bool {
+    let Some(server_lease) = &process.server_lease else { return true };
+    process.owner.is_some() || server_lease.release_queued || process.flight.is_some() || server_lease.watched
 }

@@ -4,28 +4,28 @@
 /// make.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A tenure whose deadline passed is not handed on. Off: it is, as long as the stretch lasts.
+    /// A server lease whose deadline passed is not handed on. Off: it is, as long as the hand-over window lasts.
     pub hand_over_looks_at_the_deadline: bool,
-    /// The next owner's lease must end within the tenure's. Off: it gets its lease whatever is
+    /// The next owner's lease must end within the server lease's. Off: it gets its lease whatever is
     /// left.
     pub hand_over_covers_the_lease: bool,
     /// A lease that is not covered is lengthened first. Off: the next owner believes as soon as
     /// that was asked for.
     pub lengthening_is_confirmed_first: bool,
-    /// Nothing is handed on after the stretch. Off: as long as the tenure lasts.
-    pub stretch_ends_hand_over: bool,
+    /// Nothing is handed on after the hand-over window. Off: as long as the server lease lasts.
+    pub window_ends_handover: bool,
     /// The k-th token waits until k is less than the time since the grant was known. Off: it is
     /// given at once.
     pub token_waits_for_time: bool,
-    /// A thief's token is read one stretch after the theft. Off: the theft's own time is the token.
-    pub thief_waits_a_stretch: bool,
-    /// A theft that nobody wants any more keeps the name for its stretch. Off: the name is freed at
+    /// A taker's token is read one hand-over window after the theft. Off: the theft's own time is the token.
+    pub taker_waits_a_window: bool,
+    /// A theft that nobody wants any more keeps the name for its hand-over window. Off: the name is freed at
     /// once.
     pub unwanted_theft_waits: bool,
-    /// A theft of unknown outcome is given back a stretch after its last copy was refused. Off: at
+    /// A theft of unknown outcome is given back a hand-over window after its last copy was refused. Off: at
     /// once, too.
     pub unsure_theft_waits: bool,
-    /// After a notice of force nothing is handed on. Off: the stretch goes on.
+    /// After a notice of force nothing is handed on. Off: the hand-over window goes on.
     pub force_ends_hand_over: bool,
     /// An owner believes until its own deadline, and the table enforces it. Off: until its guard
     /// goes.
@@ -43,13 +43,13 @@ pub struct Rules {
     pub grant_outlives_its_asker: bool,
     /// The watch belongs to the table. Off: it goes with the waiter that began it.
     pub watch_outlives_its_asker: bool,
-    /// A request that is lost is followed by another look at the tenure. Off: whoever waits for its
+    /// A request that is lost is followed by another look at the server lease. Off: whoever waits for its
     /// reply waits on.
     pub loss_is_looked_at: bool,
     /// A release that was answered begins an attempt for those who came meanwhile. Off: it ends,
     /// and that is all.
     pub release_begins_an_attempt: bool,
-    /// Who adopts a tenure takes back its queued release. Off: both go on.
+    /// Who adopts a server lease takes back its queued release. Off: both go on.
     pub adoption_takes_the_release_back: bool,
     /// An attempt of unknown outcome is kept until nothing of it can be left. Off: the next attempt
     /// takes its place.
@@ -68,9 +68,9 @@ impl Rules {
         hand_over_looks_at_the_deadline: true,
         hand_over_covers_the_lease: true,
         lengthening_is_confirmed_first: true,
-        stretch_ends_hand_over: true,
+        window_ends_handover: true,
         token_waits_for_time: true,
-        thief_waits_a_stretch: true,
+        taker_waits_a_window: true,
         unwanted_theft_waits: true,
         unsure_theft_waits: true,
         force_ends_hand_over: true,

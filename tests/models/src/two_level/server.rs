@@ -37,7 +37,7 @@ pub enum Order {
         /// Lease in ticks.
         lease: u8,
     },
-    /// Lengthen the lease of a stolen key that is still ours, and read the time: the thief's token.
+    /// Lengthen the lease of a stolen key that is still ours, and read the time: the taker's token.
     Confirm {
         /// Lease in ticks.
         lease: u8,

@@ -1,8 +1,8 @@
 //! The lock table of one process: who enters, when the lease is handed over, when it is released.
 
-use super::process::{Drive, Entry, First, Flight, Guard, Owner, Process, Request, Tenure, Unsettled};
+use super::process::{Drive, Entry, First, Flight, Guard, Owner, Process, Request, ServerLease, Unsettled};
 use super::server::Order;
-use super::{Rules, Timer, Timing, Wish};
+use super::{AcquireOptions, Rules, Timer, Timing};
 
 /// The fixed part of a process: the rules it keeps and the times it uses.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub struct Ways {
     pub timing: Timing,
 }
 
-/// What is to be done with a tenure that nobody owns.
+/// What is to be done with a server lease that nobody owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing now.
@@ -28,9 +28,9 @@ pub enum Verdict {
 
 impl Process {
     /// A task asks for the lock.
-    pub fn ask(&mut self, ways: &Ways, wish: Wish) -> Option<Entry> {
-        self.queue.push(wish);
-        if self.drive == Drive::Idle && self.flight.is_none() && self.tenure.is_none() {
+    pub fn ask(&mut self, ways: &Ways, options: AcquireOptions) -> Option<Entry> {
+        self.queue.push(options);
+        if self.drive == Drive::Idle && self.flight.is_none() && self.server_lease.is_none() {
             self.drive = Drive::Due;
         }
         self.advance(ways)
@@ -62,7 +62,7 @@ impl Process {
         let own = self.guards.iter().find(|guard| guard.number == owner.number);
         let mut guard = *own.expect("offered only with a guard");
         if !ways.rules.reentry_keeps_the_deadline || !owner.deadline.is_ahead() {
-            owner.deadline = Timer::after(ways.timing.lease_of(owner.wish));
+            owner.deadline = Timer::after(ways.timing.lease_of(owner.options));
             guard.deadline = owner.deadline;
         }
         self.guards.push(guard);
@@ -80,33 +80,33 @@ impl Process {
         self.advance(ways)
     }
 
-    /// The owner's deadline has passed: it is told, and the tenure goes on without it.
+    /// The owner's deadline has passed: it is told, and the server lease goes on without it.
     pub fn enforce(&mut self, ways: &Ways) -> Option<Entry> {
         self.tell_owner();
         self.advance(ways)
     }
 
-    /// What the table does when nobody owns the tenure: hands it on, asks for more, or queues its
+    /// What the table does when nobody owns the server lease: hands it on, asks for more, or queues its
     /// release.
     pub fn advance(&mut self, ways: &Ways) -> Option<Entry> {
         if self.owner.is_some() {
             return None;
         }
         let verdict = self.verdict(ways)?;
-        let tenure = self.tenure.as_mut()?;
+        let server_lease = self.server_lease.as_mut()?;
         if ways.rules.adoption_takes_the_release_back || verdict == Verdict::Release {
-            tenure.release_queued = verdict == Verdict::Release;
+            server_lease.release_queued = verdict == Verdict::Release;
         }
-        tenure.watched = verdict == Verdict::Wait;
+        server_lease.watched = verdict == Verdict::Wait;
         match verdict {
             Verdict::Wait => None,
             Verdict::Release => {
-                tenure.first = None;
+                server_lease.first = None;
                 None
             }
             Verdict::Enter(deadline) => Some(self.enter(ways, deadline)),
             Verdict::Ask(order) => {
-                let serial = tenure.serial;
+                let serial = server_lease.serial;
                 if self.flight.is_some() {
                     return None;
                 }
@@ -117,12 +117,12 @@ impl Process {
         }
     }
 
-    /// What is to be done with a tenure that nobody owns, by the rules given.
+    /// What is to be done with a server lease that nobody owns, by the rules given.
     pub fn verdict(&self, ways: &Ways) -> Option<Verdict> {
         let Ways { rules, timing } = ways;
-        let tenure = self.tenure.as_ref()?;
+        let server_lease = self.server_lease.as_ref()?;
         let head = self.next_in(rules).map(|place| self.queue[place]);
-        if let Some(settling) = tenure.settling {
+        if let Some(settling) = server_lease.settling {
             return Some(match head {
                 None if !rules.unwanted_theft_waits => Verdict::Release,
                 _ if settling.is_ahead() => Verdict::Wait,
@@ -130,21 +130,21 @@ impl Process {
                 Some(head) => Verdict::Ask(Order::Confirm { lease: timing.key_lease(rules, head) }),
             });
         }
-        if tenure.keep.is_ahead() && rules.at_least_keeps_the_name {
+        if server_lease.keep.is_ahead() && rules.at_least_keeps_the_name {
             return Some(Verdict::Wait);
         }
         let Some(head) = head else { return Some(Verdict::Release) };
-        let is_over = !tenure.stretch.is_ahead() && rules.stretch_ends_hand_over;
-        let is_late = !tenure.deadline.is_ahead() && rules.hand_over_looks_at_the_deadline;
-        if is_late || is_over && tenure.first.is_none() {
+        let is_over = !server_lease.handover_window.is_ahead() && rules.window_ends_handover;
+        let is_late = !server_lease.deadline.is_ahead() && rules.hand_over_looks_at_the_deadline;
+        if is_late || is_over && server_lease.first.is_none() {
             return Some(Verdict::Release);
         }
-        if timing.tokens && tenure.first.is_none() && tenure.room <= 1 && rules.token_waits_for_time {
+        if timing.tokens && server_lease.first.is_none() && server_lease.room <= 1 && rules.token_waits_for_time {
             return Some(Verdict::Wait);
         }
-        Some(match owner_deadline(ways, tenure, head) {
+        Some(match owner_deadline(ways, server_lease, head) {
             Some(deadline) if deadline.is_ahead() => Verdict::Enter(deadline),
-            Some(_) if !rules.hand_over_looks_at_the_deadline => Verdict::Enter(tenure.deadline),
+            Some(_) if !rules.hand_over_looks_at_the_deadline => Verdict::Enter(server_lease.deadline),
             Some(_) => Verdict::Release,
             None => Verdict::Ask(Order::Lengthen { lease: timing.key_lease(rules, head) }),
         })
@@ -162,12 +162,12 @@ impl Process {
         self.flight.as_mut().expect("just sent").carried = carried;
     }
 
-    /// Sends the release of the tenure: from here on it is only something to be settled.
+    /// Sends the release of the server lease: from here on it is only something to be settled.
     pub fn send_release(&mut self) {
-        let tenure = self.tenure.take().expect("offered only with a tenure");
+        let server_lease = self.server_lease.take().expect("offered only with a server_lease");
         self.unsettled.push(Unsettled {
-            serial: tenure.serial,
-            refused_from: tenure.carried.unwrap_or(Timer::PAST),
+            serial: server_lease.serial,
+            refused_from: server_lease.carried.unwrap_or(Timer::PAST),
             not_before: Timer::PAST,
             by_force: false,
             answered: false,
@@ -190,11 +190,11 @@ impl Process {
         again && !left.not_before.is_ahead()
     }
 
-    /// The tenure has ended without us.
-    pub fn lose_tenure(&mut self) {
+    /// The server lease has ended without us.
+    pub fn lose_server_lease(&mut self) {
         self.tell_owner();
-        if let Some(tenure) = self.tenure.take() {
-            self.leave_unsettled(tenure.serial, tenure.carried);
+        if let Some(server_lease) = self.server_lease.take() {
+            self.leave_unsettled(server_lease.serial, server_lease.carried);
         }
         self.drive_on();
     }
@@ -211,7 +211,7 @@ impl Process {
 
     /// Somebody waits and nothing is under way for it: an attempt is due.
     pub fn drive_on(&mut self) {
-        if self.tenure.is_none() && !self.queue.is_empty() {
+        if self.server_lease.is_none() && !self.queue.is_empty() {
             self.drive = Drive::Due;
         }
     }
@@ -231,27 +231,27 @@ impl Process {
     /// The first who waits enters. Whoever waits by the same holder enters with it.
     fn enter(&mut self, ways: &Ways, deadline: Timer) -> Entry {
         let place = self.next_in(&ways.rules).expect("somebody waits");
-        let wish = self.queue.remove(place);
+        let options = self.queue.remove(place);
         let used = |number| self.guards.iter().any(|guard| guard.number == number);
         let number = (0..).find(|&number| !used(number)).expect("a handful of guards");
-        let tenure = self.tenure.as_mut().expect("a tenure to enter");
-        if tenure.first.take().is_none() {
-            tenure.lag -= 1;
-            tenure.room -= 1;
-            tenure.handed_on = true;
+        let server_lease = self.server_lease.as_mut().expect("a server_lease to enter");
+        if server_lease.first.take().is_none() {
+            server_lease.lag -= 1;
+            server_lease.room -= 1;
+            server_lease.handed_on = true;
         }
-        tenure.keep = tenure.keep.max(Timer::after(wish.at_least));
-        let guard = Guard { number, serial: tenure.serial, deadline, told: false };
+        server_lease.keep = server_lease.keep.max(Timer::after(options.at_least));
+        let guard = Guard { number, serial: server_lease.serial, deadline, told: false };
         let entry = Entry {
-            serial: tenure.serial,
-            lag: tenure.lag,
-            keep: Timer::after(wish.at_least),
+            serial: server_lease.serial,
+            lag: server_lease.lag,
+            keep: Timer::after(options.at_least),
             overtook: place > 0,
-            deaf: tenure.forced,
+            deaf: server_lease.forced,
         };
-        self.owner = Some(Owner { number, deadline, wish });
+        self.owner = Some(Owner { number, deadline, options });
         self.guards.push(guard);
-        if wish.by_holder {
+        if options.by_holder {
             let waiting = self.queue.len();
             self.queue.retain(|other| !other.by_holder);
             self.guards.extend(std::iter::repeat_n(guard, waiting - self.queue.len()));
@@ -266,7 +266,7 @@ impl Process {
         };
         self.flight = Some(Flight {
             deadline: Timer::after(lease),
-            stretch: Timer::after(ways.timing.stretch),
+            handover_window: Timer::after(ways.timing.handover_window),
             first: First { asked, end: Timer::after(asked) },
             ..Flight::of(Request { serial, order })
         });
@@ -279,7 +279,7 @@ impl Flight {
             request,
             answer: None,
             deadline: Timer::PAST,
-            stretch: Timer::PAST,
+            handover_window: Timer::PAST,
             first: First::default(),
             carried: None,
             forced: false,
@@ -289,12 +289,12 @@ impl Flight {
     }
 }
 
-/// Until when the next owner may believe; nothing where the tenure must be lengthened first.
-fn owner_deadline(ways: &Ways, tenure: &Tenure, head: Wish) -> Option<Timer> {
+/// Until when the next owner may believe; nothing where the server lease must be lengthened first.
+fn owner_deadline(ways: &Ways, server_lease: &ServerLease, head: AcquireOptions) -> Option<Timer> {
     let Ways { rules, timing } = ways;
-    let Some(lease) = head.lease else { return Some(tenure.deadline) };
-    let covers = |ticks: u8| Timer::after(ticks) <= tenure.deadline || !rules.hand_over_covers_the_lease;
-    match tenure.first {
+    let Some(lease) = head.lease else { return Some(server_lease.deadline) };
+    let covers = |ticks: u8| Timer::after(ticks) <= server_lease.deadline || !rules.hand_over_covers_the_lease;
+    match server_lease.first {
         Some(first) if lease <= first.asked && covers(head.at_least) => Some(first.end.min(Timer::after(lease))),
         _ => covers(timing.need(rules, head)).then(|| Timer::after(lease)),
     }

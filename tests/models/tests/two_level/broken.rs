@@ -16,9 +16,9 @@ macro_rules! without {
     )+};
 }
 
-/// Leases that differ, and a stretch long enough for two of them.
+/// Leases that differ, and a hand-over window long enough for two of them.
 const MIXED: TwoLevel =
-    with(TwoLevel { timing: Timing { stretch: 2, ..PAIR.timing }, ..PAIR }, &[SHORT, LONG, PLAIN], NO_MISHAPS);
+    with(TwoLevel { timing: Timing { handover_window: 2, ..PAIR.timing }, ..PAIR }, &[SHORT, LONG, PLAIN], NO_MISHAPS);
 /// The same, and a connection may be lost.
 const MIXED_LOSSY: TwoLevel = with(MIXED, &[SHORT, LONG], Mishaps { losses: 1, ..NO_MISHAPS });
 /// A theft, without tokens.
@@ -26,17 +26,18 @@ const TOLD: TwoLevel = with(PAIR, &[SHORT], Mishaps { thefts: 1, ..NO_MISHAPS })
 /// A connection may be lost.
 const LOSSY: TwoLevel = with(PAIR, &[SHORT], Mishaps { losses: 1, ..NO_MISHAPS });
 /// Holders that enter again.
-const AGAIN: TwoLevel = TwoLevel { bounds: Bounds { wishes: &[HOLDER, SHORT], reentry: true, ..PAIR.bounds }, ..PAIR };
+const AGAIN: TwoLevel =
+    TwoLevel { bounds: Bounds { requests: &[HOLDER, SHORT], reentry: true, ..PAIR.bounds }, ..PAIR };
 /// A job that must run once, and a crash.
 const JOBS: TwoLevel = with(PAIR, &[SHORT, JOB], Mishaps { crashes: 1, ..NO_MISHAPS });
-/// A theft, and a stretch of two ticks.
+/// A theft, and a hand-over window of two ticks.
 const THEFT: TwoLevel = TwoLevel {
-    timing: Timing { lease: 5, stretch: 2, window: 0, tokens: true },
+    timing: Timing { lease: 5, handover_window: 2, window: 0, tokens: true },
     bounds: Bounds { mishaps: Mishaps { thefts: 1, asks: 6, ..NO_MISHAPS }, ..TOKENS.bounds },
     ..TOKENS
 };
-/// A theft, within a stretch of four ticks.
-const THEFT_EARLY: TwoLevel = TwoLevel { timing: Timing { lease: 2, stretch: 4, ..THEFT.timing }, ..THEFT };
+/// A theft, within a hand-over window of four ticks.
+const THEFT_EARLY: TwoLevel = TwoLevel { timing: Timing { lease: 2, handover_window: 4, ..THEFT.timing }, ..THEFT };
 /// A theft that may be given up.
 const THEFT_LEFT: TwoLevel = TwoLevel { bounds: Bounds { cancels: true, ..THEFT_EARLY.bounds }, ..THEFT_EARLY };
 /// A theft whose request or reply is lost.
@@ -48,10 +49,10 @@ without! {
     lease_not_covered_lets_two_in: MIXED, [hand_over_covers_the_lease] breaks ONE_BELIEVES;
     lengthening_believed_at_once: MIXED, [lengthening_is_confirmed_first] breaks DEADLINE_IN_EXPIRY;
     lengthening_believed_at_once_lets_two_in: MIXED, [lengthening_is_confirmed_first] breaks ONE_BELIEVES;
-    robbed_hands_on_after_its_stretch: THEFT, [stretch_ends_hand_over] breaks ROBBED_STAYS_BELOW;
+    dispossessed_hands_over_after_its_window: THEFT, [window_ends_handover] breaks ROBBED_STAYS_BELOW;
     tokens_without_waiting: TOKENS, [token_waits_for_time] breaks TOKEN_IN_TIME;
     tokens_without_waiting_overtaken: TOKENS, [token_waits_for_time] breaks TOKENS_RISE;
-    thiefs_token_at_once: THEFT_EARLY, [thief_waits_a_stretch] breaks ROBBED_STAYS_BELOW;
+    takers_token_at_once: THEFT_EARLY, [taker_waits_a_window] breaks ROBBED_STAYS_BELOW;
     unwanted_theft_freed_at_once: THEFT_LEFT, [unwanted_theft_waits] breaks ROBBED_STAYS_BELOW;
     unsure_theft_freed_at_once: THEFT_LOST, [unsure_theft_waits] breaks ROBBED_STAYS_BELOW;
     handed_on_after_a_notice: TOLD, [force_ends_hand_over] breaks TOLD_IS_KNOWN;

@@ -25,7 +25,7 @@ fn an_unanswered_acquire_is_sent_again() {
 #[test]
 fn leases_that_differ_are_lengthened() {
     let mishaps = Mishaps { losses: 1, asks: 2, ..NO_MISHAPS };
-    let timing = Timing { stretch: 2, ..PAIR.timing };
+    let timing = Timing { handover_window: 2, ..PAIR.timing };
     let model = with(TwoLevel { timing, ..PAIR }, &[SHORT, LONG, PLAIN], mishaps);
     holds("different leases", model, &[HANDED_ON, ENFORCED, LENGTHENED]);
 }
@@ -85,8 +85,8 @@ fn a_theft_may_have_an_unknown_outcome() {
 }
 
 #[test]
-fn a_thief_may_be_robbed() {
-    let timing = Timing { tokens: false, window: 1, stretch: 2, ..TOKENS.timing };
+fn a_taker_may_be_dispossessed() {
+    let timing = Timing { tokens: false, window: 1, handover_window: 2, ..TOKENS.timing };
     let mishaps = Mishaps { asks: 3, thefts: 2, losses: 1, ..NO_MISHAPS };
     holds("two thefts", with(TwoLevel { timing, ..TOKENS }, &[SHORT], mishaps), &[STOLEN, ROBBED_HANDS_ON]);
 }

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use redgrid_models::two_level::{Bounds, Mishaps, Rules, Timing, TwoLevel, Wish};
+use redgrid_models::two_level::{AcquireOptions, Bounds, Mishaps, Rules, Timing, TwoLevel};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
 /// A lease of two ticks of its own.
-pub(crate) const SHORT: Wish = Wish { lease: Some(2), at_least: 0, by_holder: false };
+pub(crate) const SHORT: AcquireOptions = AcquireOptions { lease: Some(2), at_least: 0, by_holder: false };
 /// A lease of three ticks of its own.
-pub(crate) const LONG: Wish = Wish { lease: Some(3), at_least: 0, by_holder: false };
+pub(crate) const LONG: AcquireOptions = AcquireOptions { lease: Some(3), at_least: 0, by_holder: false };
 /// No lease of its own.
-pub(crate) const PLAIN: Wish = Wish { lease: None, at_least: 0, by_holder: false };
+pub(crate) const PLAIN: AcquireOptions = AcquireOptions { lease: None, at_least: 0, by_holder: false };
 /// By the one holder of the process.
-pub(crate) const HOLDER: Wish = Wish { lease: Some(2), at_least: 0, by_holder: true };
+pub(crate) const HOLDER: AcquireOptions = AcquireOptions { lease: Some(2), at_least: 0, by_holder: true };
 /// Keeps the name for longer than its lease.
-pub(crate) const JOB: Wish = Wish { lease: Some(1), at_least: 3, by_holder: false };
+pub(crate) const JOB: AcquireOptions = AcquireOptions { lease: Some(1), at_least: 3, by_holder: false };
 
 /// Nothing goes wrong, and tasks ask for ever.
 pub(crate) const NO_MISHAPS: Mishaps = Mishaps { losses: 0, crashes: 0, thefts: 0, asks: u8::MAX };
@@ -23,11 +23,11 @@ pub(crate) const NO_MISHAPS: Mishaps = Mishaps { losses: 0, crashes: 0, thefts: 
 /// Two processes with two tasks each. A tick is long: tokens are left out.
 pub(crate) const PAIR: TwoLevel = TwoLevel {
     rules: Rules::ALL,
-    timing: Timing { lease: 2, stretch: 1, window: 1, tokens: false },
+    timing: Timing { lease: 2, handover_window: 1, window: 1, tokens: false },
     bounds: Bounds {
         processes: 2,
         tasks: 2,
-        wishes: &[SHORT],
+        requests: &[SHORT],
         cancels: true,
         reentry: false,
         repeats: false,
@@ -37,8 +37,8 @@ pub(crate) const PAIR: TwoLevel = TwoLevel {
 
 /// Two processes, a tick is the unit of tokens, and one of them may take by force.
 pub(crate) const TOKENS: TwoLevel = TwoLevel {
-    timing: Timing { lease: 1, stretch: 3, window: 0, tokens: true },
-    bounds: Bounds { cancels: false, wishes: &[PLAIN], ..PAIR.bounds },
+    timing: Timing { lease: 1, handover_window: 3, window: 0, tokens: true },
+    bounds: Bounds { cancels: false, requests: &[PLAIN], ..PAIR.bounds },
     ..PAIR
 };
 
@@ -46,9 +46,9 @@ pub(crate) const TOKENS: TwoLevel = TwoLevel {
 /// takes. Without a limit, a rule that is not needed would be explored to the end.
 const MOST_STATES: usize = 50_000_000;
 
-/// The configuration with these wishes and mishaps.
-pub(crate) const fn with(model: TwoLevel, wishes: &'static [Wish], mishaps: Mishaps) -> TwoLevel {
-    TwoLevel { bounds: Bounds { wishes, mishaps, ..model.bounds }, ..model }
+/// The configuration with these requests and mishaps.
+pub(crate) const fn with(model: TwoLevel, requests: &'static [AcquireOptions], mishaps: Mishaps) -> TwoLevel {
+    TwoLevel { bounds: Bounds { requests, mishaps, ..model.bounds }, ..model }
 }
 
 /// Explores every state and expects no violation, and every one of `reached`.

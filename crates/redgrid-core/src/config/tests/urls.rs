@@ -73,7 +73,7 @@ fn encryption_is_in_the_scheme_or_a_setting() {
 #[test]
 fn settings_follow_in_the_query() {
     let config = url(
-        "redis://h?response_timeout=1s&namespace=prod&read_mode=replica&stretch=auto&retry_delay=250ms&client_name=a%2Bb",
+        "redis://h?response_timeout=1s&namespace=prod&read_mode=replica&local_handover_window=auto&retry_delay=250ms&client_name=a%2Bb",
     );
     for (name, text) in [
         ("response_timeout", "1s"),

@@ -1,0 +1,241 @@
+//! The turns of a client's updates: one update of an object is in flight at a time.
+//!
+//! Turns only save attempts: the server decides whether an update succeeds. So an update whose task
+//! is not polled, or that receives no reply, loses its turn to the waiting ones, one after the
+//! other. It continues without a turn when it is polled again.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use crate::author::ClientExt;
+use crate::clock::Instant;
+use crate::connection::Client;
+use crate::error::ServerError;
+
+/// The minimum time without a reply before another turn starts: a busy process is rarely suspended
+/// for longer.
+const MIN_SILENCE: Duration = Duration::from_millis(100);
+
+/// The time without a reply before another turn starts, in round trips.
+const SILENCE_ROUND_TRIPS: u32 = 8;
+
+/// How long a woken update may take to start its turn.
+const START_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// The updates of one object, or of one part of it, by all handles of a client.
+#[derive(Default)]
+pub(super) struct UpdateTurns(Mutex<State>);
+
+struct State {
+    /// The waiting updates, in FIFO order. It is empty while there is no turn.
+    waiting: VecDeque<(u64, Arc<Notify>)>,
+    turn: Option<Turn>,
+    last_id: u64,
+    /// When an update last received a reply, and the round trip of that request.
+    last_reply: Instant,
+    round_trip: Duration,
+    /// The stored value after the last update, and a time before it was stored.
+    last_value: Option<(Bytes, Instant)>,
+}
+
+struct Turn {
+    owner: u64,
+    /// The waker of an update that was woken and has not started yet.
+    woken: Option<Arc<Notify>>,
+    last_active: Instant,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State {
+            waiting: VecDeque::new(),
+            turn: None,
+            last_id: 0,
+            last_reply: Instant::MIN,
+            round_trip: Duration::ZERO,
+            last_value: None,
+        }
+    }
+}
+
+impl UpdateTurns {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Waits for the turn of a new update, for as long as earlier ones receive replies.
+    pub(super) async fn wait_for_turn(self: Arc<Self>, client: &Client) -> Result<UpdateTurn, ServerError> {
+        let (clock, wake) = (client.clock(), Arc::new(Notify::new()));
+        let queued_at = clock.now();
+        let id = self.state().new_id();
+        let mut turn = UpdateTurn { turns: Arc::clone(&self), client: client.clone(), id, last_value: None };
+        let mut is_queued = false;
+        loop {
+            let retry_at = {
+                let mut state = self.state();
+                let now = clock.now();
+                let Err(retry_at) = state.try_start(turn.id, now, client.response_timeout()) else {
+                    // A value from before this update was queued may be outdated.
+                    turn.last_value =
+                        state.last_value.take().filter(|(_, since)| *since >= queued_at).map(|(value, _)| value);
+                    break;
+                };
+                let deadline = state.last_reply.max(queued_at) + client.patience();
+                if deadline <= now {
+                    return Err(ServerError::not_sent("the updates before it were not answered in time"));
+                }
+                if !is_queued {
+                    state.waiting.push_back((turn.id, Arc::clone(&wake)));
+                    is_queued = true;
+                }
+                retry_at.min(deadline)
+            };
+            tokio::select! {
+                biased;
+                () = wake.notified() => {}
+                () = client.closing() => return Err(client.ended()),
+                () = clock.sleep_until(retry_at) => {}
+            }
+        }
+        Ok(turn)
+    }
+}
+
+impl State {
+    fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Starts the turn of an update if there is no other turn, or the other one is silent for too
+    /// long. Otherwise returns when to try again.
+    fn try_start(&mut self, id: u64, now: Instant, timeout: Duration) -> Result<(), Instant> {
+        if let Some(turn) = self.turn.take_if(|turn| turn.owner != id) {
+            let max_silence = (self.round_trip * SILENCE_ROUND_TRIPS).max(MIN_SILENCE).min(timeout);
+            let expires = turn.last_active + if turn.woken.is_some() { START_TIMEOUT } else { max_silence };
+            if now < expires {
+                self.turn = Some(turn);
+                return Err(expires);
+            }
+            if let Some(woken) = turn.woken {
+                self.waiting.push_back((turn.owner, woken));
+            }
+            self.waiting.retain(|(waiting, _)| *waiting != id);
+        }
+        self.turn = Some(Turn { owner: id, woken: None, last_active: now });
+        Ok(())
+    }
+
+    /// Ends the turn of an update, or its wait for one. After a turn, wakes the next update.
+    fn leave(&mut self, id: u64, now: Instant) {
+        if self.turn.as_ref().is_none_or(|turn| turn.owner != id) {
+            self.waiting.retain(|(waiting, _)| *waiting != id);
+            return;
+        }
+        self.turn = self.waiting.pop_front().map(|(owner, wake)| {
+            wake.notify_one();
+            Turn { owner, woken: Some(wake), last_active: now }
+        });
+    }
+}
+
+/// An update that waits for its turn, or has it.
+pub(super) struct UpdateTurn {
+    turns: Arc<UpdateTurns>,
+    client: Client,
+    id: u64,
+    /// The stored value after the previous update, if it was stored while this update was queued.
+    pub(super) last_value: Option<Bytes>,
+}
+
+impl UpdateTurn {
+    /// Records the reply to a request of this update that was sent at `sent`.
+    pub(super) fn record_reply(&self, sent: Instant) {
+        let (mut state, now) = (self.turns.state(), self.client.clock().now());
+        (state.last_reply, state.round_trip) = (now, now.since(sent));
+        if let Some(turn) = state.turn.as_mut().filter(|turn| turn.owner == self.id) {
+            turn.last_active = now;
+        }
+    }
+
+    /// Records the stored value for the next update; it was stored at some time after `since`.
+    pub(super) fn record_value(&self, value: Bytes, since: Instant) {
+        let mut state = self.turns.state();
+        if state.turn.as_ref().is_some_and(|turn| turn.owner == self.id) {
+            state.last_value = Some((value, since));
+        }
+    }
+}
+
+impl Drop for UpdateTurn {
+    fn drop(&mut self) {
+        self.turns.state().leave(self.id, self.client.clock().now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(3);
+
+    fn at(millis: u64) -> Instant {
+        Instant::MIN + Duration::from_millis(1_000 + millis)
+    }
+
+    fn queue(state: &mut State, id: u64) {
+        state.waiting.push_back((id, Arc::default()));
+    }
+
+    fn state() -> State {
+        UpdateTurns::default().0.into_inner().unwrap()
+    }
+
+    #[test]
+    fn turns_are_in_fifo_order() {
+        let mut state = state();
+        assert_eq!(state.try_start(1, at(0), TIMEOUT), Ok(()));
+        for id in [2, 3] {
+            assert_eq!(state.try_start(id, at(1), TIMEOUT), Err(at(100)));
+            queue(&mut state, id);
+        }
+        state.leave(1, at(2));
+        assert_eq!(state.try_start(3, at(3), TIMEOUT), Err(at(12)), "2 was woken, not 3");
+        assert_eq!(state.try_start(2, at(3), TIMEOUT), Ok(()));
+        state.leave(2, at(4));
+        assert_eq!(state.try_start(3, at(5), TIMEOUT), Ok(()));
+        state.leave(3, at(6));
+        assert!(state.turn.is_none());
+    }
+
+    #[test]
+    fn a_silent_update_loses_its_turn_and_an_unpolled_one_its_position() {
+        let mut state = state();
+        state.try_start(1, at(0), TIMEOUT).unwrap();
+        for id in [2, 3, 4] {
+            queue(&mut state, id);
+        }
+        assert_eq!(state.try_start(3, at(100), TIMEOUT), Ok(()));
+        assert_eq!(state.try_start(4, at(100), TIMEOUT), Err(at(200)), "one after the other");
+        state.leave(1, at(101));
+        assert_eq!(state.turn.as_ref().map(|turn| turn.owner), Some(3), "1 has no turn any more");
+        state.leave(3, at(102));
+        assert_eq!(state.try_start(4, at(112), TIMEOUT), Ok(()), "2 does not start");
+        assert_eq!(state.waiting.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2]);
+        state.leave(4, at(113));
+        assert_eq!(state.try_start(2, at(900), TIMEOUT), Ok(()));
+    }
+
+    #[test]
+    fn the_maximum_silence_is_in_round_trips_up_to_the_timeout() {
+        let mut state = state();
+        state.try_start(1, at(0), TIMEOUT).unwrap();
+        state.round_trip = Duration::from_millis(50);
+        assert_eq!(state.try_start(2, at(1), TIMEOUT), Err(at(400)));
+        assert_eq!(state.try_start(2, at(1), Duration::from_millis(70)), Err(at(70)));
+    }
+}
