@@ -24,19 +24,15 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use fred::prelude::Value;
 use tokio::task::JoinHandle;
 
 use super::endpoint::Target;
-use super::link::{Connection, Handshake, Named};
+use super::link::{Connection, Handshake, WireCommand, wire};
 use super::pool::ConnectionPool;
 use super::{ConnectionId, Reply};
 use crate::clock::{Clock, Instant};
 use crate::config::Settings;
 use crate::error::{Code, ServerError};
-
-/// A command as it is sent.
-pub(super) type WireCommand = (Named, Vec<Value>);
 
 /// A dedicated connection of a node, and how it is opened.
 pub(super) struct DedicatedConnection {
@@ -74,9 +70,9 @@ impl DedicatedConnection {
     }
 
     /// Sends one command, after waiting for exclusive use of the connection.
-    pub(super) async fn send(&self, (name, args): WireCommand) -> Result<Reply, ServerError> {
+    pub(super) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
         let (lane, _, _turn) = self.turn().await?;
-        lane.link.send(name, args).await
+        lane.link.send(command).await
     }
 
     /// Executes all of `commands`, or none.
@@ -168,13 +164,13 @@ impl Dedicated {
         let (link, connection) = (&self.link, epoch.connection);
         self.leads_there(epoch).await?;
         if self.permitted.load(Ordering::Relaxed) != connection {
-            link.send_static("MULTI", Vec::new()).await?;
+            link.send(wire(["MULTI"])).await?;
             self.forget().await;
             self.permitted.store(connection, Ordering::Relaxed);
         }
-        let names: Vec<_> = commands.iter().map(|(name, _)| name.clone()).collect();
-        let asked = asking.then(|| (Named::Known("ASKING"), Vec::new()));
-        let multi = (Named::Known("MULTI"), Vec::new());
+        let names: Vec<_> = commands.iter().map(|command| command[0].clone()).collect();
+        let asked = asking.then(|| wire(["ASKING"]));
+        let multi = wire(["MULTI"]);
         let mut queued =
             link.send_together(asked.into_iter().chain([multi]).chain(commands).collect()).await.into_iter();
         let began: Vec<_> = queued.by_ref().take(1 + usize::from(asking)).collect();
@@ -197,7 +193,8 @@ impl Dedicated {
             return Err(match &queued[at] {
                 Err(ServerError::Refused { code, message }) if !code.is_passing() => {
                     let (code, nth, of) = (*code, at + 1, names.len());
-                    let message = format!("{message} (`{}`, command {nth} of {of}: none was carried out)", names[at]);
+                    let name = String::from_utf8_lossy(&names[at]);
+                    let message = format!("{message} (`{name}`, command {nth} of {of}: none was carried out)");
                     ServerError::Refused { code, message }
                 }
                 Err(error) => nothing(error),
@@ -209,7 +206,7 @@ impl Dedicated {
             self.forget().await;
             return Err(ServerError::not_sent("the connection was replaced before EXEC"));
         }
-        match link.send_static("EXEC", Vec::new()).await.map_err(discarded) {
+        match link.send(wire(["EXEC"])).await.map_err(discarded) {
             Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
                 if answers.len() > names.len() {
                     // A handshake ran within the transaction: its commands were queued, and got
@@ -254,7 +251,7 @@ impl Dedicated {
 
     /// Discards the queued commands, by DISCARD or else by replacing the connection.
     async fn forget(&self) {
-        if self.link.send_static("DISCARD", Vec::new()).await.is_err() {
+        if self.link.send(wire(["DISCARD"])).await.is_err() {
             self.link.renew();
         }
     }

@@ -13,13 +13,11 @@ mod silence;
 mod state;
 mod words;
 
-use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fred::prelude::Value;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -81,29 +79,12 @@ const LATE: Duration = Duration::from_millis(300);
 /// That is a minute with the default timeout. 512 MB, the largest value, take that long at 9 MB/s.
 const LONGEST_TRANSFER: u32 = 20;
 
-/// The name of a command.
-#[derive(Clone)]
-pub(super) enum Named {
-    Known(&'static str),
-    Any(Bytes),
-}
+/// A command as it is sent: its name and its arguments.
+pub(super) type WireCommand = Vec<Bytes>;
 
-impl std::fmt::Display for Named {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Named::Known(name) => f.write_str(name),
-            Named::Any(name) => f.write_str(&String::from_utf8_lossy(name)),
-        }
-    }
-}
-
-impl Named {
-    fn as_bytes(&self) -> &[u8] {
-        match self {
-            Named::Known(name) => name.as_bytes(),
-            Named::Any(name) => name,
-        }
-    }
+/// Returns a command of fixed words.
+pub(super) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
+    words.map(Bytes::from).to_vec()
 }
 
 /// The expected role of a server.
@@ -267,14 +248,18 @@ impl Connection {
     ///
     /// If a provider has the password, a command that was refused for a missing login is sent again
     /// after a login.
-    pub(super) async fn send(&self, name: Named, args: Vec<Value>) -> Result<Reply, ServerError> {
-        let Some(login) = &self.login else { return self.send_once(&name, &args).await };
+    pub(super) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
+        self.send_for(command, Expects::Reply).await
+    }
+
+    async fn send_for(&self, command: WireCommand, expects: Expects) -> Result<Reply, ServerError> {
+        let Some(login) = &self.login else { return self.send_once(&command, expects).await };
         let count = login.count();
-        match self.send_once(&name, &args).await {
+        match self.send_once(&command, expects.clone()).await {
             Err(refused) if wants_login(&refused) => {
                 let again = async {
                     login.again(count, |credentials| self.authenticate(credentials)).await?;
-                    self.send_once(&name, &args).await
+                    self.send_once(&command, expects).await
                 };
                 // Boxed because it is rare: the future of every call would reserve its size.
                 Box::pin(again).await
@@ -286,23 +271,9 @@ impl Connection {
     /// Sends a command that subscribes or unsubscribes channels.
     ///
     /// It completes when the server has confirmed each of them.
-    pub(super) async fn send_for(&self, command: &'static str, channels: &[Bytes]) -> Result<(), ServerError> {
-        let args: Vec<_> = channels.iter().cloned().map(Value::from).collect();
-        let once = async || {
-            let expects = Expects::Confirmations(command, channels.to_vec());
-            let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.clock.now()));
-            let asked = pipeline.ask(&Named::Known(command), &args, expects);
-            self.answer(&pipeline, asked, owed).await.map(drop)
-        };
-        let Some(login) = &self.login else { return once().await };
-        let count = login.count();
-        match once().await {
-            Err(refused) if wants_login(&refused) => {
-                login.again(count, |credentials| self.authenticate(credentials)).await?;
-                once().await
-            }
-            answer => answer,
-        }
+    pub(super) async fn send_channels(&self, name: &'static str, channels: &[Bytes]) -> Result<(), ServerError> {
+        let command = std::iter::once(name.into()).chain(channels.iter().cloned()).collect();
+        self.send_for(command, Expects::Confirmations(name, channels.to_vec())).await.map(drop)
     }
 
     /// Unsubscribes sharded channels; completes when the server has done so.
@@ -314,17 +285,18 @@ impl Connection {
     }
 
     async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
-        let args = login_words(credentials, self.pipeline().is_resp2());
-        match self.send_once(&Named::Known("AUTH"), &args).await {
+        let login = login_words(credentials, self.pipeline().is_resp2());
+        let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
+        match self.send_once(&command, Expects::Reply).await {
             // A server that does not know the command repeats its arguments.
             Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),
             answer => answer.map(drop),
         }
     }
 
-    async fn send_once(&self, name: &Named, args: &[Value]) -> Result<Reply, ServerError> {
+    async fn send_once(&self, command: &[Bytes], expects: Expects) -> Result<Reply, ServerError> {
         let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.clock.now()));
-        let asked = pipeline.ask(name, args, Expects::Reply);
+        let asked = pipeline.ask(command, expects);
         self.answer(&pipeline, asked, owed).await
     }
 
@@ -366,14 +338,6 @@ impl Connection {
                 Err(error)
             }
         }
-    }
-
-    pub(super) fn send_static(
-        &self,
-        name: &'static str,
-        args: Vec<Value>,
-    ) -> impl Future<Output = Result<Reply, ServerError>> {
-        self.send(Named::Known(name), args)
     }
 
     /// Drops the connection and opens another one, because its replies can no longer be trusted.
@@ -429,7 +393,7 @@ impl Connection {
     }
 
     /// Sends commands back to back, without commands of other callers between them.
-    pub(super) async fn send_together(&self, commands: Vec<(Named, Vec<Value>)>) -> Vec<Result<Reply, ServerError>> {
+    pub(super) async fn send_together(&self, commands: Vec<WireCommand>) -> Vec<Result<Reply, ServerError>> {
         let Some(login) = &self.login else { return self.send_together_once(&commands).await };
         let count = login.count();
         let answers = self.send_together_once(&commands).await;
@@ -440,7 +404,7 @@ impl Connection {
         self.send_together_once(&commands).await
     }
 
-    async fn send_together_once(&self, commands: &[(Named, Vec<Value>)]) -> Vec<Result<Reply, ServerError>> {
+    async fn send_together_once(&self, commands: &[WireCommand]) -> Vec<Result<Reply, ServerError>> {
         let (pipeline, now) = (self.pipeline(), self.clock.now());
         let owed: Vec<_> = commands.iter().map(|_| self.silence.asked(now)).collect();
         match pipeline.ask_together(commands) {

@@ -132,7 +132,7 @@ impl Subscriber {
             // Each channel may be refused individually, because its slot has moved.
             ChannelKind::Sharded => ("ssubscribe", channels.chunks(1).collect()),
         };
-        let answers = join_all(parts.iter().map(|part| self.link.send_for(command, part))).await;
+        let answers = join_all(parts.iter().map(|part| self.link.send_channels(command, part))).await;
         let mut refused = Vec::new();
         for (part, answer) in parts.into_iter().zip(answers) {
             match answer {
@@ -178,7 +178,7 @@ impl Subscriber {
             ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
         };
         // On a refusal the channels are not subscribed, or the connection is lost.
-        let _ = self.link.send_for(command, channels).await;
+        let _ = self.link.send_channels(command, channels).await;
     }
 
     /// Returns the stream of pushes from now on; the stream of an earlier call ends.

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use super::pipeline::Pipeline;
 use super::words::info_field;
-use super::{Connection, Handshake, LONGEST_WAIT, NodeRole, OTHER_PART, SHORTEST_WAIT};
+use super::{Connection, Handshake, LONGEST_WAIT, NodeRole, OTHER_PART, SHORTEST_WAIT, wire};
 use crate::connection::{ConnectionId, Reply, ServerClock};
 use crate::error::ServerError;
 
@@ -238,7 +238,7 @@ impl Connection {
     }
 
     async fn handshake(&self) -> Result<ConnectionId, ServerError> {
-        let named = self.send_static("CLIENT", vec!["SETNAME".into(), self.client_name.as_str().into()]).await;
+        let named = self.send(vec!["CLIENT".into(), "SETNAME".into(), self.client_name.clone().into()]).await;
         match (&self.greeting, named) {
             // The connection stays unnamed.
             (Handshake::Nothing, Err(ServerError::Refused { .. })) => {}
@@ -249,7 +249,7 @@ impl Connection {
             self.check(part).await?;
         }
         if let Handshake::Life = self.greeting {
-            self.send_static("PING", Vec::new()).await?;
+            self.send(wire(["PING"])).await?;
         } else if !matches!(self.greeting, Handshake::Nothing) {
             let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
             run_id = info_field(&server?, "run_id").into();
@@ -265,7 +265,7 @@ impl Connection {
 
     /// Reads a section of INFO; empty if the user may not read it.
     async fn info(&self, section: &'static str) -> Result<String, ServerError> {
-        let info = tolerate_refusal(self.send_static("INFO", vec![section.into()]).await)?;
+        let info = tolerate_refusal(self.send(wire(["INFO", section])).await)?;
         Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
     }
 
@@ -284,15 +284,13 @@ impl Connection {
     async fn sign_of_life(&self) -> Result<(), ServerError> {
         match &self.greeting {
             Handshake::Data { time, .. } => self.ask_time(time).await,
-            Handshake::Nothing | Handshake::Life | Handshake::Identity => {
-                self.send_static("PING", Vec::new()).await.map(drop)
-            }
+            Handshake::Nothing | Handshake::Life | Handshake::Identity => self.send(wire(["PING"])).await.map(drop),
         }
     }
 
     async fn ask_time(&self, time: &ServerClock) -> Result<(), ServerError> {
         let sent = self.clock.now();
-        let (seconds, micros) = self.send_static("TIME", Vec::new()).await?.into_typed::<(u64, u64)>()?;
+        let (seconds, micros) = self.send(wire(["TIME"])).await?.into_typed::<(u64, u64)>()?;
         time.observe_exchange(seconds * 1_000_000 + micros, sent, self.clock.now());
         Ok(())
     }
@@ -300,12 +298,12 @@ impl Connection {
     /// Checks that the server has the expected role. Without permission for ROLE the check passes.
     async fn check(&self, part: NodeRole) -> Result<(), ServerError> {
         if part == NodeRole::ClusterReplica {
-            self.send_static("READONLY", Vec::new()).await?;
+            self.send(wire(["READONLY"])).await?;
         }
         if matches!(part, NodeRole::Any | NodeRole::Sentinel) {
             return Ok(());
         }
-        let Some(Reply::Array(role)) = tolerate_refusal(self.send_static("ROLE", Vec::new()).await)? else {
+        let Some(Reply::Array(role)) = tolerate_refusal(self.send(wire(["ROLE"])).await)? else {
             return Ok(());
         };
         let word = |at: usize| match role.get(at) {

@@ -13,12 +13,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use fred::prelude::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use super::Named;
+use super::WireCommand;
 use super::resp::{Frame, NoProtocol, Scan, decode, encode};
 use super::silence::Silence;
 use crate::clock::Clock;
@@ -56,6 +55,7 @@ pub(super) enum Unanswered {
 pub(super) type Answer = Result<Reply, Unanswered>;
 
 /// What answers a request.
+#[derive(Clone)]
 pub(super) enum Expects {
     Reply,
     /// A confirmation for each of these channels: the command name in lower case, and the channels.
@@ -177,13 +177,8 @@ impl Pipeline {
     }
 
     /// Enqueues a request for writing. It is sent whether or not the answer is awaited.
-    pub(super) fn ask(
-        &self,
-        name: &Named,
-        args: &[Value],
-        expects: Expects,
-    ) -> Result<oneshot::Receiver<Answer>, Unanswered> {
-        let answer = self.queue().add(name, args, expects)?;
+    pub(super) fn ask(&self, command: &[Bytes], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
+        let answer = self.queue().add(command, expects)?;
         self.0.more.notify_one();
         Ok(answer)
     }
@@ -196,24 +191,21 @@ impl Pipeline {
         queue.check(1)?;
         for channel in channels {
             // One command per channel: the server rejects channels of different slots together.
-            queue.encode(b"SUNSUBSCRIBE", &[channel.clone().into()]);
+            queue.encode(&["SUNSUBSCRIBE".into(), channel.clone()]);
         }
         let token = Bytes::from(format!("left {}", queue.encoded));
         let expects = Expects::Pong { token: token.clone(), channels: channels.to_vec() };
-        let answer = queue.add(&Named::Known("PING"), &[token.into()], expects);
+        let answer = queue.add(&["PING".into(), token], expects);
         drop(queue);
         self.0.more.notify_one();
         answer
     }
 
     /// Enqueues several requests for writing with no other request between them.
-    pub(super) fn ask_together(
-        &self,
-        commands: &[(Named, Vec<Value>)],
-    ) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
+    pub(super) fn ask_together(&self, commands: &[WireCommand]) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
         let mut queue = self.queue();
         queue.check(commands.len())?;
-        let answers = commands.iter().map(|(name, args)| queue.add(name, args, Expects::Reply)).collect();
+        let answers = commands.iter().map(|command| queue.add(command, Expects::Reply)).collect();
         drop(queue);
         self.0.more.notify_one();
         answers
@@ -300,18 +292,18 @@ impl Queue {
         }
     }
 
-    fn add(&mut self, name: &Named, args: &[Value], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
+    fn add(&mut self, command: &[Bytes], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
         self.check(1)?;
-        self.encode(name.as_bytes(), args);
+        self.encode(command);
         self.has_subscriptions |= !matches!(expects, Expects::Reply);
         let (answer, answered) = oneshot::channel();
         self.waiting.push_back(Waiting { end: self.encoded, expects, answer });
         Ok(answered)
     }
 
-    fn encode(&mut self, name: &[u8], args: &[Value]) {
+    fn encode(&mut self, command: &[Bytes]) {
         let before = self.outgoing.len();
-        encode(&mut self.outgoing, name, args);
+        encode(&mut self.outgoing, command);
         self.encoded += (self.outgoing.len() - before) as u64;
     }
 
@@ -545,8 +537,6 @@ mod tests {
 
     use super::*;
 
-    const GET: Named = Named::Known("GET");
-
     /// Returns a connection, the server's end of it, and the receiver of its messages.
     fn connected(is_resp2: bool, room: usize) -> (Pipeline, DuplexStream, mpsc::UnboundedReceiver<Push>) {
         let (near, far) = tokio::io::duplex(room);
@@ -556,13 +546,13 @@ mod tests {
     }
 
     fn get(pipeline: &Pipeline) -> oneshot::Receiver<Answer> {
-        pipeline.ask(&GET, &["k".into()], Expects::Reply).unwrap()
+        pipeline.ask(&["GET".into(), "k".into()], Expects::Reply).unwrap()
     }
 
     fn subscribe(pipeline: &Pipeline, command: &'static str, channels: &[&'static str]) -> oneshot::Receiver<Answer> {
         let channels: Vec<_> = channels.iter().map(|channel| Bytes::from_static(channel.as_bytes())).collect();
-        let args: Vec<_> = channels.iter().cloned().map(Value::from).collect();
-        pipeline.ask(&Named::Known(command), &args, Expects::Confirmations(command, channels)).unwrap()
+        let words: Vec<_> = std::iter::once(command.into()).chain(channels.iter().cloned()).collect();
+        pipeline.ask(&words, Expects::Confirmations(command, channels)).unwrap()
     }
 
     fn text(text: &'static str) -> Reply {
@@ -605,7 +595,7 @@ mod tests {
         assert_eq!(second.await.unwrap(), Err(Unanswered::NotWritten));
         assert_eq!(third.await.unwrap(), Err(Unanswered::NotWritten));
         assert_eq!(pipeline.lost().await, CLOSED);
-        assert_eq!(pipeline.ask(&GET, &[], Expects::Reply).err(), Some(Unanswered::NotWritten));
+        assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::NotWritten));
     }
 
     #[tokio::test]
@@ -710,7 +700,7 @@ mod tests {
     async fn no_more_requests_wait_than_there_is_room_for() {
         let (pipeline, _server, _messages) = connected(false, 1024);
         let asked: Vec<_> = (0..LONGEST_QUEUE).map(|_| get(&pipeline)).collect();
-        assert_eq!(pipeline.ask(&GET, &[], Expects::Reply).err(), Some(Unanswered::Full));
+        assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::Full));
         assert_eq!(asked.len(), LONGEST_QUEUE);
     }
 }

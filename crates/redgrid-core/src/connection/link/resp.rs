@@ -2,8 +2,7 @@
 //!
 //! Source: <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
-use bytes::{BufMut, BytesMut};
-use fred::prelude::Value;
+use bytes::{BufMut, Bytes, BytesMut};
 use redis_protocol::resp2::decode::decode_bytes_mut as decode_resp2;
 use redis_protocol::resp2::types::BytesFrame as Resp2;
 use redis_protocol::resp3::decode::complete::decode_bytes_mut as decode_resp3;
@@ -13,28 +12,18 @@ use crate::connection::Reply;
 use crate::error::ServerError;
 
 /// Appends a command to `out`.
-pub(super) fn encode(out: &mut BytesMut, name: &[u8], args: &[Value]) {
-    header(out, b'*', args.len() + 1);
-    bulk(out, name);
-    for arg in args {
-        match arg {
-            Value::Bytes(bytes) => bulk(out, bytes),
-            Value::String(text) => bulk(out, text.as_bytes()),
-            Value::Integer(n) => bulk(out, itoa::Buffer::new().format(*n).as_bytes()),
-            other => bulk(out, other.as_string().unwrap_or_default().as_bytes()),
-        }
+pub(super) fn encode(out: &mut BytesMut, command: &[Bytes]) {
+    header(out, b'*', command.len());
+    for word in command {
+        header(out, b'$', word.len());
+        out.put_slice(word);
+        out.put_slice(b"\r\n");
     }
 }
 
 fn header(out: &mut BytesMut, kind: u8, count: usize) {
     out.put_u8(kind);
     out.put_slice(itoa::Buffer::new().format(count).as_bytes());
-    out.put_slice(b"\r\n");
-}
-
-fn bulk(out: &mut BytesMut, bytes: &[u8]) {
-    header(out, b'$', bytes.len());
-    out.put_slice(bytes);
     out.put_slice(b"\r\n");
 }
 
@@ -163,7 +152,7 @@ mod tests {
     #[test]
     fn a_command_is_a_list_of_strings() {
         let mut out = BytesMut::new();
-        encode(&mut out, b"SET", &["k".into(), Value::from(-12_i64), Value::Bytes(b"\r\n\0"[..].into()), "".into()]);
+        encode(&mut out, &["SET", "k", "-12", "\r\n\0", ""].map(Bytes::from));
         assert_eq!(&out[..], b"*5\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\n-12\r\n$3\r\n\r\n\0\r\n$0\r\n\r\n");
     }
 

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fred::prelude::Value;
+use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
@@ -13,7 +13,7 @@ use super::diagnose::listener;
 use super::pipeline::{Expects, Pipeline, Told};
 use super::protocol::{refuses_resp3, without_arguments};
 use super::silence::Silence;
-use super::{Connection, LATE, Named, QUIT};
+use super::{Connection, LATE, QUIT, WireCommand, wire};
 use crate::config::network::Stream;
 use crate::config::{Credentials, Protocol};
 use crate::connection::Reply;
@@ -42,7 +42,7 @@ impl Connected {
 
     /// Closes the connection once outstanding requests are answered, or after a short limit.
     pub(super) async fn quit(self) {
-        if let Ok(answer) = self.pipeline.ask(&Named::Known("QUIT"), &[], Expects::Reply) {
+        if let Ok(answer) = self.pipeline.ask(&wire(["QUIT"]), Expects::Reply) {
             let _ = timeout(QUIT, answer).await;
         }
     }
@@ -244,10 +244,10 @@ impl Connection {
 /// Returns the username and the password as arguments of HELLO and AUTH.
 ///
 /// Proxies and servers before Redis 6, which speak RESP2, accept the password alone.
-pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> Vec<Value> {
+pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> WireCommand {
     let Credentials { username, password } = credentials;
     let user = username.or_else(|| (!is_resp2).then(|| "default".into()));
-    user.map(Value::from).into_iter().chain([password.reveal().into()]).collect()
+    user.into_iter().chain([password.reveal().to_owned()]).map(Bytes::from).collect()
 }
 
 /// Logs in, and selects the protocol and the database.
@@ -257,22 +257,23 @@ pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> Vec<Value
 /// The error text of the server, or why the connection has ended.
 async fn log_in(pipeline: &Pipeline, credentials: Option<Credentials>, database: u8) -> Result<(), String> {
     let is_resp2 = pipeline.is_resp2();
-    let login = credentials.map(|credentials| login_words(credentials, is_resp2));
-    if !is_resp2 {
-        let login = login.into_iter().flat_map(|login| [Value::from("AUTH")].into_iter().chain(login));
-        ask(pipeline, "HELLO", [Value::from("3")].into_iter().chain(login).collect()).await?;
-    } else if let Some(login) = login {
-        ask(pipeline, "AUTH", login).await?;
+    let login = credentials
+        .into_iter()
+        .flat_map(|credentials| std::iter::once("AUTH".into()).chain(login_words(credentials, is_resp2)));
+    let command: WireCommand =
+        if is_resp2 { login.collect() } else { wire(["HELLO", "3"]).into_iter().chain(login).collect() };
+    if !command.is_empty() {
+        ask(pipeline, &command).await?;
     }
     if database != 0 {
-        ask(pipeline, "SELECT", vec![i64::from(database).into()]).await?;
+        ask(pipeline, &["SELECT".into(), database.to_string().into()]).await?;
     }
     Ok(())
 }
 
-async fn ask(pipeline: &Pipeline, name: &'static str, args: Vec<Value>) -> Result<(), String> {
+async fn ask(pipeline: &Pipeline, command: &[Bytes]) -> Result<(), String> {
     let ended = || pipeline.end().unwrap_or_else(|| CLOSED.into());
-    let answer = pipeline.ask(&Named::Known(name), &args, Expects::Reply).map_err(|_| ended())?;
+    let answer = pipeline.ask(command, Expects::Reply).map_err(|_| ended())?;
     match answer.await {
         Ok(Ok(Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }))) => {
             Err(message)

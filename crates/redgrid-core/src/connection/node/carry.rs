@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use fred::prelude::Value;
 
 use super::Node;
 use crate::clock::Instant;
-use crate::connection::link::{Connection, Named};
+use crate::connection::link::{Connection, WireCommand};
 use crate::connection::request::What;
 use crate::connection::{Arg, Reply, Request};
 use crate::error::{Code, ServerError};
+use crate::inline_bytes::decimal;
 use crate::script::ScriptText;
 
 /// The largest argument that a server accepts: 512 MiB, the default of `proto-max-bulk-len`.
@@ -34,22 +34,23 @@ fn is_without(message: &str) -> bool {
 }
 
 /// Returns one argument, or an error if it is too large for servers.
-fn fitting(word: &Bytes) -> Result<Value, ServerError> {
+fn fitting(word: &Bytes) -> Result<Bytes, ServerError> {
     if word.len() > LARGEST {
         let message = format!("not sent: an argument has {} bytes, and servers take {LARGEST} at most", word.len());
         return Err(ServerError::Refused { code: Code::TooLarge, message });
     }
-    Ok(Value::from(word.clone()))
+    Ok(word.clone())
 }
 
 /// Loads a library of functions into a server.
 async fn load(link: &Connection, code: &Bytes) -> Result<(), ServerError> {
-    match link.send(Named::Known("FUNCTION"), vec!["LOAD".into(), code.clone().into()]).await {
+    match link.send(vec!["FUNCTION".into(), "LOAD".into(), code.clone()]).await {
         // Another client was faster, or another library has that name.
         Err(ServerError::Refused { message, .. }) if message.contains("already exists") => Ok(()),
         answer => answer.map(drop),
     }
 }
+
 impl Node {
     /// Returns the connection for a request.
     pub(super) fn line(&self, request: &Request) -> &Arc<Connection> {
@@ -68,12 +69,11 @@ impl Node {
         }
         let (mut whole, mut loaded) = (request.in_order, false);
         loop {
-            let (name, head) = self.words(request, whole);
-            let args = self.arguments(request, limit, head)?;
+            let command = self.command(request, limit, whole)?;
             if request.dedicated {
-                return Box::pin(self.dedicated.send((name, args))).await;
+                return Box::pin(self.dedicated.send(command)).await;
             }
-            let answer = link.send(name, args).await;
+            let answer = link.send(command).await;
             let Err(ServerError::Refused { message, .. }) = &answer else { return answer };
             // Not executed in any of these cases, so a retry is safe. The deadline argument is
             // encoded anew.
@@ -108,43 +108,45 @@ impl Node {
         room: usize,
         limit: Option<Instant>,
     ) -> Result<Reply, ServerError> {
-        let words = |head: Bytes| {
-            let mut words = Vec::with_capacity(2 + keys.len() + room);
-            words.extend([Value::from(head), Value::from(keys.len() as i64)]);
+        let command = |name: &'static str, script: Bytes| {
+            let mut words = Vec::with_capacity(3 + keys.len() + room);
+            words.extend([name.into(), script, decimal(keys.len() as i64)]);
             self.behind(words, keys.clone(), args.clone(), limit)
         };
-        match link.send(Named::Known("EVALSHA"), words(body.sha().clone())?).await {
+        match link.send(command("EVALSHA", body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
                 // Boxed because it is rare: the sender's future would otherwise have room for it.
-                Box::pin(link.send(Named::Known("EVAL"), words(body.bytes())?)).await
+                Box::pin(link.send(command("EVAL", body.bytes())?)).await
             }
             answer => answer,
         }
     }
 
-    /// Returns the command of a request and the argument before its keys.
-    ///
-    /// A script is sent as its `whole` text or as its hash.
-    fn words(&self, request: &Request, whole: bool) -> (Named, Option<Value>) {
+    /// Encodes a request. A script is sent as its `whole` text or as its hash.
+    fn command(&self, request: &Request, limit: Option<Instant>, whole: bool) -> Result<WireCommand, ServerError> {
+        let mut words = Vec::with_capacity(4 + request.keys.len() + request.args.len());
         let reading = request.read_only && !self.is_without_read_only();
+        let key_count = || decimal(request.keys.len() as i64);
         match &request.what {
-            What::Command(name) => (Named::Any(name.clone()), None),
+            What::Command(name) => words.push(name.clone()),
             What::Script(body) => {
-                let (name, what) = match (whole, reading) {
+                let (name, script) = match (whole, reading) {
                     (false, false) => ("EVALSHA", body.sha().clone()),
                     (false, true) => ("EVALSHA_RO", body.sha().clone()),
                     (true, false) => ("EVAL", body.bytes()),
                     (true, true) => ("EVAL_RO", body.bytes()),
                 };
-                (Named::Known(name), Some(Value::from(what)))
+                words.extend([name.into(), script, key_count()]);
             }
             What::Function { name, .. } => {
                 let function = if request.read_only { "FCALL_RO" } else { "FCALL" };
-                (Named::Known(function), Some(Value::from(name.clone())))
+                words.extend([function.into(), name.clone(), key_count()]);
             }
             // The parts are sent instead.
-            What::Together(_) => (Named::Known("EXEC"), None),
+            What::Together(_) => words.push("EXEC".into()),
         }
+        words.extend(request.subcommand.map(Bytes::from));
+        self.behind(words, request.keys_in_front(), &request.args, limit)
     }
 
     /// Returns whether the server of the current connection is known to lack the commands for
@@ -170,8 +172,7 @@ impl Node {
         loop {
             let mut commands = Vec::with_capacity(parts.len());
             for part in parts {
-                let (name, head) = self.words(part, true);
-                commands.push((name, self.arguments(part, part.not_after, head)?));
+                commands.push(self.command(part, part.not_after, true)?);
             }
             match self.batches.run_transaction(asking, commands).await {
                 // No part was executed.
@@ -233,9 +234,8 @@ impl Node {
     async fn back_to_back(&self, requests: &[Request]) -> Vec<Result<Reply, ServerError>> {
         let mut commands = Vec::with_capacity(requests.len());
         for request in requests {
-            let (name, head) = self.words(request, true);
-            match self.arguments(request, request.not_after, head) {
-                Ok(args) => commands.push((name, args)),
+            match self.command(request, request.not_after, true) {
+                Ok(command) => commands.push(command),
                 Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
             }
         }
@@ -243,52 +243,34 @@ impl Node {
         self.commands.of(key.map(|key| &key[..])).send_together(commands).await
     }
 
-    fn arguments(
-        &self,
-        request: &Request,
-        limit: Option<Instant>,
-        head: Option<Value>,
-    ) -> Result<Vec<Value>, ServerError> {
-        let mut words = Vec::with_capacity(3 + request.keys.len() + request.args.len());
-        words.extend(head);
-        if let What::Script(_) | What::Function { .. } = request.what {
-            words.push(Value::from(request.keys.len() as i64));
-        }
-        words.extend(request.subcommand.map(Value::from_static_str));
-        self.behind(words, request.keys_in_front(), &request.args, limit)
-    }
-
-    /// Appends keys and arguments to the preceding arguments.
+    /// Appends keys and arguments to the preceding words.
     fn behind<'a>(
         &self,
-        mut words: Vec<Value>,
+        mut words: WireCommand,
         keys: impl IntoIterator<Item = &'a Bytes>,
         args: impl IntoIterator<Item = &'a Arg>,
         limit: Option<Instant>,
-    ) -> Result<Vec<Value>, ServerError> {
+    ) -> Result<WireCommand, ServerError> {
         keys.into_iter().try_for_each(|key| fitting(key).map(|key| words.push(key)))?;
         args.into_iter().try_for_each(|arg| {
             let is_sharded = || self.sharded.load(Ordering::Relaxed);
             words.push(match arg {
                 Arg::Bytes(bytes) | Arg::Key(bytes) => fitting(bytes)?,
-                Arg::NotAfter => Value::from(self.not_after(limit)?),
-                Arg::Publish | Arg::Sharded if is_sharded() => Value::from_static_str("SPUBLISH"),
+                Arg::NotAfter => self.not_after(limit)?,
+                Arg::Publish | Arg::Sharded if is_sharded() => "SPUBLISH".into(),
                 Arg::Sharded => return Ok(()),
-                Arg::Publish => Value::from_static_str("PUBLISH"),
+                Arg::Publish => "PUBLISH".into(),
             });
             Ok(())
         })?;
         Ok(words)
     }
 
+    /// Returns the limit in microseconds since 1970 on the server's clock, as text.
     fn not_after(&self, limit: Option<Instant>) -> Result<Bytes, ServerError> {
-        self.micros(limit.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?)
-    }
-
-    /// Converts an instant to microseconds since 1970 on the server's clock, as text.
-    fn micros(&self, limit: Instant) -> Result<Bytes, ServerError> {
+        let limit = limit.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?;
         let at = self.time.at(limit, self.clock.now());
         let micros = at.ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
-        Ok(micros.to_string().into())
+        Ok(decimal(i64::try_from(micros).unwrap_or(i64::MAX)))
     }
 }
