@@ -196,8 +196,7 @@ impl Client {
         let mut why = ServerError::not_sent("not connected");
         let down = |server: &Arc<dyn Server>| server.current_connection_id().is_none();
         for server in self.0.core.topology.primaries().into_iter().filter(down) {
-            let answer = server.call(vec![Request::command("PING")]).await.pop();
-            if let Some(Err(error)) = answer {
+            if let Err(error) = server.call_one(Request::command("PING")).await {
                 why = error;
             }
         }

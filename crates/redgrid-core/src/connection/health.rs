@@ -167,11 +167,7 @@ async fn ask(
     manager: &SubscriptionManager,
 ) -> NodeHealth {
     let asked = clock.now();
-    let ping = async {
-        let answer = server.call(vec![Request::command("PING")]).await.pop();
-        answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-    };
-    let answer = tokio::time::timeout(within, ping).await;
+    let answer = tokio::time::timeout(within, server.call_one(Request::command("PING"))).await;
     let now = clock.now();
     let trouble = match answer {
         Ok(Ok(_)) => None,

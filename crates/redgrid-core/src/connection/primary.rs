@@ -138,7 +138,7 @@ async fn ask(
         }
         let sent = core.clock.now();
         let copy = request.clone().not_after(sent + core.settings.response_timeout);
-        let answer = server.call(vec![copy]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
+        let answer = server.call_one(copy).await;
         let error = match answer {
             Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),
             Ok(reply) => {

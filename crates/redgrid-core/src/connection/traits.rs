@@ -143,10 +143,12 @@ pub trait Server: Send + Sync + 'static {
     /// Requests that may be [batched](Request::joins) are ordered only if the second is issued
     /// after the first was answered.
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
-        ResponseFuture::inline(|| async move {
-            let answer = self.call(vec![Request::clone(request).not_after(limit)]).await.pop();
-            answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-        })
+        ResponseFuture::inline(|| self.call_one(Request::clone(request).not_after(limit)))
+    }
+
+    /// Sends one request; see [`Server::call`].
+    async fn call_one(&self, request: Request) -> Result<Reply, ServerError> {
+        self.call(vec![request]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")))
     }
 
     /// Waits until everything that was answered on connection `since` before this call is as

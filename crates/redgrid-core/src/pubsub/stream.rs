@@ -119,7 +119,7 @@ async fn query_all_nodes<T: FromReply + Send>(client: &Client, request: Request)
     // A replica that is down counts no subscribers.
     let at_replicas = join_all(replicas.filter(|replica| replica.answers()).map(|replica| {
         let request = request.clone();
-        async move { replica.call(vec![request]).await.pop()?.ok().and_then(|reply| T::from_reply(reply).ok()) }
+        async move { replica.call_one(request).await.and_then(T::from_reply).ok() }
     }));
     let (at_primaries, at_replicas) = tokio::join!(client.run_on_primaries::<T>(request.clone()), at_replicas);
     let mut replies = Vec::new();

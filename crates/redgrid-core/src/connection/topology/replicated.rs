@@ -327,8 +327,7 @@ pub(super) enum Role {
 
 /// Queries the role of a server.
 pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
-    let reply = node.call(vec![Request::command("ROLE")]).await.pop();
-    role_of(reply.unwrap_or_else(|| Err(ServerError::unknown("no result")))?.into_typed::<Vec<Reply>>()?)
+    role_of(node.call_one(Request::command("ROLE")).await?.into_typed::<Vec<Reply>>()?)
 }
 
 /// Reads the role from a reply to `ROLE`. A sentinel has none.

@@ -117,18 +117,15 @@ impl Cluster {
     }
 
     async fn ask(&self, node: &Node) -> Result<Vec<Range>, ServerError> {
-        let call = async |request| {
-            let answer = node.call(vec![request]).await.pop();
-            answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-        };
-        let ranges = slots::read(call(Request::command("CLUSTER").arg("SLOTS")).await?, node.id().host())?;
+        let slots = node.call_one(Request::command("CLUSTER").arg("SLOTS")).await?;
+        let ranges = slots::read(slots, node.id().host())?;
         if ranges.is_empty() {
             return Err(ServerError::not_sent(format!("{} knows of no slots", node.id())));
         }
         if !self.map().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
                 // Redisson's check and its rule: no error means support.
-                let answer = call(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
+                let answer = node.call_one(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
                 if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
                     answer?;
                 } else {

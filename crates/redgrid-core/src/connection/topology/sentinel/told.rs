@@ -23,7 +23,7 @@ pub(super) struct Told {
 ///
 /// A sentinel that is cut off is not.
 pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
-    let others = call(sentinel, about("SENTINELS", name)).await.and_then(|others| others.into_typed::<Vec<Facts>>());
+    let others = list(sentinel, "SENTINELS", name).await;
     others.is_ok_and(|others| {
         let up = others.iter().filter(|facts| is_up(facts)).count();
         (up + 1) * 2 > others.len() + 1
@@ -35,13 +35,12 @@ fn is_up(facts: &Facts) -> bool {
     facts.get("flags").is_none_or(|flags| !flags.contains("down"))
 }
 
-async fn call(sentinel: &dyn Server, request: Request) -> Result<Reply, ServerError> {
-    let answer = sentinel.call(vec![request]).await.pop();
-    answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-}
-
 fn about(what: &'static str, name: &str) -> Request {
     Request::command("SENTINEL").arg(what).arg(name.to_owned())
+}
+
+async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<Vec<Facts>, ServerError> {
+    sentinel.call_one(about(what, name)).await?.into_typed()
 }
 
 /// Queries the primary and its election from a sentinel.
@@ -91,7 +90,7 @@ fn is_replaced(primary: &Facts) -> bool {
 
 /// Returns the replica that a sentinel has chosen and ordered to become a primary.
 async fn elected_by(sentinel: &dyn Server, name: &str) -> Option<Address> {
-    let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await.ok()?.into_typed().ok()?;
+    let all = list(sentinel, "REPLICAS", name).await.ok()?;
     all.iter().find(|facts| has_flag(facts, "promoted")).and_then(address_in)
 }
 
@@ -110,15 +109,14 @@ pub(super) async fn replicas_by(
     sentinel: &dyn Server,
     name: &str,
 ) -> Result<(Vec<Address>, Vec<Address>), ServerError> {
-    let all: Vec<Facts> = call(sentinel, about("REPLICAS", name)).await?.into_typed()?;
+    let all = list(sentinel, "REPLICAS", name).await?;
     let (up, down): (Vec<_>, Vec<_>) = all.iter().partition(|facts| is_up(facts));
     let addresses = |of: Vec<&Facts>| of.into_iter().filter_map(address_in).collect();
     Ok((addresses(up), addresses(down)))
 }
 
 pub(super) async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
-    let all: Vec<Facts> = call(sentinel, about("SENTINELS", name)).await?.into_typed()?;
-    Ok(all.iter().filter_map(address_in).collect())
+    Ok(list(sentinel, "SENTINELS", name).await?.iter().filter_map(address_in).collect())
 }
 
 #[cfg(test)]
