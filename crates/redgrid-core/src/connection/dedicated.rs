@@ -22,57 +22,44 @@
 //! to the former server, which keeps answering. The older of the two connections is replaced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, OnceLock};
 
-use tokio::task::JoinHandle;
-
-use super::endpoint::Target;
+use super::endpoint::Connections;
 use super::link::{Connection, Handshake, WireCommand, wire};
 use super::pool::ConnectionPool;
 use super::{ConnectionId, Reply};
-use crate::clock::{Clock, Instant};
-use crate::config::Settings;
+use crate::clock::Instant;
 use crate::error::{Code, ServerError};
 
-/// A dedicated connection of a node, and how it is opened.
+/// A dedicated connection of a node.
 pub(super) struct DedicatedConnection {
-    way: Target,
-    settings: Settings,
-    clock: Clock,
+    connections: Arc<Connections>,
     /// The connections for requests, if this one must lead to the same process.
     beside: Option<Arc<ConnectionPool>>,
-    /// `None` before first use; the connection inside is `None` once closed.
-    open: Mutex<Option<Open>>,
-}
-
-struct Open {
-    lane: Option<Arc<Dedicated>>,
-    watching: JoinHandle<()>,
-}
-
-struct Dedicated {
-    link: Arc<Connection>,
-    beside: Option<Arc<ConnectionPool>>,
+    /// Opened at first use.
+    link: OnceLock<Arc<Connection>>,
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Number of the connection on which MULTI is known to be permitted.
     permitted: AtomicU64,
 }
 
 impl DedicatedConnection {
-    /// Creates a connection for commands that a busy server accepts. Does not connect yet.
-    pub(super) fn new(way: Target, settings: &Settings, clock: Clock) -> Self {
-        DedicatedConnection { way, settings: settings.clone(), clock, beside: None, open: Mutex::default() }
-    }
-
-    /// Creates a connection to the process that `commands` lead to. Does not connect yet.
-    pub(super) fn beside(commands: Arc<ConnectionPool>, way: Target, settings: &Settings, clock: Clock) -> Self {
-        DedicatedConnection { beside: Some(commands), ..DedicatedConnection::new(way, settings, clock) }
+    /// Creates a connection to the process that `beside` leads to, or one for commands that a busy
+    /// server accepts. Does not connect yet.
+    pub(super) fn new(connections: &Arc<Connections>, beside: Option<Arc<ConnectionPool>>) -> Arc<Self> {
+        Arc::new(DedicatedConnection {
+            connections: Arc::clone(connections),
+            beside,
+            link: OnceLock::new(),
+            turn: Arc::default(),
+            permitted: AtomicU64::new(0),
+        })
     }
 
     /// Sends one command, after waiting for exclusive use of the connection.
     pub(super) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
-        let (lane, _, _turn) = self.turn().await?;
-        lane.link.send(command).await
+        let (link, _, _turn) = self.turn().await?;
+        link.send(command).await
     }
 
     /// Executes all of `commands`, or none.
@@ -81,10 +68,14 @@ impl DedicatedConnection {
     ///
     /// If the future is dropped while it waits for exclusive use of the connection, nothing is
     /// sent. After that, the transaction runs to its end in the background.
-    pub(super) async fn run_transaction(&self, asking: bool, commands: Vec<WireCommand>) -> Result<Reply, ServerError> {
-        let (lane, epoch, turn) = self.turn().await?;
+    pub(super) async fn run_transaction(
+        self: &Arc<Self>,
+        asking: bool,
+        commands: Vec<WireCommand>,
+    ) -> Result<Reply, ServerError> {
+        let ((link, epoch, turn), this) = (self.turn().await?, Arc::clone(self));
         let work = tokio::spawn(async move {
-            let answer = lane.carry_out(&epoch, asking, commands).await;
+            let answer = this.carry_out((&link, &epoch), asking, commands).await;
             drop(turn);
             answer
         });
@@ -95,77 +86,46 @@ impl DedicatedConnection {
     /// timeout.
     ///
     /// Returns the connection with its id.
-    async fn turn(&self) -> Result<(Arc<Dedicated>, ConnectionId, tokio::sync::OwnedMutexGuard<()>), ServerError> {
-        let by = self.clock.now() + self.settings.response_timeout;
-        let lane = self.lane()?;
-        let turn = Arc::clone(&lane.turn).lock_owned();
+    async fn turn(&self) -> Result<(Arc<Connection>, ConnectionId, tokio::sync::OwnedMutexGuard<()>), ServerError> {
+        let target = &self.connections.target;
+        let by = target.clock.now() + target.settings.response_timeout;
+        let link = self.link();
+        let turn = Arc::clone(&self.turn).lock_owned();
         let turn =
             self.in_time(by, turn).await.ok_or_else(|| ServerError::not_sent("others had their turn for too long"))?;
-        let mut epoch = lane.link.epoch();
+        let mut epoch = link.epoch();
         let up = async { epoch.wait_for(Option::is_some).await.ok().and_then(|epoch| epoch.clone()) };
-        let epoch = self.in_time(by, up).await.flatten().ok_or_else(|| lane.link.down())?;
-        Ok((lane, epoch, turn))
+        let epoch = self.in_time(by, up).await.flatten().ok_or_else(|| link.down())?;
+        Ok((link, epoch, turn))
     }
 
     async fn in_time<T>(&self, by: Instant, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             done = work => Some(done),
-            () = self.clock.sleep_until(by) => None,
+            () = self.connections.target.clock.sleep_until(by) => None,
         }
     }
 
-    fn lane(&self) -> Result<Arc<Dedicated>, ServerError> {
-        let mut open = self.open.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some(open) = &*open {
-            return open.lane.clone().ok_or_else(|| ServerError::not_sent("the client is shut down"));
-        }
-        let (what, greeting) = match self.beside {
-            Some(_) => ("batches", Handshake::Identity),
-            None => ("aside", Handshake::Nothing),
+    fn link(&self) -> Arc<Connection> {
+        let open = || match self.beside {
+            Some(_) => self.connections.open("batches", Handshake::Identity),
+            None => self.connections.open("aside", Handshake::Nothing),
         };
-        let name = format!("{}:{what}", self.settings.client_name);
-        let (link, watching) = Connection::open(&self.way, &self.settings, self.clock.clone(), name, greeting, None)?;
-        let lane = Arc::new(Dedicated {
-            link,
-            beside: self.beside.clone(),
-            turn: Arc::default(),
-            permitted: AtomicU64::new(0),
-        });
-        *open = Some(Open { lane: Some(Arc::clone(&lane)), watching });
-        Ok(lane)
+        Arc::clone(self.link.get_or_init(open))
     }
 
-    /// Signals the connection to close, without waiting.
-    pub(super) fn stop(&self) {
-        let open = self.open.lock().unwrap_or_else(|p| p.into_inner());
-        open.iter().filter_map(|open| open.lane.as_ref()).for_each(|lane| lane.link.close());
-    }
-
-    /// Closes the connection and waits for its end; it is not opened again.
-    pub(super) async fn close(&self) {
-        let closed = Open { lane: None, watching: tokio::spawn(std::future::ready(())) };
-        let open = self.open.lock().unwrap_or_else(|p| p.into_inner()).replace(closed);
-        if let Some(open) = open {
-            // This is the last connection: none is opened any more.
-            open.lane.iter().for_each(|lane| lane.link.close());
-            let _ = open.watching.await;
-        }
-    }
-}
-
-impl Dedicated {
     async fn carry_out(
         &self,
-        epoch: &ConnectionId,
+        (link, epoch): (&Connection, &ConnectionId),
         asking: bool,
         commands: Vec<WireCommand>,
     ) -> Result<Reply, ServerError> {
-        let (link, connection) = (&self.link, epoch.connection);
-        self.leads_there(epoch).await?;
+        let connection = epoch.connection;
+        self.check_process(link, epoch)?;
         if self.permitted.load(Ordering::Relaxed) != connection {
             link.send(wire(["MULTI"])).await?;
-            self.forget().await;
+            forget(link).await;
             self.permitted.store(connection, Ordering::Relaxed);
         }
         let names: Vec<_> = commands.iter().map(|command| command[0].clone()).collect();
@@ -189,7 +149,7 @@ impl Dedicated {
             });
         }
         if let Some(at) = queued.iter().position(|answer| !is_queued(answer)) {
-            self.forget().await;
+            forget(link).await;
             return Err(match &queued[at] {
                 Err(ServerError::Refused { code, message }) if !code.is_passing() => {
                     let (code, nth, of) = (*code, at + 1, names.len());
@@ -203,7 +163,7 @@ impl Dedicated {
         }
         // A replaced connection may lead to another process.
         if link.epoch().borrow().as_ref() != Some(epoch) {
-            self.forget().await;
+            forget(link).await;
             return Err(ServerError::not_sent("the connection was replaced before EXEC"));
         }
         match link.send(wire(["EXEC"])).await.map_err(discarded) {
@@ -235,25 +195,25 @@ impl Dedicated {
     /// Checks that it leads to the same process as the connections for requests.
     ///
     /// If the user may not read the `run_id`, the processes count as the same.
-    async fn leads_there(&self, epoch: &ConnectionId) -> Result<(), ServerError> {
+    fn check_process(&self, link: &Connection, epoch: &ConnectionId) -> Result<(), ServerError> {
         let Some(beside) = &self.beside else { return Ok(()) };
         let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
         if there.run_id == epoch.run_id || there.run_id.is_empty() || epoch.run_id.is_empty() {
             return Ok(());
         }
         if there.connection > epoch.connection {
-            self.link.renew();
+            link.renew();
         } else {
             beside.reconnect("another connection leads to another server process");
         }
         Err(ServerError::not_sent("the address leads to another server process now"))
     }
+}
 
-    /// Discards the queued commands, by DISCARD or else by replacing the connection.
-    async fn forget(&self) {
-        if self.link.send(wire(["DISCARD"])).await.is_err() {
-            self.link.renew();
-        }
+/// Discards the queued commands, by DISCARD or else by replacing the connection.
+async fn forget(link: &Connection) {
+    if link.send(wire(["DISCARD"])).await.is_err() {
+        link.renew();
     }
 }
 

@@ -1,12 +1,17 @@
-//! How a server is reached: its address, and the credentials and encryption to use there.
+//! How a server is reached: its address, credentials and encryption, and all connections to it.
 
 use std::fmt;
 #[cfg(unix)]
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use futures_util::future::join_all;
 
 use super::encryption::Encryption;
+use super::link::{Connection, Handshake};
 use super::login::Logins;
+use super::pool::PoolMember;
+use crate::clock::Clock;
 use crate::config::{Address, Config, ConfigError, Network, Secret, Sentinel, Settings};
 
 /// The address of one server, and how to connect to it.
@@ -14,15 +19,63 @@ use crate::config::{Address, Config, ConfigError, Network, Secret, Sentinel, Set
 pub(super) struct Target {
     pub(super) place: Endpoint,
     pub(super) entry: ConnectOptions,
+    pub(super) settings: Settings,
+    pub(super) clock: Clock,
     /// Why the server does not speak RESP3, in its own message, once a connection has found out.
     ///
     /// Shared by all connections to the server.
     pub(super) without_resp3: Arc<OnceLock<String>>,
 }
 
-impl Target {
-    pub(super) fn new(place: Endpoint, entry: ConnectOptions) -> Self {
-        Target { place, entry, without_resp3: Arc::default() }
+/// All connections to one server. They are opened as needed, and closed together.
+pub(super) struct Connections {
+    pub(super) target: Arc<Target>,
+    /// `None` once closed.
+    open: Mutex<Option<Vec<Arc<Connection>>>>,
+}
+
+impl Connections {
+    pub(super) fn new(target: Target) -> Arc<Self> {
+        Arc::new(Connections { target: Arc::new(target), open: Mutex::new(Some(Vec::new())) })
+    }
+
+    /// Opens a connection named `<client name>:<suffix>`. Once they are closed, it is closed, too.
+    pub(super) fn open(&self, suffix: &str, greeting: Handshake) -> Arc<Connection> {
+        let name = format!("{}:{suffix}", self.target.settings.client_name);
+        self.open_to(&self.target, name, greeting, None)
+    }
+
+    /// Opens a connection of a pool.
+    pub(super) fn open_member(&self, greeting: Handshake, member: PoolMember) -> Arc<Connection> {
+        self.open_to(&self.target, self.target.settings.client_name.clone(), greeting, Some(member))
+    }
+
+    /// Opens a connection with other settings.
+    pub(super) fn open_to(
+        &self,
+        target: &Arc<Target>,
+        name: String,
+        greeting: Handshake,
+        member: Option<PoolMember>,
+    ) -> Arc<Connection> {
+        let connection = Connection::open(target, name, greeting, member);
+        match &mut *self.open.lock().unwrap_or_else(|p| p.into_inner()) {
+            Some(open) => open.push(Arc::clone(&connection)),
+            None => connection.close(),
+        }
+        connection
+    }
+
+    /// Signals all connections to close; no further one is opened. Returns those that were open.
+    pub(super) fn stop(&self) -> Vec<Arc<Connection>> {
+        let open = self.open.lock().unwrap_or_else(|p| p.into_inner()).take().unwrap_or_default();
+        open.iter().for_each(|connection| connection.close());
+        open
+    }
+
+    /// Closes all connections.
+    pub(super) async fn close(&self) {
+        join_all(self.stop().iter().map(|connection| connection.ended())).await;
     }
 }
 
@@ -33,12 +86,6 @@ pub(super) enum Endpoint {
     /// A Unix socket.
     #[cfg(unix)]
     Unix(PathBuf),
-}
-
-impl From<&Address> for Endpoint {
-    fn from(address: &Address) -> Self {
-        Endpoint::Tcp(address.clone())
-    }
 }
 
 impl fmt::Display for Endpoint {

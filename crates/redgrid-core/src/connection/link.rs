@@ -14,13 +14,13 @@ mod state;
 mod words;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use self::pipeline::{Answer, Expects, Pipeline, Unanswered};
@@ -34,8 +34,7 @@ use super::login::Login;
 use super::pool::PoolMember;
 use super::trouble::{LATE_ANSWER, Trouble};
 use super::{ConnectionId, Push, Reply, ServerClock};
-use crate::clock::Clock;
-use crate::config::{Credentials, Protocol, Settings};
+use crate::config::Credentials;
 use crate::error::ServerError;
 
 /// Back-off before the second attempt to connect: 25 to 50 ms. It doubles with each failure.
@@ -119,89 +118,94 @@ pub(super) enum Handshake {
 const OTHER_PART: Duration = Duration::from_millis(100);
 
 pub(super) struct Connection {
-    way: Target,
-    protocol: Protocol,
-    connect_timeout: Duration,
+    target: Arc<Target>,
+    client_name: String,
     /// The current connection, or the last one.
     pipeline: Mutex<Pipeline>,
-    /// Ends the connection's task.
-    driving: Mutex<Option<AbortHandle>>,
     messages: mpsc::UnboundedSender<Push>,
     /// The receiver of those messages, until it is taken.
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
     greeting: Handshake,
-    clock: Clock,
-    client_name: String,
-    timeout: Duration,
-    ping_interval: Duration,
-    /// The node, for error messages.
-    place: String,
-    is_encrypted: bool,
     /// The credentials in use, if they change.
     login: Option<Arc<Login>>,
     epoch: watch::Sender<Option<ConnectionId>>,
     /// The pool to report ids to, if the connection is one of several.
     seat: Option<PoolMember>,
-    /// The `master_replid` that the handshake read; replaced before the id that belongs to it is
-    /// published.
-    history: Mutex<Arc<str>>,
-    /// Why there is no connection.
-    trouble: Mutex<Trouble>,
-    /// When the server began to refuse this client, or this client the server's certificate.
-    refused_since: Mutex<Option<Instant>>,
+    state: Mutex<State>,
     /// Whether there has ever been a connection. Settings that were right once may be right again.
     has_been_up: AtomicBool,
     doubt: Notify,
     silence: Arc<Silence>,
     /// It leads to the wrong process: the next probe replaces the connection.
     leaving: AtomicBool,
-    /// When it was last replaced because the server accepts no writes.
-    left_at: Mutex<Option<Instant>>,
     closing: watch::Sender<bool>,
+    /// The task that supervises the connection.
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct State {
+    /// The `master_replid` that the handshake read; replaced before the id that belongs to it is
+    /// published.
+    history: Arc<str>,
+    /// Why there is no connection.
+    trouble: Trouble,
+    /// When the server began to refuse this client, or this client the server's certificate.
+    refused_since: Option<Instant>,
+    /// When the connection was last replaced because the server accepts no writes.
+    left_at: Option<Instant>,
 }
 
 impl Connection {
     /// Opens a connection in the background, and reopens it whenever it is lost.
     pub(super) fn open(
-        way: &Target,
-        settings: &Settings,
-        clock: Clock,
+        target: &Arc<Target>,
         client_name: String,
         greeting: Handshake,
         seat: Option<PoolMember>,
-    ) -> Result<(Arc<Connection>, JoinHandle<()>), ServerError> {
-        let login = way.entry.logins.clone().map(Login::new);
+    ) -> Arc<Connection> {
         let (messages, unread) = mpsc::unbounded_channel();
+        let trouble = Trouble::passing("not connected yet");
         let link = Arc::new(Connection {
-            way: way.clone(),
-            protocol: settings.protocol,
-            connect_timeout: settings.connect_timeout,
+            target: Arc::clone(target),
+            client_name,
             pipeline: Mutex::new(Pipeline::ended()),
-            driving: Mutex::default(),
             messages,
             unread: Mutex::new(Some(unread)),
             greeting,
-            clock,
-            client_name,
-            timeout: settings.response_timeout,
-            ping_interval: settings.ping_interval,
-            place: way.place.to_string(),
-            is_encrypted: way.entry.encryption.is_some(),
-            login,
+            login: target.entry.logins.clone().map(Login::new),
             seat,
             epoch: watch::Sender::new(None),
-            history: Mutex::default(),
-            trouble: Mutex::new(Trouble::passing("not connected yet")),
-            refused_since: Mutex::default(),
+            state: Mutex::new(State { history: Arc::default(), trouble, refused_since: None, left_at: None }),
             has_been_up: AtomicBool::new(false),
             doubt: Notify::new(),
             silence: Arc::default(),
             leaving: AtomicBool::new(false),
-            left_at: Mutex::default(),
             closing: watch::Sender::new(false),
+            task: Mutex::default(),
         });
-        let task = tokio::spawn(Arc::clone(&link).keep());
-        Ok((link, task))
+        *link.task() = Some(tokio::spawn(Arc::clone(&link).keep()));
+        link
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    fn task(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.task.lock().unwrap_or_else(|p| p.into_inner())
+    }
+
+    /// Returns how long a reply may take.
+    fn timeout(&self) -> Duration {
+        self.target.settings.response_timeout
+    }
+
+    /// Waits until its task has ended, after [`Connection::close`].
+    pub(super) async fn ended(&self) {
+        let task = self.task().take();
+        if let Some(task) = task {
+            let _ = task.await;
+        }
     }
 
     pub(super) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
@@ -213,7 +217,7 @@ impl Connection {
     /// It is random, and changes with every promotion and every full copy from another server. It
     /// is empty if the handshake did not request it, or may not read it.
     pub(super) fn history(&self) -> Arc<str> {
-        Arc::clone(&self.history.lock().unwrap_or_else(|p| p.into_inner()))
+        Arc::clone(&self.state().history)
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -231,7 +235,7 @@ impl Connection {
 
     /// Returns for how long the server has sent nothing while a reply is outstanding.
     pub(super) fn silent_for(&self) -> Duration {
-        self.silence.lasts(&self.clock)
+        self.silence.lasts(&self.target.clock)
     }
 
     fn pipeline(&self) -> Pipeline {
@@ -278,7 +282,7 @@ impl Connection {
 
     /// Unsubscribes sharded channels; completes when the server has done so.
     pub(super) async fn leave_sharded(&self, channels: &[Bytes]) {
-        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.clock.now()));
+        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
         let asked = pipeline.leave(channels);
         // On a refusal the channels are not subscribed, or the connection is lost.
         let _ = self.answer(&pipeline, asked, owed).await;
@@ -295,7 +299,7 @@ impl Connection {
     }
 
     async fn send_once(&self, command: &[Bytes], expects: Expects) -> Result<Reply, ServerError> {
-        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.clock.now()));
+        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
         let asked = pipeline.ask(command, expects);
         self.answer(&pipeline, asked, owed).await
     }
@@ -309,14 +313,14 @@ impl Connection {
         owed: Asked<'_>,
     ) -> Result<Reply, ServerError> {
         let mut answer = asked.map_err(|why| self.unanswered(pipeline, why))?;
-        let mut waited = 1;
+        let (mut waited, limit) = (1, self.timeout());
         let answered = loop {
-            match timeout(self.timeout, &mut answer).await {
+            match timeout(limit, &mut answer).await {
                 Ok(answered) => break answered.unwrap_or(Err(Unanswered::Lost)),
-                Err(_) if pipeline.is_midway() && self.silent_for() < self.timeout && waited < LONGEST_TRANSFER => {}
+                Err(_) if pipeline.is_midway() && self.silent_for() < limit && waited < LONGEST_TRANSFER => {}
                 Err(_) => {
                     self.doubt.notify_one();
-                    return Err(ServerError::unknown(format!("{LATE_ANSWER} (at {})", self.place)));
+                    return Err(ServerError::unknown(format!("{LATE_ANSWER} (at {})", self.target.place)));
                 }
             }
             waited += 1;
@@ -343,9 +347,7 @@ impl Connection {
     /// Drops the connection and opens another one, because its replies can no longer be trusted.
     pub(super) fn renew(&self) {
         self.fail("it was given up after an unexpected answer");
-        if let Some(driving) = &*self.driving() {
-            driving.abort();
-        }
+        self.pipeline().abort();
         self.doubt.notify_one();
     }
 
@@ -364,9 +366,10 @@ impl Connection {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
         }
-        let mut left_at = self.left_at.lock().unwrap_or_else(|p| p.into_inner());
-        if left_at.is_none_or(|at| at.elapsed() >= LONGEST_WAIT) {
-            *left_at = Some(Instant::now());
+        let mut state = self.state();
+        if state.left_at.is_none_or(|at| at.elapsed() >= LONGEST_WAIT) {
+            state.left_at = Some(Instant::now());
+            drop(state);
             self.reconnect("the server takes no writes");
         }
     }
@@ -405,7 +408,7 @@ impl Connection {
     }
 
     async fn send_together_once(&self, commands: &[WireCommand]) -> Vec<Result<Reply, ServerError>> {
-        let (pipeline, now) = (self.pipeline(), self.clock.now());
+        let (pipeline, now) = (self.pipeline(), self.target.clock.now());
         let owed: Vec<_> = commands.iter().map(|_| self.silence.asked(now)).collect();
         match pipeline.ask_together(commands) {
             Ok(asked) => {

@@ -1,29 +1,28 @@
 //! One node with its connections.
 //!
 //! There are one or several for requests, and one that carries only subscriptions. More are opened
-//! on demand: one per durability level, one for keyspace events, those for patterns, and dedicated
+//! on demand: one per durability level, one each for keyspace events and patterns, and dedicated
 //! ones.
 
 mod carry;
 mod joint;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinHandle;
 
 use self::joint::Joints;
 use super::dedicated::DedicatedConnection;
 use super::durability::DurabilityWaiter;
-use super::endpoint::{ConnectOptions, Endpoint, Target};
-use super::link::{Connection, Handshake, NodeRole};
+use super::endpoint::{ConnectOptions, Connections, Endpoint, Target};
+use super::link::{Handshake, NodeRole};
 use super::pool::ConnectionPool;
-use super::subscriber::{Carries, Subscriber};
+use super::subscriber::Subscriptions;
 use super::{
     ChannelKind, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, ResponseFuture, Server, ServerClock,
 };
@@ -58,104 +57,82 @@ impl Nodes {
 
     /// Opens a node, which connects in the background and counts as connected only in the expected
     /// role.
-    pub(super) fn open(&self, address: &Address, part: NodeRole) -> Result<Arc<Node>, ServerError> {
-        self.open_at(address.into(), part)
+    pub(super) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
+        self.open_at(Endpoint::Tcp(address.clone()), part)
     }
 
     /// Opens a node at any kind of endpoint; see [`Nodes::open`].
-    pub(super) fn open_at(&self, place: Endpoint, part: NodeRole) -> Result<Arc<Node>, ServerError> {
-        Node::open(self, Target::new(place, self.entry.clone()), part)
+    pub(super) fn open_at(&self, place: Endpoint, part: NodeRole) -> Arc<Node> {
+        let (entry, settings, clock) = (self.entry.clone(), self.settings.clone(), self.clock.clone());
+        Node::open(self, Target { place, entry, settings, clock, without_resp3: Arc::default() }, part)
     }
 }
-
-/// The connection that carries events.
-#[derive(Default)]
-enum Carrier {
-    /// No events have been subscribed yet.
-    #[default]
-    Unopened,
-    Open(Arc<Subscriber>),
-    Closed,
-}
-
-/// A pattern connection, and some of the patterns that it carries.
-type Carriage = (Arc<Subscriber>, Vec<Bytes>);
 
 pub(super) struct Node {
     id: NodeId,
     sharded: Arc<AtomicBool>,
     clock: Clock,
     time: Arc<ServerClock>,
+    connections: Arc<Connections>,
     commands: Arc<ConnectionPool>,
-    subscriber: Subscriber,
-    /// The connection for events; opened at the first subscription.
-    events: Mutex<Carrier>,
-    /// The pattern connections. Patterns that may match the same channel never share one. Opened as
-    /// needed; `None` when closed.
-    patterns: Mutex<Option<Vec<Arc<Subscriber>>>>,
-    /// Address and credentials, for further connections.
-    way: Target,
-    settings: Settings,
+    subscriptions: Subscriptions,
     commits: DurabilityWaiter,
-    dedicated: DedicatedConnection,
-    batches: DedicatedConnection,
+    dedicated: Arc<DedicatedConnection>,
+    batches: Arc<DedicatedConnection>,
     /// Number of the connection on which the server was found not to know EVALSHA_RO and EVAL_RO.
     without_read_only: AtomicU64,
     /// The replica lags by more than allowed.
     behind: AtomicBool,
     /// Requests are refused for a moment: another server is about to replace this one.
     held_back: AtomicBool,
-    watchers: Mutex<Vec<JoinHandle<()>>>,
     joints: Joints,
     /// Permits for requests in flight.
     admission: Semaphore,
 }
 
 impl Node {
-    fn open(nodes: &Nodes, way: Target, part: NodeRole) -> Result<Arc<Self>, ServerError> {
-        let Nodes { settings, clock, sharded, .. } = nodes;
-        let name = &settings.client_name;
-        let time = Arc::new(ServerClock::default());
-        let (lines, greeting) = match part {
-            NodeRole::Sentinel => (1, None),
-            part => (settings.connections_per_node, Some(part)),
+    fn open(nodes: &Nodes, target: Target, part: NodeRole) -> Arc<Self> {
+        let Settings { connections_per_node, max_in_flight, .. } = nodes.settings;
+        let (id, time) = (NodeId(target.place.to_string().into()), Arc::new(ServerClock::default()));
+        let connections = Connections::new(target);
+        let (count, greeting) = match part {
+            NodeRole::Sentinel => (1, Handshake::Life),
+            _ => (connections_per_node, Handshake::Identity),
         };
-        let watchers = std::cell::RefCell::new(Vec::new());
-        let open = |name, greeting, seat| {
-            let (link, watching) = Connection::open(&way, settings, clock.clone(), name, greeting, seat)?;
-            watchers.borrow_mut().push(watching);
-            Ok(link)
-        };
-        let commands = ConnectionPool::open(lines, |seat| {
-            let data = |part| Handshake::Data { time: Arc::clone(&time), part };
-            open(name.clone(), greeting.map_or(Handshake::Life, data), Some(seat))
-        })?;
-        let identity = if part == NodeRole::Sentinel { Handshake::Life } else { Handshake::Identity };
-        let subscriber = open(format!("{name}:subscriber"), identity, None)?;
-        let (subscriber, reading) = Subscriber::open(subscriber, commands.epoch());
-        let mut watchers = watchers.into_inner();
-        watchers.push(reading);
-        Ok(Arc::new_cyclic(|me| Node {
+        let commands = ConnectionPool::open(&connections, count, || match part {
+            NodeRole::Sentinel => Handshake::Life,
+            part => Handshake::Data { time: Arc::clone(&time), part },
+        });
+        Arc::new_cyclic(|me| Node {
             joints: Joints::new(Weak::clone(me), nodes.clustered),
-            admission: Semaphore::new(usize::try_from(settings.max_in_flight).unwrap_or(usize::MAX)),
-            id: NodeId(way.place.to_string().into()),
-            sharded: Arc::clone(sharded),
-            clock: clock.clone(),
+            admission: Semaphore::new(usize::try_from(max_in_flight).unwrap_or(usize::MAX)),
+            id,
+            sharded: Arc::clone(&nodes.sharded),
+            clock: nodes.clock.clone(),
             time,
-            subscriber,
-            dedicated: DedicatedConnection::new(way.clone(), settings, clock.clone()),
-            batches: DedicatedConnection::beside(Arc::clone(&commands), way.clone(), settings, clock.clone()),
+            subscriptions: Subscriptions::open(&connections, commands.epoch(), greeting),
+            dedicated: DedicatedConnection::new(&connections, None),
+            batches: DedicatedConnection::new(&connections, Some(Arc::clone(&commands))),
             without_read_only: AtomicU64::new(0),
-            events: Mutex::default(),
-            patterns: Mutex::new(Some(Vec::new())),
-            way: way.clone(),
-            settings: settings.clone(),
-            commits: DurabilityWaiter::new(Arc::clone(&commands), way, settings, clock.clone()),
+            commits: DurabilityWaiter::new(Arc::clone(&commands), Arc::clone(&connections)),
+            connections,
             commands,
             behind: AtomicBool::new(false),
             held_back: AtomicBool::new(false),
-            watchers: watchers.into(),
-        }))
+        })
+    }
+
+    /// Returns the address; `None` for a Unix socket.
+    pub(super) fn address(&self) -> Option<&Address> {
+        match &self.connections.target.place {
+            Endpoint::Tcp(address) => Some(address),
+            #[cfg(unix)]
+            Endpoint::Unix(_) => None,
+        }
+    }
+
+    pub(super) fn is_at(&self, address: &Address) -> bool {
+        self.address() == Some(address)
     }
 
     /// Schedules a role check. A node that lost its role counts as disconnected until it has it
@@ -196,82 +173,6 @@ impl Node {
         }
     }
 
-    /// Returns the connection for events, and opens it if needed.
-    fn carrier(&self) -> Result<Arc<Subscriber>, ServerError> {
-        let mut events = self.events.lock().unwrap_or_else(|p| p.into_inner());
-        match &*events {
-            Carrier::Open(events) => return Ok(Arc::clone(events)),
-            Carrier::Closed => return Err(ServerError::not_sent("the connections are closed")),
-            Carrier::Unopened => {}
-        }
-        let subscriber = self.beside("events", Carries::Events)?;
-        *events = Carrier::Open(Arc::clone(&subscriber));
-        Ok(subscriber)
-    }
-
-    /// Opens another subscriber connection that pushes to the same stream.
-    fn beside(&self, name: &str, carries: Carries) -> Result<Arc<Subscriber>, ServerError> {
-        let name = format!("{}:{name}", self.settings.client_name);
-        let (link, watching) =
-            Connection::open(&self.way, &self.settings, self.clock.clone(), name, Handshake::Identity, None)?;
-        let (subscriber, reading) = self.subscriber.beside(link, self.commands.epoch(), carries);
-        let mut watchers = self.watchers.lock().unwrap_or_else(|p| p.into_inner());
-        watchers.retain(|watcher| !watcher.is_finished());
-        watchers.extend([watching, reading]);
-        Ok(Arc::new(subscriber))
-    }
-
-    /// Assigns each pattern to its connection, or to the first one that can carry it too.
-    fn carriers(&self, patterns: Vec<Bytes>) -> Result<Vec<Carriage>, ServerError> {
-        let closed = || ServerError::not_sent("the connections are closed");
-        let mut open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
-        let open = open.as_mut().ok_or_else(closed)?;
-        let mut carried: Vec<Vec<Bytes>> = Vec::new();
-        for pattern in patterns {
-            let has = open.iter().position(|carrier| carrier.carries(&pattern));
-            let at = match has.or_else(|| open.iter().position(|carrier| carrier.take_in(&pattern))) {
-                Some(at) => at,
-                None => {
-                    let carrier = self.beside("patterns", Carries::Patterns)?;
-                    carrier.take_in(&pattern);
-                    open.push(carrier);
-                    open.len() - 1
-                }
-            };
-            carried.resize(open.len(), Vec::new());
-            carried[at].push(pattern);
-        }
-        let carriers = open.iter().cloned().zip(carried);
-        Ok(carriers.filter(|(_, patterns)| !patterns.is_empty()).collect())
-    }
-
-    /// Returns the connections that carry the given patterns; other patterns are ignored.
-    fn carrying(&self, patterns: &[Bytes]) -> Vec<Carriage> {
-        let open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
-        let carried = |carrier: &Arc<Subscriber>| {
-            let carried = patterns.iter().filter(|pattern| carrier.carries(pattern)).cloned().collect::<Vec<_>>();
-            (Arc::clone(carrier), carried)
-        };
-        let carriers = open.iter().flatten().map(carried);
-        carriers.filter(|(_, patterns)| !patterns.is_empty()).collect()
-    }
-
-    /// Removes patterns from a connection, and closes all idle connections but one.
-    fn let_go(&self, carrier: &Subscriber, patterns: &[Bytes]) {
-        let mut open = self.patterns.lock().unwrap_or_else(|p| p.into_inner());
-        carrier.let_go(patterns);
-        let Some(open) = open.as_mut() else { return };
-        let mut kept = 0;
-        open.retain(|carrier| {
-            let stays = kept == 0 || !carrier.is_idle();
-            kept += usize::from(carrier.is_idle());
-            if !stays {
-                carrier.close();
-            }
-            stays
-        });
-    }
-
     /// Sends one request, by itself or batched with requests of other callers.
     fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> ResponseFuture<'a> {
         if let Some(error) = self.in_the_way(request.dedicated) {
@@ -286,21 +187,6 @@ impl Node {
             }),
             _ => ResponseFuture::inline(|| self.one(self.line(request), request, limit)),
         }
-    }
-
-    /// Signals all connections to close, and with them their supervising tasks to end.
-    fn stop(&self) {
-        self.commands.close();
-        self.subscriber.close();
-        let mut events = self.events.lock().unwrap_or_else(|p| p.into_inner());
-        if let Carrier::Open(events) = std::mem::replace(&mut *events, Carrier::Closed) {
-            events.close();
-        }
-        let patterns = self.patterns.lock().unwrap_or_else(|p| p.into_inner()).take();
-        patterns.into_iter().flatten().for_each(|carrier| carrier.close());
-        self.commits.stop();
-        self.dedicated.stop();
-        self.batches.stop();
     }
 }
 
@@ -372,7 +258,7 @@ impl Server for Node {
     }
 
     fn without_resp3(&self) -> Option<String> {
-        self.way.without_resp3.get().cloned()
+        self.connections.target.without_resp3.get().cloned()
     }
 
     fn is_lagging(&self) -> bool {
@@ -384,57 +270,19 @@ impl Server for Node {
     }
 
     async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
-        match kind {
-            ChannelKind::Events => {
-                let events = self.carrier()?;
-                events.connected().await;
-                events.subscribe(kind, channels).await
-            }
-            ChannelKind::Patterns => {
-                let mut refused = Vec::new();
-                for (carrier, patterns) in self.carriers(channels)? {
-                    carrier.connected().await;
-                    let denied = carrier.subscribe(kind, patterns).await?;
-                    let names: Vec<_> = denied.iter().map(|(pattern, _)| pattern.clone()).collect();
-                    self.let_go(&carrier, &names);
-                    refused.extend(denied);
-                }
-                Ok(refused)
-            }
-            ChannelKind::Plain | ChannelKind::Sharded => self.subscriber.subscribe(kind, channels).await,
-        }
+        self.subscriptions.subscribe(kind, channels).await
     }
 
     async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
-        match kind {
-            ChannelKind::Events => {
-                if let Ok(events) = self.carrier() {
-                    events.unsubscribe(kind, channels).await;
-                }
-            }
-            ChannelKind::Patterns => {
-                for (carrier, patterns) in self.carrying(&channels) {
-                    carrier.unsubscribe(kind, patterns.clone()).await;
-                    self.let_go(&carrier, &patterns);
-                }
-            }
-            ChannelKind::Plain | ChannelKind::Sharded => self.subscriber.unsubscribe(kind, channels).await,
-        }
+        self.subscriptions.unsubscribe(kind, channels).await;
     }
 
     fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
-        self.subscriber.pushes()
+        self.subscriptions.pushes()
     }
 
     async fn close(&self) {
-        self.stop();
-        let watchers = std::mem::take(&mut *self.watchers.lock().unwrap_or_else(|p| p.into_inner()));
-        for watcher in watchers {
-            let _ = watcher.await;
-        }
-        self.commits.close().await;
-        self.dedicated.close().await;
-        self.batches.close().await;
+        self.connections.close().await;
     }
 }
 
@@ -442,6 +290,6 @@ impl Drop for Node {
     /// Closes the connections, so that a forgotten node, or one of an aborted task, leaves none
     /// behind.
     fn drop(&mut self) {
-        self.stop();
+        self.connections.stop();
     }
 }

@@ -11,7 +11,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::ConnectionId;
-use super::link::Connection;
+use super::endpoint::Connections;
+use super::link::{Connection, Handshake};
 use super::slot::slot;
 use crate::error::ServerError;
 
@@ -22,10 +23,7 @@ pub(super) struct ConnectionPool {
 
 impl ConnectionPool {
     /// Opens `count` connections.
-    pub(super) fn open<E>(
-        count: u32,
-        open: impl Fn(PoolMember) -> Result<Arc<Connection>, E>,
-    ) -> Result<Arc<ConnectionPool>, E> {
+    pub(super) fn open(connections: &Connections, count: u32, greeting: impl Fn() -> Handshake) -> Arc<ConnectionPool> {
         let count = usize::try_from(count).unwrap_or(1).max(1);
         let together = Arc::new(PoolState {
             seats: Mutex::new(Members { lives: vec![MemberState::default(); count], ..Members::default() }),
@@ -34,11 +32,12 @@ impl ConnectionPool {
         });
         let mut links = Vec::with_capacity(count);
         for at in 0..count {
-            let link = open(PoolMember { at, together: Arc::clone(&together) })?;
+            let member = PoolMember { at, together: Arc::clone(&together) };
+            let link = connections.open_member(greeting(), member);
             together.members().links.push(Arc::downgrade(&link));
             links.push(link);
         }
-        Ok(Arc::new(ConnectionPool { links, together }))
+        Arc::new(ConnectionPool { links, together })
     }
 
     /// Returns the connection for a key's name, or for requests without a key.
@@ -119,10 +118,6 @@ impl ConnectionPool {
     /// Starts a new connection id on the same connections.
     pub(super) fn repeat_handshake(&self, why: &str) {
         self.links.iter().for_each(|link| link.repeat_handshake(why));
-    }
-
-    pub(super) fn close(&self) {
-        self.links.iter().for_each(|link| link.close());
     }
 }
 

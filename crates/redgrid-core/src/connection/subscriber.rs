@@ -1,108 +1,121 @@
-//! The connection that carries subscriptions: SUBSCRIBE, UNSUBSCRIBE and PING, nothing else.
+//! The connections of a node that carry subscriptions: SUBSCRIBE, UNSUBSCRIBE and PING, nothing
+//! else.
 //!
-//! A subscription is active once the server has confirmed it.
+//! A subscription is active once the server has confirmed it. Plain and sharded channels share a
+//! connection that is always open. Those for keyspace events and for patterns are opened at the
+//! first subscription.
 
-mod read;
-
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 
-pub(super) use self::read::Carries;
-use self::read::{Carried, read};
-use super::link::{Connection, wants_login};
+use super::endpoint::Connections;
+use super::link::{Connection, Handshake, wants_login};
 use super::{ChannelKind, ConnectionId, Push, Refused};
 use crate::error::{Code, ServerError};
-use crate::pattern::are_disjoint;
 
-/// How long to wait for the connection for events, which is opened at the first subscription: 250
-/// ms.
+/// How long to wait for a connection that is opened at the first subscription: 250 ms.
 ///
 /// That is more than it takes nearby. Other subscriptions at the node wait meanwhile, and a failed
 /// one is retried.
 const CONNECTING: Duration = Duration::from_millis(250);
 
-pub(super) struct Subscriber {
-    link: Arc<Connection>,
-    pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
-    /// Ended subscriptions, to be reported after their last message.
-    ended: mpsc::UnboundedSender<Vec<Bytes>>,
-    /// Number of the last connection with a confirmed subscription; 0 before the first.
-    confirmed: Arc<AtomicU64>,
-    carried: Carried,
+/// All subscriptions at one node.
+pub(super) struct Subscriptions {
+    connections: Arc<Connections>,
+    /// The id of the connections for requests. If those lead to another process, the connections
+    /// here follow.
+    commands: watch::Receiver<Option<ConnectionId>>,
+    pushes: Pushes,
+    messages: Arc<Subscriber>,
+    events: OnceLock<Arc<Subscriber>>,
+    patterns: OnceLock<Arc<Subscriber>>,
 }
 
-impl Subscriber {
-    /// Opens the subscriber. `commands` is the id of the connections for requests: if those lead to
-    /// another process, this one follows.
+/// The stream of pushes of all connections.
+type Pushes = Arc<Mutex<mpsc::UnboundedSender<Push>>>;
+
+impl Subscriptions {
+    /// Opens the connection for plain and sharded channels.
     pub(super) fn open(
-        link: Arc<Connection>,
+        connections: &Arc<Connections>,
         commands: watch::Receiver<Option<ConnectionId>>,
-    ) -> (Self, JoinHandle<()>) {
+        greeting: Handshake,
+    ) -> Self {
         let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
-        Subscriber::over(link, commands, pushes, Carries::Messages)
+        let link = connections.open("subscriber", greeting);
+        let messages = Subscriber::open(link, commands.clone(), &pushes, Push::Gap);
+        let connections = Arc::clone(connections);
+        let (events, patterns) = Default::default();
+        Subscriptions { connections, commands, pushes, messages, events, patterns }
     }
 
-    /// Opens another subscriber with the same stream of pushes.
-    pub(super) fn beside(
-        &self,
-        link: Arc<Connection>,
-        commands: watch::Receiver<Option<ConnectionId>>,
-        carries: Carries,
-    ) -> (Self, JoinHandle<()>) {
-        Subscriber::over(link, commands, Arc::clone(&self.pushes), carries)
-    }
-
-    /// Returns whether the connection carries this pattern.
-    pub(super) fn carries(&self, pattern: &Bytes) -> bool {
-        self.carried().contains(pattern)
-    }
-
-    /// Adds a pattern, unless a channel could match both it and a pattern that the connection
-    /// carries.
-    ///
-    /// Returns whether the pattern was added.
-    pub(super) fn take_in(&self, pattern: &Bytes) -> bool {
-        let mut carried = self.carried();
-        carried.iter().all(|other| are_disjoint(pattern, other)) && carried.insert(pattern.clone())
-    }
-
-    /// Removes patterns.
-    pub(super) fn let_go(&self, patterns: &[Bytes]) {
-        self.carried().retain(|carried| !patterns.contains(carried));
-    }
-
-    /// Returns whether the connection carries no pattern.
-    pub(super) fn is_idle(&self) -> bool {
-        self.carried().is_empty()
-    }
-
-    fn carried(&self) -> MutexGuard<'_, HashSet<Bytes>> {
-        self.carried.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
-    fn over(
-        link: Arc<Connection>,
-        commands: watch::Receiver<Option<ConnectionId>>,
-        pushes: Arc<Mutex<mpsc::UnboundedSender<Push>>>,
-        carries: Carries,
-    ) -> (Self, JoinHandle<()>) {
-        let (ended, endings) = mpsc::unbounded_channel();
-        let confirmed = Arc::new(AtomicU64::new(0));
-        let carried = Carried::default();
-        let told = (Arc::clone(&pushes), Arc::clone(&confirmed));
-        let reading = tokio::spawn(read(Arc::clone(&link), told, endings, commands, carries));
-        (Subscriber { link, pushes, ended, confirmed, carried }, reading)
+    /// Returns the connection for channels of a kind, and opens it if needed.
+    fn subscriber(&self, kind: ChannelKind) -> &Subscriber {
+        let (known, name, gap) = match kind {
+            ChannelKind::Plain | ChannelKind::Sharded => return &self.messages,
+            ChannelKind::Events => (&self.events, "events", Push::EventsGap),
+            ChannelKind::Patterns => (&self.patterns, "patterns", Push::PatternsGap),
+        };
+        known.get_or_init(|| {
+            let link = self.connections.open(name, Handshake::Identity);
+            Subscriber::open(link, self.commands.clone(), &self.pushes, gap)
+        })
     }
 
     /// Subscribes channels, and returns those that the server refused.
     pub(super) async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
+        let subscriber = self.subscriber(kind);
+        if matches!(kind, ChannelKind::Events | ChannelKind::Patterns) {
+            let mut epoch = subscriber.link.epoch();
+            let _ = tokio::time::timeout(CONNECTING, epoch.wait_for(Option::is_some)).await;
+        }
+        subscriber.subscribe(kind, channels).await
+    }
+
+    /// Unsubscribes channels, and reports it once none of their messages can follow.
+    pub(super) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
+        let subscriber = self.subscriber(kind);
+        subscriber.end(kind, &channels).await;
+        let _ = subscriber.ended.send(channels);
+    }
+
+    /// Returns the stream of pushes from now on; the stream of an earlier call ends.
+    pub(super) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *self.pushes.lock().unwrap_or_else(|p| p.into_inner()) = sender;
+        receiver
+    }
+}
+
+/// One connection with subscriptions.
+struct Subscriber {
+    link: Arc<Connection>,
+    /// Ended subscriptions, to be reported after their last message.
+    ended: mpsc::UnboundedSender<Vec<Bytes>>,
+    /// Number of the last connection with a confirmed subscription; 0 before the first.
+    confirmed: AtomicU64,
+}
+
+impl Subscriber {
+    fn open(
+        link: Arc<Connection>,
+        commands: watch::Receiver<Option<ConnectionId>>,
+        pushes: &Pushes,
+        gap: Push,
+    ) -> Arc<Self> {
+        let (ended, endings) = mpsc::unbounded_channel();
+        let subscriber = Arc::new(Subscriber { link, ended, confirmed: AtomicU64::new(0) });
+        // The task ends with the connection.
+        tokio::spawn(Arc::clone(&subscriber).read(Arc::clone(pushes), endings, commands, gap));
+        subscriber
+    }
+
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         if channels.is_empty() {
             return Ok(Vec::new());
         }
@@ -151,20 +164,8 @@ impl Subscriber {
         Ok(refused)
     }
 
-    /// Waits until it is connected, for at most [`CONNECTING`].
-    pub(super) async fn connected(&self) {
-        let mut epoch = self.link.epoch();
-        let _ = tokio::time::timeout(CONNECTING, epoch.wait_for(Option::is_some)).await;
-    }
-
     fn connection(&self) -> Option<u64> {
         self.link.epoch().borrow().as_ref().map(|epoch| epoch.connection)
-    }
-
-    /// Unsubscribes channels, and reports it once none of their messages can follow.
-    pub(super) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
-        self.end(kind, &channels).await;
-        let _ = self.ended.send(channels);
     }
 
     async fn end(&self, kind: ChannelKind, channels: &[Bytes]) {
@@ -181,14 +182,58 @@ impl Subscriber {
         let _ = self.link.send_channels(command, channels).await;
     }
 
-    /// Returns the stream of pushes from now on; the stream of an earlier call ends.
-    pub(super) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        *self.pushes.lock().unwrap_or_else(|p| p.into_inner()) = sender;
-        receiver
+    /// Forwards messages, and reports a gap when the connection is lost and when it is new.
+    async fn read(
+        self: Arc<Self>,
+        pushes: Pushes,
+        mut endings: mpsc::UnboundedReceiver<Vec<Bytes>>,
+        mut commands: watch::Receiver<Option<ConnectionId>>,
+        gap: Push,
+    ) {
+        let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
+        let mut messages = self.link.messages();
+        let mut epoch = self.link.epoch();
+        // The connection may already be up.
+        epoch.mark_changed();
+        let mut told = 0;
+        let mut closing = std::pin::pin!(self.link.closing());
+        loop {
+            tokio::select! {
+                // Messages first: those of the old connection precede the gap.
+                biased;
+                Some(message) = messages.recv() => { let _ = push(message); }
+                () = &mut closing => return,
+                Some(channels) = endings.recv() => {
+                    // Messages that arrived before the end, in the same moment.
+                    while let Ok(message) = messages.try_recv() { let _ = push(message); }
+                    let _ = push(Push::Ended { channels });
+                }
+                changed = epoch.changed() => {
+                    if changed.is_err() { return }
+                    let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
+                    // The connection is lost or new; in both cases no subscription is active.
+                    // Connections that are opened at the first subscription are awaited there. As
+                    // long as nothing was subscribed on one, nothing was missed.
+                    if connection != told {
+                        if ![0, connection].contains(&self.confirmed.load(Ordering::SeqCst)) || gap == Push::Gap {
+                            let _ = push(gap.clone());
+                        }
+                        told = connection;
+                    }
+                }
+                changed = commands.changed() => {
+                    if changed.is_err() { return }
+                    let (asked, heard) = (commands.borrow_and_update().clone(), epoch.borrow().clone());
+                    if asked.zip(heard).is_some_and(|(asked, heard)| is_elsewhere(&heard.run_id, &asked.run_id)) {
+                        self.link.reconnect("requests go to another server process");
+                    }
+                }
+            }
+        }
     }
+}
 
-    pub(super) fn close(&self) {
-        self.link.close();
-    }
+/// Returns whether two connections lead to different processes, as far as their run ids are known.
+fn is_elsewhere(one: &str, other: &str) -> bool {
+    !one.is_empty() && !other.is_empty() && one != other
 }

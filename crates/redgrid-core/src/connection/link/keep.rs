@@ -4,13 +4,12 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 use super::pipeline::Pipeline;
 use super::words::info_field;
@@ -42,7 +41,6 @@ impl Connection {
             let Some(set_up) = self.until_closed(self.set_up(), &mut closing).await else { break };
             let ended = match set_up {
                 Ok(connected) => {
-                    *self.driving() = Some(connected.abort_handle());
                     *self.pipeline.lock().unwrap_or_else(|p| p.into_inner()) = connected.pipeline.clone();
                     // Concurrent, so that a slow credentials provider delays nothing else.
                     let ended = tokio::select! {
@@ -82,10 +80,6 @@ impl Connection {
         self.fail("the client is shut down");
     }
 
-    pub(super) fn driving(&self) -> MutexGuard<'_, Option<AbortHandle>> {
-        self.driving.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
     /// Monitors a connection until it is lost, given up, or to be closed.
     async fn watch(&self, pipeline: &Pipeline, closing: &mut watch::Receiver<bool>) -> Ended {
         let mut wait = SHORTEST_WAIT;
@@ -93,7 +87,7 @@ impl Connection {
         // The flag was meant for the previous connection.
         self.leaving.store(false, Ordering::Release);
         // Requests of a previous connection are no longer outstanding.
-        self.silence.heard(self.clock.now());
+        self.silence.heard(self.target.clock.now());
         loop {
             let greeting = self.unless_silent(self.breaks_after(), self.handshake());
             let greeted = tokio::select! {
@@ -138,8 +132,8 @@ impl Connection {
                     lost = pipeline.lost() => { self.fail(&lost); return ended }
                     () = self.doubt.notified() => {}
                     // Half of the permitted silence; the probe has the other half to get an answer.
-                    () = self.silence.lasts_for(&self.clock, patience / 2) => is_silent_by_now = true,
-                    () = tokio::time::sleep(self.ping_interval) => {}
+                    () = self.silence.lasts_for(&self.target.clock, patience / 2) => is_silent_by_now = true,
+                    () = tokio::time::sleep(self.target.settings.ping_interval) => {}
                 }
                 if self.leaving.swap(false, Ordering::AcqRel) {
                     return ended;
@@ -210,7 +204,7 @@ impl Connection {
     /// The limit is below the timeout, so that a hanging server costs the connection before it
     /// costs a second request.
     fn breaks_after(&self) -> Duration {
-        self.timeout * 2 / 3
+        self.timeout() * 2 / 3
     }
 
     /// Awaits a reply, unless the server is silent for longer than `limit`.
@@ -221,7 +215,7 @@ impl Connection {
     ) -> Result<T, ServerError> {
         let mut asking = pin!(asking);
         loop {
-            let silent = self.silence.lasts_for(&self.clock, limit);
+            let silent = self.silence.lasts_for(&self.target.clock, limit);
             tokio::select! {
                 biased;
                 answer = &mut asking => return answer,
@@ -231,7 +225,7 @@ impl Connection {
             if let Ok(answer) = tokio::time::timeout(MOMENT, asking.as_mut()).await {
                 return answer;
             }
-            if poll_immediate(self.silence.lasts_for(&self.clock, limit)).await.is_some() {
+            if poll_immediate(self.silence.lasts_for(&self.target.clock, limit)).await.is_some() {
                 return Err(ServerError::unknown(SILENT));
             }
         }
@@ -253,7 +247,7 @@ impl Connection {
         } else if !matches!(self.greeting, Handshake::Nothing) {
             let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
             run_id = info_field(&server?, "run_id").into();
-            *self.history.lock().unwrap_or_else(|p| p.into_inner()) = info_field(&replication?, "master_replid").into();
+            self.state().history = info_field(&replication?, "master_replid").into();
         }
         if let Handshake::Data { time, .. } = &self.greeting {
             time.reset();
@@ -289,9 +283,9 @@ impl Connection {
     }
 
     async fn ask_time(&self, time: &ServerClock) -> Result<(), ServerError> {
-        let sent = self.clock.now();
+        let sent = self.target.clock.now();
         let (seconds, micros) = self.send(wire(["TIME"])).await?.into_typed::<(u64, u64)>()?;
-        time.observe_exchange(seconds * 1_000_000 + micros, sent, self.clock.now());
+        time.observe_exchange(seconds * 1_000_000 + micros, sent, self.target.clock.now());
         Ok(())
     }
 

@@ -9,13 +9,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 
 use super::WireCommand;
 use super::resp::{Frame, NoProtocol, Scan, decode, encode};
@@ -99,6 +99,8 @@ struct Shared {
     is_writing: AtomicBool,
     /// A reply has partly arrived.
     is_reading: AtomicBool,
+    /// The task that drives the connection.
+    task: OnceLock<AbortHandle>,
 }
 
 #[derive(Default)]
@@ -123,12 +125,18 @@ struct Waiting {
 impl Pipeline {
     /// Starts the task that drives a stream.
     ///
-    /// The task ends with the connection; aborting it ends the connection.
-    pub(super) fn start(stream: Box<dyn Stream>, is_resp2: bool, told: Told) -> (Pipeline, JoinHandle<()>) {
+    /// The task ends with the connection, and the connection with the task.
+    pub(super) fn start(stream: Box<dyn Stream>, is_resp2: bool, told: Told) -> Pipeline {
         let pipeline = Pipeline::new(is_resp2, None);
         // `Finish` also answers the requests if the task is aborted before its first poll.
-        let driving = tokio::spawn(drive(Finish(pipeline.clone()), stream, told));
-        (pipeline, driving)
+        let task = tokio::spawn(drive(Finish(pipeline.clone()), stream, told));
+        let _ = pipeline.0.task.set(task.abort_handle());
+        pipeline
+    }
+
+    /// Closes the connection.
+    pub(super) fn abort(&self) {
+        self.0.task.get().into_iter().for_each(AbortHandle::abort);
     }
 
     /// Returns a connection that ended before it began.
@@ -147,6 +155,7 @@ impl Pipeline {
             written: AtomicU64::new(0),
             is_writing: AtomicBool::new(false),
             is_reading: AtomicBool::new(false),
+            task: OnceLock::new(),
         }))
     }
 
@@ -542,7 +551,7 @@ mod tests {
         let (near, far) = tokio::io::duplex(room);
         let (messages, pushes) = mpsc::unbounded_channel();
         let told = Told { silence: Arc::default(), clock: Clock::runtime(), messages, is_socket: true };
-        (Pipeline::start(Box::new(near), is_resp2, told).0, far, pushes)
+        (Pipeline::start(Box::new(near), is_resp2, told), far, pushes)
     }
 
     fn get(pipeline: &Pipeline) -> oneshot::Receiver<Answer> {
@@ -689,9 +698,9 @@ mod tests {
             messages: mpsc::unbounded_channel().0,
             is_socket: true,
         };
-        let (pipeline, driving) = Pipeline::start(Box::new(near), false, told);
+        let pipeline = Pipeline::start(Box::new(near), false, told);
         let asked = get(&pipeline);
-        driving.abort();
+        pipeline.abort();
         assert_eq!(asked.await.unwrap(), Err(Unanswered::NotWritten));
         assert_eq!(pipeline.lost().await, CLOSED);
     }

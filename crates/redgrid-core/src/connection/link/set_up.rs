@@ -3,10 +3,10 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::diagnose::listener;
@@ -16,30 +16,19 @@ use super::silence::Silence;
 use super::{Connection, LATE, QUIT, WireCommand, wire};
 use crate::config::network::Stream;
 use crate::config::{Credentials, Protocol};
-use crate::connection::Reply;
 use crate::connection::dial::dial;
 use crate::connection::endpoint::Endpoint;
 use crate::connection::login::Login;
 use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
+use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
 /// A logged-in connection. Dropping it closes the connection.
 pub(super) struct Connected {
     pub(super) pipeline: Pipeline,
-    driving: AbortHandle,
 }
 
 impl Connected {
-    fn start(stream: Box<dyn Stream>, is_resp2: bool, told: Told) -> Self {
-        let (pipeline, driving) = Pipeline::start(stream, is_resp2, told);
-        Connected { pipeline, driving: driving.abort_handle() }
-    }
-
-    /// Returns a handle that closes the connection at once.
-    pub(super) fn abort_handle(&self) -> AbortHandle {
-        self.driving.clone()
-    }
-
     /// Closes the connection once outstanding requests are answered, or after a short limit.
     pub(super) async fn quit(self) {
         if let Ok(answer) = self.pipeline.ask(&wire(["QUIT"]), Expects::Reply) {
@@ -49,14 +38,14 @@ impl Connected {
 
     /// Closes the connection and waits until all outstanding requests have been answered.
     pub(super) async fn abort(self) {
-        self.driving.abort();
+        self.pipeline.abort();
         self.pipeline.lost().await;
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.driving.abort();
+        self.pipeline.abort();
     }
 }
 
@@ -86,9 +75,9 @@ impl Connection {
     ///
     /// A dropped set-up leaves no connection behind.
     pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
-        if let Some(encryption) = &self.way.entry.encryption {
+        if let Some(encryption) = &self.target.entry.encryption {
             // Files that cannot be read in time are used by a later connection.
-            let _ = timeout(self.connect_timeout, encryption.refresh()).await;
+            let _ = timeout(self.connect_timeout(), encryption.refresh()).await;
         }
         let is_resp2 = self.speaks_resp2();
         let failure = match self.connect(is_resp2).await {
@@ -112,9 +101,13 @@ impl Connection {
         Err(found.unwrap_or(failure.trouble))
     }
 
+    fn connect_timeout(&self) -> Duration {
+        self.target.settings.connect_timeout
+    }
+
     fn speaks_resp2(&self) -> bool {
-        match self.protocol {
-            Protocol::Auto => self.way.without_resp3.get().is_some(),
+        match self.target.settings.protocol {
+            Protocol::Auto => self.target.without_resp3.get().is_some(),
             Protocol::Resp3 => false,
             Protocol::Resp2 => true,
         }
@@ -123,24 +116,19 @@ impl Connection {
     /// Returns whether this error rejects RESP3. All later connections to the server then use
     /// RESP2.
     fn falls_back(&self, said: &str) -> bool {
-        if self.protocol != Protocol::Auto || !refuses_resp3(said) {
+        if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(said) {
             return false;
         }
         let note = format!("the server speaks RESP2 only ({})", without_arguments(said));
-        if self.way.without_resp3.set(note.clone()).is_ok() {
-            tracing::warn!(node = %self.way.place, "{note}");
+        if self.target.without_resp3.set(note.clone()).is_ok() {
+            tracing::warn!(node = %self.target.place, "{note}");
         }
         true
     }
 
     async fn connect(&self, is_resp2: bool) -> Result<Connected, Failure> {
         let stream = self.dial().await.map_err(|trouble| Failure { trouble, said: None, found: None })?;
-        let told = Told {
-            silence: Arc::clone(&self.silence),
-            clock: self.clock.clone(),
-            messages: self.messages.clone(),
-            is_socket: self.is_socket(),
-        };
+        let told = self.told(Arc::clone(&self.silence), self.messages.clone());
         let looked_into = async {
             sleep(LATE).await;
             let found = self.look_into().await;
@@ -162,12 +150,14 @@ impl Connection {
         connected.map_err(|said| Failure { found, ..Failure::of(without_arguments(&said).to_owned()) })
     }
 
-    fn is_socket(&self) -> bool {
-        !self.is_encrypted && self.way.entry.network.dialer.is_none()
+    fn told(&self, silence: Arc<Silence>, messages: mpsc::UnboundedSender<Push>) -> Told {
+        let entry = &self.target.entry;
+        let is_socket = entry.encryption.is_none() && entry.network.dialer.is_none();
+        Told { silence, clock: self.target.clock.clone(), messages, is_socket }
     }
 
     async fn dial(&self) -> Result<Box<dyn Stream>, Trouble> {
-        dial(&self.way.place, &self.way.entry.network, self.connect_timeout).await
+        dial(&self.target.place, &self.target.entry.network, self.connect_timeout()).await
     }
 
     /// Encrypts a stream if configured, and logs in on it.
@@ -182,16 +172,16 @@ impl Connection {
         login: Option<&Login>,
         told: Told,
     ) -> Result<Connected, String> {
-        let entry = &self.way.entry;
-        let stream = match (&entry.encryption, &self.way.place) {
+        let entry = &self.target.entry;
+        let stream = match (&entry.encryption, &self.target.place) {
             (Some(encryption), Endpoint::Tcp(address)) => {
                 let host = &entry.network.mapped(address).host;
-                let encrypted = timeout(self.connect_timeout, encryption.encrypt(stream, host)).await;
+                let encrypted = timeout(self.connect_timeout(), encryption.encrypt(stream, host)).await;
                 encrypted.map_err(|_| LATE_ANSWER)?.map_err(|error| format!("{error:?}"))?
             }
             _ => stream,
         };
-        let connected = Connected::start(stream, is_resp2, told);
+        let connected = Connected { pipeline: Pipeline::start(stream, is_resp2, told) };
         let credentials = match login {
             Some(login) => Some(login.fetch().await?),
             None => {
@@ -199,7 +189,7 @@ impl Connection {
                 entry.password.clone().map(|password| Credentials { username: username(), password })
             }
         };
-        let logged_in = timeout(self.connect_timeout, log_in(&connected.pipeline, credentials, entry.database)).await;
+        let logged_in = timeout(self.connect_timeout(), log_in(&connected.pipeline, credentials, entry.database)).await;
         logged_in.map_err(|_| LATE_ANSWER)??;
         Ok(connected)
     }
@@ -207,15 +197,10 @@ impl Connection {
     /// Returns whether the server accepts the provider's current credentials, tried on a temporary
     /// connection.
     pub(super) async fn is_login_accepted(&self) -> bool {
-        let Some(logins) = self.way.entry.logins.clone() else { return false };
+        let Some(logins) = self.target.entry.logins.clone() else { return false };
         let Ok(stream) = self.dial().await else { return false };
         let login = Login::new(logins);
-        let told = Told {
-            silence: Arc::new(Silence::default()),
-            clock: self.clock.clone(),
-            messages: mpsc::unbounded_channel().0,
-            is_socket: self.is_socket(),
-        };
+        let told = self.told(Arc::default(), mpsc::unbounded_channel().0);
         match self.log_in_on(stream, self.speaks_resp2(), Some(&login), told).await {
             Ok(connected) => {
                 connected.quit().await;
@@ -237,7 +222,7 @@ impl Connection {
         if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
             return None;
         }
-        listener(|| async { self.dial().await.ok() }).await?.trouble(self.is_encrypted)
+        listener(|| async { self.dial().await.ok() }).await?.trouble(self.target.entry.encryption.is_some())
     }
 }
 

@@ -17,7 +17,7 @@ impl Connection {
     }
 
     fn unconnected(&self) -> ServerError {
-        ServerError::not_sent(format!("no connection to {}: {}", self.place, self.trouble()))
+        ServerError::not_sent(format!("no connection to {}: {}", self.target.place, self.trouble()))
     }
 
     /// Returns the error if waiting cannot help: the server rejects this client, or the target is
@@ -26,12 +26,14 @@ impl Connection {
     /// With a credentials provider, a rejected login counts only after a grace period. A wrong
     /// target counts only if there has never been a connection.
     fn refusal(&self) -> Option<ServerError> {
-        let kind = self.present_trouble().kind;
+        let (kind, since) = {
+            let state = self.state();
+            (state.trouble.kind, state.refused_since)
+        };
         match kind {
             Kind::Passing => None,
             Kind::Unauthorized => {
-                let since = *self.refused_since.lock().unwrap_or_else(|p| p.into_inner());
-                let grace = unauthorized::grace(self.login.is_some(), self.timeout);
+                let grace = unauthorized::grace(self.login.is_some(), self.timeout());
                 let is_over = since.is_some_and(|since| since.elapsed() >= grace);
                 is_over.then(|| self.unauthorized(self.trouble()))
             }
@@ -42,12 +44,12 @@ impl Connection {
     /// Builds the error of a rejected client. The server's text comes first: it contains the error
     /// code.
     fn unauthorized(&self, words: String) -> ServerError {
-        ServerError::Unauthorized { message: format!("{words} (at {})", self.place) }
+        ServerError::Unauthorized { message: format!("{words} (at {})", self.target.place) }
     }
 
     /// Returns the error of a request without a reply.
     pub(super) fn unanswered(&self, pipeline: &Pipeline, why: Unanswered) -> ServerError {
-        let place = &self.place;
+        let place = &self.target.place;
         match why {
             Unanswered::NotWritten => ServerError::not_sent(format!("no connection to {place}")),
             Unanswered::Full => ServerError::not_sent(format!("too many requests wait for the connection to {place}")),
@@ -61,8 +63,9 @@ impl Connection {
     /// Notes that the handshake was answered and clears previous refusals.
     pub(super) fn greeted(&self) {
         self.has_been_up.store(true, Ordering::Release);
-        *self.refused_since.lock().unwrap_or_else(|p| p.into_inner()) = None;
-        self.trouble.lock().unwrap_or_else(|p| p.into_inner()).kind = Kind::Passing;
+        let mut state = self.state();
+        (state.refused_since, state.trouble.kind) = (None, Kind::Passing);
+        drop(state);
         if let Some(seat) = &self.seat {
             seat.refuse(None);
         }
@@ -79,11 +82,7 @@ impl Connection {
     /// Returns why there is no connection, or why there was none before the current one.
     pub(in crate::connection) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
-        of_login.unwrap_or_else(|| self.present_trouble().words)
-    }
-
-    fn present_trouble(&self) -> Trouble {
-        self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone()
+        of_login.unwrap_or_else(|| self.state().trouble.words.clone())
     }
 
     pub(super) fn fail(&self, why: &str) {
@@ -92,13 +91,12 @@ impl Connection {
 
     pub(super) fn fail_by(&self, trouble: Trouble) {
         let why = trouble.words.clone();
-        {
-            let mut since = self.refused_since.lock().unwrap_or_else(|p| p.into_inner());
-            let is_refused = trouble.kind == Kind::Unauthorized;
-            *since = is_refused.then(|| since.unwrap_or_else(Instant::now));
-        }
         // Set the reason first: a caller that sees the lost connection may read it.
-        *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = trouble;
+        let mut state = self.state();
+        let is_refused = trouble.kind == Kind::Unauthorized;
+        state.refused_since = is_refused.then(|| state.refused_since.unwrap_or_else(Instant::now));
+        state.trouble = trouble;
+        drop(state);
         if let Some(seat) = &self.seat {
             seat.refuse(self.refusal());
             seat.tell(None);
@@ -116,6 +114,6 @@ impl Connection {
             ServerError::NotSent { reason } | ServerError::Unknown { reason } => &**reason,
             ServerError::ShuttingDown | ServerError::Decode { .. } => return error.to_string(),
         };
-        reason.strip_suffix(&format!(" (at {})", self.place)).unwrap_or(reason).to_owned()
+        reason.strip_suffix(&format!(" (at {})", self.target.place)).unwrap_or(reason).to_owned()
     }
 }

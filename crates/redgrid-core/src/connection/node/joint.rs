@@ -174,7 +174,7 @@ impl Joints {
         }
         let now = node.clock.now();
         let (answer, told) = oneshot::channel();
-        let until = now + node.settings.response_timeout / WAITS;
+        let until = now + node.connections.target.settings.response_timeout / WAITS;
         traffic.waiting.push_back(Call { request: Arc::clone(request), turn, since: now, until, limit, answer });
         let drains = traffic.has_room(pace);
         traffic.drains += usize::from(drains);
