@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::watch;
 
-use super::core::{Closing, Core};
+use super::core::Core;
 use super::retry::{Progress, RetryPolicy};
 use super::{Client, FromReply, Request};
 use crate::clock::{Clock, Instant};
@@ -24,12 +23,11 @@ const ORDER: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct BackgroundClient {
     core: Arc<Core>,
-    closing: watch::Receiver<Closing>,
 }
 
 impl BackgroundClient {
     pub(crate) fn new(client: &Client) -> Self {
-        BackgroundClient { core: Arc::clone(client.core()), closing: client.closing_watch() }
+        BackgroundClient { core: Arc::clone(client.core()) }
     }
 
     /// Returns the client's clock.
@@ -44,7 +42,7 @@ impl BackgroundClient {
 
     /// Returns whether the client is shutting down or has been dropped.
     pub fn is_closing(&self) -> bool {
-        *self.closing.borrow() != Closing::No
+        self.closes_by().is_some()
     }
 
     /// Completes when the client begins to shut down or is dropped.
@@ -53,17 +51,13 @@ impl BackgroundClient {
     ///
     /// Dropping the future changes nothing.
     pub async fn closing(&self) {
-        // Without a sender the client has been dropped.
-        let _ = self.closing.clone().wait_for(|closing| *closing != Closing::No).await;
+        self.core.life.closing().await;
     }
 
     /// Returns when the shutdown stops waiting for tasks and drops them. `None` while there is no
     /// shutdown.
     pub fn closes_by(&self) -> Option<Instant> {
-        match *self.closing.borrow() {
-            Closing::No => None,
-            Closing::By(by) => Some(by),
-        }
+        self.core.life.closes_by()
     }
 
     /// Completes when a shutdown has lasted for `within`, or earlier if it is about to stop
@@ -113,13 +107,7 @@ impl BackgroundClient {
     ///
     /// A request that was sent is executed even if the future is dropped.
     pub async fn run_until<T: FromReply>(&self, request: Request, until: Instant) -> Result<T, ServerError> {
-        let progress = Progress::default();
-        let answer = tokio::select! {
-            biased;
-            asked = self.core.exchange(request, until, RetryPolicy::ToTheEnd, &progress) => asked.result,
-            () = self.core.clock.sleep_until(until) => Err(progress.at_the_end()),
-        };
-        answer.and_then(FromReply::from_reply)
+        self.core.ask(request, until, RetryPolicy::ToTheEnd).await.and_then(FromReply::from_reply)
     }
 
     /// Runs a script exactly once. It is sent until it is answered or `until` has passed.

@@ -163,13 +163,7 @@ async fn one_by_one(
             biased;
             asked = work => {
                 let copied = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..))) || asked.was_retransmitted();
-                let result = match asked.result {
-                    // The error is true of the last transmission only.
-                    Err(error) if copied && error.is_not_done() => {
-                        Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
-                    }
-                    result => result,
-                };
+                let result = asked.result.map_err(|error| if copied { error.after_unanswered() } else { error });
                 (result, asked.by, asked.epoch)
             }
             () = core.clock.sleep_until(until) => (Err(progress.at_the_end()), core.home(requests[at].first_key()), None),

@@ -1,34 +1,26 @@
-//! State that all objects of one client share, and the task that drives background work.
+//! State that all objects of one client share.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::select_all;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
-use super::ended::{Driven, Ended};
-use super::events::{Events, Views, Watching};
+use super::events::Events;
 use super::given_back::GivenBack;
+use super::lifecycle::Lifecycle;
 use super::retry::{Progress, RequestOutcome, RetryPolicy, jittered, send_with_retries};
 use super::route::commit;
-use super::{CommitError, Deployment, Request, Server, Topology, is_same};
+use super::{CommitError, Reply, Request, Server, Topology};
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
-use crate::error::ServerError;
+use crate::error::{Code, ServerError};
 use crate::inline_bytes::InlineBytes;
-use crate::lock::{BackgroundTask, Table};
 use crate::participant::Participants;
-use crate::permits::SemaphoreRegistry;
 use crate::pinned::pinned;
-use crate::pubsub::{Listener, SubscriptionManager};
+use crate::pubsub::SubscriptionManager;
 use crate::unpolled::UnpolledRegistry;
-
-/// Time limit of background work after the last handle was dropped without a shutdown: 5 s.
-pub(super) const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Returns whether the current runtime has one thread.
 ///
@@ -55,7 +47,7 @@ pub(crate) struct Core {
     /// See [`is_one_thread`].
     pub(crate) one_thread: bool,
     pub(super) tasks: Mutex<Vec<JoinHandle<()>>>,
-    pub(crate) ended: Ended,
+    pub(crate) life: Lifecycle,
     /// The runtime in which the client's tasks run.
     pub(crate) runtime: tokio::runtime::Id,
 }
@@ -103,6 +95,30 @@ impl Core {
         }
     }
 
+    /// Sends a request until it is finally answered or `until` has passed.
+    ///
+    /// # Errors
+    ///
+    /// The error is true of all its transmissions.
+    pub(crate) async fn ask(
+        &self,
+        request: Request,
+        until: Instant,
+        persistence: RetryPolicy,
+    ) -> Result<Reply, ServerError> {
+        let progress = Progress::default();
+        tokio::select! {
+            biased;
+            asked = self.exchange(request, until, persistence, &progress) => match asked.result {
+                // It is settled: the caller retries with fewer keys in any case.
+                Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => Err(error),
+                Err(error) if asked.retransmission_ends.is_some() => Err(error.after_unanswered()),
+                result => result,
+            },
+            () = self.clock.wait_until(until) => Err(progress.at_the_end()),
+        }
+    }
+
     /// Sends a request until it is finally answered; see [`send_with_retries`].
     ///
     /// Boxed once, here: every operation contains this future, and would reserve its size two or
@@ -130,9 +146,7 @@ impl Core {
         pinned(|| async move {
             let mut unanswered = None;
             loop {
-                let (topology, settings, clock) = (&*self.topology, &self.settings, (&self.clock, &self.ended));
-                let mut asked =
-                    send_with_retries(topology, settings, clock, &request, until, persistence, progress).await;
+                let mut asked = send_with_retries(self, &request, until, persistence, progress).await;
                 match self.too_late(&request, &mut asked, until, progress, &mut unanswered) {
                     None => return asked,
                     Some(again) => Box::pin(self.clock.sleep_until(again)).await,
@@ -199,237 +213,5 @@ impl Core {
 
     pub(super) fn tasks(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
         self.tasks.lock().unwrap_or_else(|p| p.into_inner())
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closing {
-    No,
-    By(Instant),
-}
-
-/// Returns the cleanup for a client whose tasks are dropped with their runtime.
-///
-/// It ends all pending calls, which could not complete any more.
-pub(super) fn abandoned(
-    core: &Arc<Core>,
-    (table, semaphores): (&Arc<Table>, &Arc<SemaphoreRegistry>),
-    closer: &Arc<watch::Sender<Closing>>,
-) -> Driven {
-    let (core, table, semaphores, closer) =
-        (Arc::clone(core), Arc::clone(table), Arc::clone(semaphores), Arc::clone(closer));
-    Driven::new(move || {
-        core.ended.is_over();
-        drop(table.close());
-        semaphores.close();
-        closer.send_if_modified(|closing| {
-            let first = *closing == Closing::No;
-            if first {
-                *closing = Closing::By(core.clock.now());
-            }
-            first
-        });
-        core.subscriptions.close();
-    })
-}
-
-/// Drives the background work of a client, and shuts the client down on request.
-///
-/// `driven` is created before the task, because the task may be dropped before its first poll.
-pub(super) async fn run(
-    core: Arc<Core>,
-    (table, semaphores): (Arc<Table>, Arc<SemaphoreRegistry>),
-    mut work: mpsc::UnboundedReceiver<BackgroundTask>,
-    mut closing: watch::Receiver<Closing>,
-    (driven, done): (Driven, watch::Sender<bool>),
-) {
-    let mut tasks = JoinSet::new();
-    let by = loop {
-        tokio::select! {
-            Some(next) = work.recv() => { tasks.spawn(next); }
-            Some(_) = tasks.join_next() => {}
-            told = closing.wait_for(|closing| *closing != Closing::No) => {
-                match told.as_deref() {
-                    Ok(Closing::By(by)) => break *by,
-                    _ => break core.clock.now() + FAREWELL,
-                }
-            }
-        }
-    };
-    for left in table.close() {
-        tasks.spawn(left);
-    }
-    semaphores.close();
-    core.participants.take_leave_requests().into_iter().for_each(|leave_request| table.run_detached(leave_request));
-    let drained = async {
-        loop {
-            tokio::select! {
-                biased;
-                Some(next) = work.recv() => { tasks.spawn(next); }
-                joined = tasks.join_next() => if joined.is_none() { return },
-            }
-        }
-    };
-    let in_time = tokio::select! {
-        // First: work that completes at the deadline counts as done in time.
-        biased;
-        () = drained => true,
-        () = core.clock.sleep_until(by) => false,
-    };
-    tasks.abort_all();
-    core.ended.is_over();
-    core.events.close();
-    for task in core.tasks().drain(..) {
-        task.abort();
-    }
-    core.subscriptions.close();
-    let mut closed = core.topology.close();
-    // Connections that do not end in time end by themselves soon after. Nothing is held on them any
-    // more.
-    loop {
-        tokio::select! {
-            // First, even after the deadline: its first poll makes all connections begin to close.
-            biased;
-            () = &mut closed => break,
-            () = core.clock.sleep_until(by) => break,
-            // Work is not driven any more. Its callers are notified when it is dropped.
-            Some(_) = work.recv() => {}
-        }
-    }
-    driven.ends();
-    if in_time {
-        done.send_replace(true);
-    }
-}
-
-pub(super) async fn follow_notices(mut notices: Listener, table: Arc<Table>) {
-    while let Some(notice) = notices.next().await {
-        match notice {
-            Some(field) => table.preempted(&field),
-            // A notice may have been missed: verify all holds.
-            None => table.verify_all(),
-        }
-    }
-}
-
-/// Completes when every primary has answered its handshake.
-///
-/// # Errors
-///
-/// [`ServerError::Unauthorized`] as soon as a primary refuses this client. If the client has ended,
-/// the error says why.
-pub(super) async fn ready(core: &Core) -> Result<(), ServerError> {
-    let mut changes = core.topology.changes();
-    loop {
-        if let Some(ended) = core.ended.error() {
-            return Err(ended);
-        }
-        let primaries = core.topology.primaries();
-        let all = async {
-            for server in &primaries {
-                if server.connection_id().wait_for(Option::is_some).await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
-        };
-        let refused = primaries.iter().map(|server| {
-            let mut refusal = server.refusal();
-            Box::pin(async move {
-                let refused = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
-                match refused {
-                    Some(refused) => refused,
-                    None => std::future::pending().await,
-                }
-            })
-        });
-        let refused = async {
-            match primaries.is_empty() {
-                true => std::future::pending().await,
-                false => select_all(refused).await.0,
-            }
-        };
-        tokio::select! {
-            biased;
-            () = all => return Ok(()),
-            refused = refused => return Err(refused),
-            () = core.ended.wait() => {}
-            Ok(()) = changes.changed() => {}
-        }
-    }
-}
-
-/// Completes when waiting does not help at any primary: each refuses this client, or is a wrong
-/// target.
-pub(crate) async fn refused(core: &Core) -> ServerError {
-    let mut changes = core.topology.changes();
-    loop {
-        let primaries = core.topology.primaries();
-        let by_all = async {
-            let mut last = None;
-            for server in &primaries {
-                let mut refusal = server.refusal();
-                last = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
-                if last.is_none() {
-                    break;
-                }
-            }
-            match last {
-                Some(refused) => refused,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            refused = by_all => return refused,
-            changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
-        }
-    }
-}
-
-/// Follows the topology: holds and waiters are moved to the current primary of their names.
-pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, semaphores: Arc<SemaphoreRegistry>) {
-    let mut changes = core.topology.changes();
-    let mut watched: Vec<(Arc<dyn Server>, [AbortOnDrop; 2])> = Vec::new();
-    let mut views = Views::new(core.topology.kind());
-    let mut reported: Vec<Watching> = Vec::new();
-    loop {
-        report(&core, &mut views, &mut reported);
-        let primaries = core.topology.primaries();
-        watched.retain(|(server, _)| primaries.iter().any(|primary| is_same(primary, server)));
-        for server in primaries {
-            if !watched.iter().any(|(known, _)| is_same(known, &server)) {
-                let watching = tokio::spawn(Arc::clone(&table).verify_after_reconnects(Arc::clone(&server)));
-                let permits = tokio::spawn(Arc::clone(&semaphores).verify_after_reconnects(Arc::clone(&server)));
-                watched.push((server, [watching, permits].map(AbortOnDrop)));
-            }
-        }
-        core.subscriptions.reassign();
-        core.given_back.look();
-        table.verify_moved();
-        semaphores.verify_all();
-        if changes.changed().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-/// Publishes topology changes, and watches the connections of the current nodes.
-fn report(core: &Core, views: &mut Views, reported: &mut Vec<Watching>) {
-    let shards = core.topology.shards();
-    let nodes: Vec<_> =
-        shards.into_iter().flat_map(|shard| shard.replicas.into_iter().chain([shard.primary])).collect();
-    reported.retain(|known| nodes.iter().any(|node| is_same(node, &known.server)));
-    core.events.changed(views, Deployment::of(&*core.topology));
-    for node in nodes {
-        if !reported.iter().any(|known| is_same(&known.server, &node)) {
-            reported.push(core.events.watch(node));
-        }
-    }
-}
-
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -5,17 +5,18 @@
 //! - `batch`: many requests at once, sent to each node in one go.
 //! - `client`: the client, and what it owns.
 //! - `command`: a builder for any command.
-//! - `core`: the state that all objects of a client share, and the client's own task.
+//! - `core`: the state that all objects of a client share.
 //! - `dedicated`: a connection for one purpose, such as MULTI/EXEC or SCRIPT KILL.
 //! - `deployment`: the topology as a value for users.
 //! - `dial`: opening a byte stream to an address.
+//! - `driver`: the tasks of a client.
 //! - `durability`: group commit by WAIT and WAITAOF.
 //! - `encryption`: TLS.
-//! - `ended`: whether the client has ended, and why.
 //! - `endpoint`: address, credentials and encryption of a server.
 //! - `events`: connection events for users.
 //! - `given_back`: repeating recent releases after a failover.
 //! - `health`: the health check of a client and its servers.
+//! - `lifecycle`: whether a client is open, closing or over.
 //! - `link`: one supervised connection; its `pipeline` carries requests in order, and messages.
 //! - `login`: passwords that change.
 //! - `node`: one node with all its connections.
@@ -44,13 +45,14 @@ mod core;
 mod dedicated;
 mod deployment;
 mod dial;
+mod driver;
 mod durability;
 mod encryption;
-mod ended;
 mod endpoint;
 mod events;
 mod given_back;
 mod health;
+mod lifecycle;
 mod link;
 mod login;
 mod node;
@@ -71,14 +73,14 @@ mod traits;
 mod trouble;
 mod unauthorized;
 
-pub(crate) use self::core::{Core, refused};
+pub(crate) use self::core::Core;
 pub use background::BackgroundClient;
 pub use batch::Batched;
+pub(crate) use client::refused;
 pub use client::{Client, ClientStats, ConnectError, NotClosed, NotDriven, NotReady, WeakClient};
 pub use command::Command;
 pub use deployment::{Deployment, DeploymentKind, Shard};
 pub use durability::CommitError;
-pub(crate) use ended::Ended;
 pub(crate) use events::Events;
 pub use events::{ConnectionEvent, ConnectionEvents};
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};

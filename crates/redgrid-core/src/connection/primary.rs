@@ -132,9 +132,10 @@ async fn ask(
     // Number of transmissions that may have been executed, whatever the replies to later ones say.
     let mut unanswered = 0;
     loop {
+        let told = |error: ServerError, unanswered| if unanswered > 0 { error.after_unanswered() } else { error };
         let replaced = || format!("{} is no primary any more", server.id());
         if !decides(core, server) {
-            return Err(told(unanswered, ServerError::not_sent(replaced())));
+            return Err(told(ServerError::not_sent(replaced()), unanswered));
         }
         let sent = core.clock.now();
         let copy = request.clone().not_after(sent + core.settings.response_timeout);
@@ -161,18 +162,8 @@ async fn ask(
             ServerError::Decode { .. } => false,
         };
         if !again || !pause(client, server, until).await {
-            return Err(told(unanswered, error));
+            return Err(told(error, unanswered));
         }
-    }
-}
-
-/// Returns the error that holds for all transmissions, given the error of the last one.
-fn told(unanswered: u32, last: ServerError) -> ServerError {
-    match last {
-        last if last.is_not_done() && unanswered > 0 => {
-            ServerError::unknown(format!("an earlier copy may have been carried out; then {last}"))
-        }
-        last => last,
     }
 }
 

@@ -15,12 +15,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::progress::Obstacle;
 pub(crate) use self::progress::Progress;
-use super::ended::Ended;
 use super::link::patience;
 use super::route::{Answer, once_telling};
-use super::{ConnectionId, Reply, Request, Server, Topology, TopologyHint, is_same};
+use super::{ConnectionId, Core, Reply, Request, Server, Topology, TopologyHint, is_same};
 use crate::clock::{Clock, Instant};
-use crate::config::Settings;
 use crate::error::{Code, ServerError};
 
 /// The outcome of one request, over all its transmissions.
@@ -39,6 +37,10 @@ pub(crate) struct RequestOutcome {
 }
 
 impl RequestOutcome {
+    fn unsent(error: ServerError, by: Arc<dyn Server>, now: Instant, retransmission_ends: Option<Instant>) -> Self {
+        RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
+    }
+
     /// Returns whether an earlier transmission may have executed before the answered one.
     pub(crate) fn was_retransmitted(&self) -> bool {
         self.retransmission_ends.is_some()
@@ -90,15 +92,15 @@ pub(crate) enum RetryPolicy {
 /// Sends `request` to the node of its keys until it is finally answered or `until` has passed.
 #[expect(clippy::manual_async_fn, reason = "that one would have room for its arguments twice")]
 pub(super) fn send_with_retries<'a>(
-    topology: &'a dyn Topology,
-    settings: &'a Settings,
-    (clock, ended): (&'a Clock, &'a Ended),
+    core: &'a Core,
     request: &'a Arc<Request>,
     until: Instant,
     persistence: RetryPolicy,
     progress: &'a Progress,
 ) -> impl Future<Output = RequestOutcome> + Send + use<'a> {
     async move {
+        let Core { topology, settings, clock, life, .. } = core;
+        let topology = &**topology;
         let mut unanswered: Option<Instant> = None;
         // A refused login or a wrong target ends a request. Exceptions are releases, and requests
         // of which a transmission may still execute.
@@ -116,18 +118,7 @@ pub(super) fn send_with_retries<'a>(
                     Ok(permit) => Some(permit),
                     Err(_) => match Box::pin(admitted(limit, clock, until, progress)).await {
                         Ok(permit) => Some(permit),
-                        Err(error) => {
-                            let (result, sent) = (Err(error), clock.now());
-                            let by = Arc::clone(&to);
-                            return RequestOutcome {
-                                result,
-                                sent,
-                                received: sent,
-                                retransmission_ends: unanswered,
-                                by,
-                                epoch: None,
-                            };
-                        }
+                        Err(error) => return RequestOutcome::unsent(error, Arc::clone(&to), clock.now(), unanswered),
                     },
                 },
                 _ => None,
@@ -138,16 +129,13 @@ pub(super) fn send_with_retries<'a>(
                 limit = limit.min(first + window);
             }
             if !progress.begin() {
-                let (result, by) =
-                    (Err(ServerError::not_sent("it was given up")), topology.primary(request.first_key()));
-                return RequestOutcome { result, sent, received: sent, retransmission_ends: None, by, epoch: None };
+                return RequestOutcome::unsent(ServerError::not_sent("it was given up"), Arc::clone(&to), sent, None);
             }
-            let Answer { result, by, epoch, at_home } = match request.reads {
+            let Answer { mut result, by, epoch, at_home } = match request.reads {
                 true => once_telling(topology, Arc::clone(&to), request, limit, &AtomicBool::new(false)).await,
                 false => unless_replaced(topology, request, limit).await,
             };
             let received = clock.now();
-            let mut result = result;
             let mut is_lasting = false;
             if matches!(result, Err(ServerError::NotSent { .. }))
                 && heeds_refusal(unanswered)
@@ -196,27 +184,13 @@ pub(super) fn send_with_retries<'a>(
                 }
             };
             if again && received < until {
-                if let Some(end) = ended.error() {
+                if let Some(end) = life.error() {
                     // `retransmission_ends` covers an earlier transmission.
                     result = Err(end);
                 } else {
                     drop(_admitted);
-                    let pause = pause(topology, request.first_key(), (&by, at_home), settings, clock, until);
-                    let refused = async {
-                        let mut refusal = by.refusal();
-                        if !heeds_refusal(unanswered) || refusal.wait_for(Option::is_some).await.is_err() {
-                            std::future::pending::<()>().await;
-                        }
-                    };
-                    let paused = async {
-                        tokio::select! {
-                            () = pause => {}
-                            () = refused => {}
-                            () = ended.wait() => {}
-                        }
-                    };
                     // Boxed, like everything rare: every request would reserve its size.
-                    Box::pin(paused).await;
+                    Box::pin(pause(core, request.first_key(), (&by, at_home), heeds_refusal(unanswered), until)).await;
                     if clock.now() < until {
                         continue;
                     }
@@ -338,24 +312,24 @@ pub(crate) fn may_execute_until(limit: Instant, window: Duration) -> Instant {
 
 /// Waits for the retry delay and then for a connection, at most until `until`.
 ///
-/// A topology change ends the wait at once.
+/// A topology change and the end of the client end the wait at once, and so does a refusal of this
+/// client, if it is heeded.
 async fn pause(
-    topology: &dyn Topology,
+    core: &Core,
     key: &[u8],
     (asked, at_home): (&Arc<dyn Server>, bool),
-    settings: &Settings,
-    clock: &Clock,
+    heeds_refusal: bool,
     until: Instant,
 ) {
-    let mut changes = topology.changes();
-    if at_home && !is_same(&topology.primary(key), asked) {
+    let mut changes = core.topology.changes();
+    if at_home && !is_same(&core.topology.primary(key), asked) {
         return;
     }
     let mut epoch = asked.connection_id();
     let is_up = epoch.borrow().is_some();
     let wait = async {
         if is_up || !at_home {
-            tokio::time::sleep(jittered(settings.retry_delay)).await;
+            tokio::time::sleep(jittered(core.settings.retry_delay)).await;
         }
         if !at_home {
             // It was redirected to this node, or read there: the next target is chosen anew.
@@ -366,10 +340,13 @@ async fn pause(
             std::future::pending::<()>().await;
         }
     };
+    let mut refusal = asked.refusal();
     tokio::select! {
         () = wait => {}
         Ok(()) = changes.changed() => {}
-        () = clock.sleep_until(until) => {}
+        Ok(_) = refusal.wait_for(Option::is_some), if heeds_refusal => {}
+        () = core.life.over() => {}
+        () = core.clock.sleep_until(until) => {}
     }
 }
 
