@@ -125,7 +125,10 @@ impl Client {
         };
         let core = Arc::new(core);
         let (table, work) = Table::new(Arc::clone(&core));
-        core.tasks().push(tokio::spawn(follow_notices(core.subscriptions.listen(core.notices()), Arc::clone(&table))));
+        core.tasks().push(tokio::spawn(follow_notices(
+            core.subscriptions.subscribe_everywhere(core.notices()),
+            Arc::clone(&table),
+        )));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_renewal()));
         core.tasks().push(tokio::spawn(repeat(Arc::clone(&core))));
         let (watching, to_tasks) = (Arc::clone(&core), table.background());

@@ -11,7 +11,7 @@ use super::events::{Views, Watching};
 use super::{Deployment, Server, is_same};
 use crate::lock::{BackgroundTask, Table};
 use crate::permits::SemaphoreRegistry;
-use crate::pubsub::Listener;
+use crate::pubsub::{ChannelEvent, OrderedSubscription};
 
 /// Time limit of background work after the last handle was dropped without a shutdown: 5 s.
 pub(super) const FAREWELL: Duration = Duration::from_secs(5);
@@ -96,12 +96,12 @@ impl Driver {
 }
 
 /// Handles notices of holds that were taken over by force.
-pub(super) async fn follow_notices(mut notices: Listener, table: Arc<Table>) {
-    while let Some(notice) = notices.next().await {
-        match notice {
-            Some(field) => table.preempted(&field),
+pub(super) async fn follow_notices(mut notices: OrderedSubscription, table: Arc<Table>) {
+    loop {
+        match notices.next().await {
+            ChannelEvent::Message { payload, .. } => table.preempted(&payload),
             // A notice may have been missed: verify all holds.
-            None => table.verify_all(),
+            ChannelEvent::Resync => table.verify_all(),
         }
     }
 }

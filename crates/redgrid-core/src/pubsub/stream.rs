@@ -7,8 +7,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use super::all_primaries::qualified_name;
-use super::buffer::{BufferEvent, MessageBuffer};
-use super::channel::{ChannelScope, Registration};
+use super::buffer::MessageBuffer;
+use super::channel::ChannelScope;
+use super::handles::Registration;
 use super::manager::SubscriptionManager;
 use crate::author::ClientExt;
 use crate::connection::{Client, FromReply, Pairs, Request, is_same};
@@ -147,14 +148,7 @@ impl PubSubStream {
 
     /// Polls for the next event; `None` when the client has ended.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<PubSubEvent>> {
-        self.buffer.poll_next(context).map(|event| {
-            Some(match event? {
-                BufferEvent::Message { channel, payload } => PubSubEvent::Message { channel, payload },
-                BufferEvent::Gap => PubSubEvent::Gap,
-                BufferEvent::Missed(count) => PubSubEvent::Missed(count),
-                BufferEvent::Denied(why) => PubSubEvent::Denied(why),
-            })
-        })
+        self.buffer.poll_next(context)
     }
 
     /// Returns whether the server has confirmed the subscription on the current connection.
