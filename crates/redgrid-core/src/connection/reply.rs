@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
+use std::str::FromStr;
 
 use bytes::Bytes;
 
@@ -120,30 +121,33 @@ impl FromReply for () {
     }
 }
 
+/// Converts the text of a number.
+fn parsed<T: FromStr>(reply: Reply, expected: &'static str) -> Result<T, ServerError> {
+    match reply {
+        Reply::Bytes(text) => {
+            let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+            number.ok_or_else(|| Reply::Bytes(text).misfit(expected))
+        }
+        Reply::Error(error) => Err(error),
+        other => Err(other.misfit(expected)),
+    }
+}
+
 impl FromReply for i64 {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         match reply {
             Reply::Int(n) => Ok(n),
-            Reply::Bytes(text) => std::str::from_utf8(&text)
-                .ok()
-                .and_then(|t| t.parse().ok())
-                .ok_or_else(|| Reply::Bytes(text).misfit("a whole number")),
-            Reply::Error(error) => Err(error),
-            other => Err(other.misfit("a whole number")),
+            other => parsed(other, "a whole number"),
         }
     }
 }
 
 impl FromReply for u64 {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
+        const EXPECTED: &str = "a whole number of 0 or more";
         match reply {
-            Reply::Int(n) => u64::try_from(n).map_err(|_| Reply::Int(n).misfit("a whole number of 0 or more")),
-            Reply::Bytes(text) => std::str::from_utf8(&text)
-                .ok()
-                .and_then(|t| t.parse().ok())
-                .ok_or_else(|| Reply::Bytes(text).misfit("a whole number of 0 or more")),
-            Reply::Error(error) => Err(error),
-            other => Err(other.misfit("a whole number of 0 or more")),
+            Reply::Int(n) => u64::try_from(n).map_err(|_| Reply::Int(n).misfit(EXPECTED)),
+            other => parsed(other, EXPECTED),
         }
     }
 }
@@ -152,12 +156,7 @@ impl FromReply for f64 {
     fn from_reply(reply: Reply) -> Result<Self, ServerError> {
         match reply {
             Reply::Double(x) => Ok(x),
-            Reply::Bytes(text) => std::str::from_utf8(&text)
-                .ok()
-                .and_then(|t| t.parse().ok())
-                .ok_or_else(|| Reply::Bytes(text).misfit("a number")),
-            Reply::Error(error) => Err(error),
-            other => Err(other.misfit("a number")),
+            other => parsed(other, "a number"),
         }
     }
 }
