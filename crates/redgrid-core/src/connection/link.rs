@@ -6,12 +6,11 @@
 mod diagnose;
 mod keep;
 mod pipeline;
-mod protocol;
 mod resp;
+mod server_text;
 mod set_up;
 mod silence;
 mod state;
-mod words;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,11 +23,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use self::pipeline::{Answer, Expects, Pipeline, Unanswered};
-use self::protocol::without_arguments;
+pub(super) use self::server_text::{info_field, wants_login};
+use self::server_text::{is_read_only, without_arguments};
 use self::set_up::login_words;
 use self::silence::{Asked, Silence};
-use self::words::is_read_only;
-pub(super) use self::words::{info_field, wants_login};
 use super::endpoint::Target;
 use super::login::Login;
 use super::pool::PoolMember;

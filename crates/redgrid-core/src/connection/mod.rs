@@ -35,7 +35,6 @@
 //! - `topology`: the kinds of deployments.
 //! - `traits`: the traits [`Server`] and [`Topology`].
 //! - `trouble`: why a connection failed, in words for users.
-//! - `unauthorized`: when a refusal of the login counts.
 
 mod background;
 mod batch;
@@ -71,7 +70,6 @@ mod subscriber;
 mod topology;
 mod traits;
 mod trouble;
-mod unauthorized;
 
 pub(crate) use self::core::Core;
 pub use background::BackgroundClient;

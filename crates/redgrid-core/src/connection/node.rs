@@ -180,11 +180,6 @@ impl Node {
         }
         match (request.joint, limit) {
             (Some(how), Some(limit)) => self.joints.call(self, how, request, limit),
-            _ if request.adjacent => ResponseFuture::inline(async move || {
-                let request = Request { not_after: limit, ..Request::clone(request) };
-                let answer = self.together(vec![request]).await.pop();
-                answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-            }),
             _ => ResponseFuture::inline(|| self.one(self.line(request), request, limit)),
         }
     }
@@ -199,9 +194,6 @@ impl Server for Node {
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
         if let Some(error) = self.in_the_way(requests.iter().all(|request| request.dedicated)) {
             return requests.iter().map(|_| Err(error.clone())).collect();
-        }
-        if requests.iter().any(|request| request.adjacent) {
-            return self.together(requests).await;
         }
         match <[Request; 1]>::try_from(requests) {
             Ok([request]) => {
@@ -223,6 +215,13 @@ impl Server for Node {
 
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
         self.alone(request, Some(limit))
+    }
+
+    async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
+        match self.in_the_way(false) {
+            Some(error) => Err(error),
+            None => self.carry(self.line(&request), &request, request.limit(), true).await,
+        }
     }
 
     async fn commit(&self, since: ConnectionId, durability: Durability, tag: &[u8]) -> Result<(), CommitError> {

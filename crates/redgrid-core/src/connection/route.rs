@@ -96,10 +96,7 @@ pub(super) async fn once_telling(
         let epoch = by.current_connection_id();
         let result = match asking {
             false => by.ask(request, limit).await,
-            true => {
-                let copy = Request::clone(request).not_after(limit).adjacent();
-                one_of(by.call(vec![Request::command("ASKING"), copy]).await)
-            }
+            true => by.call_asking(Request::clone(request).not_after(limit)).await,
         };
         let at_home = hops == 0 && !request.reads;
         let Err(error) = &result else { return Answer { result, by, epoch, at_home } };
@@ -133,18 +130,6 @@ pub(super) async fn once_telling(
     }
 }
 
-/// Returns the result of the transmission, which is the last reply.
-///
-/// If the ASKING before it was refused, the target answers with a redirect back to the source node.
-/// The refusal of ASKING is then the cause, and is returned.
-fn one_of(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
-    let copy = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
-    match (copy, answers.pop()) {
-        (Err(ServerError::Refused { .. }), Some(Err(asking @ ServerError::Refused { .. }))) => Err(asking),
-        (copy, _) => copy,
-    }
-}
-
 /// Returns whether an error may come from using the wrong node.
 pub(super) fn is_doubtful(error: &ServerError) -> bool {
     match error {
@@ -159,19 +144,20 @@ pub(super) fn is_doubtful(error: &ServerError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::traits::of_asking;
 
     #[test]
     fn a_refused_asking_is_the_cause_of_what_the_copy_was_told() {
         let refused = |message: &str| Err(ServerError::refused(message));
         let denied = || refused("NOPERM this user has no permissions to run the 'asking' command");
-        assert_eq!(one_of(vec![denied(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::NoPermission));
+        assert_eq!(of_asking(vec![denied(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::NoPermission));
         // Executed, or possibly executed: that outweighs the refused ASKING.
-        assert_eq!(one_of(vec![denied(), Ok(Reply::Int(1))]).unwrap(), Reply::Int(1));
-        assert!(one_of(vec![denied(), Err(ServerError::unknown("cut"))]).unwrap_err().is_unknown());
+        assert_eq!(of_asking(vec![denied(), Ok(Reply::Int(1))]).unwrap(), Reply::Int(1));
+        assert!(of_asking(vec![denied(), Err(ServerError::unknown("cut"))]).unwrap_err().is_unknown());
         let asked = || Ok(Reply::Bytes("OK".into()));
-        assert_eq!(one_of(vec![asked(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::Moved));
-        assert_eq!(one_of(vec![Ok(Reply::Int(2))]).unwrap(), Reply::Int(2));
-        assert!(one_of(Vec::new()).unwrap_err().is_unknown());
+        assert_eq!(of_asking(vec![asked(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::Moved));
+        assert_eq!(of_asking(vec![Ok(Reply::Int(2))]).unwrap(), Reply::Int(2));
+        assert!(of_asking(Vec::new()).unwrap_err().is_unknown());
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
-use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::pipeline::Pipeline;
-use super::words::info_field;
+use super::server_text::info_field;
 use super::{Connection, Handshake, LONGEST_WAIT, NodeRole, OTHER_PART, SHORTEST_WAIT, wire};
 use crate::connection::{ConnectionId, Reply, ServerClock};
 use crate::error::ServerError;
@@ -23,90 +23,74 @@ use crate::error::ServerError;
 /// different nodes differ only by this number.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
-/// How a connection ended.
-enum Ended {
-    /// The connection is to be closed.
-    Closing,
-    /// The connection was lost or given up after its handshake had been answered.
-    Lost,
-    /// The handshake was never answered.
-    Ungreeted,
-}
-
 impl Connection {
+    /// Keeps the connection up until it is to be closed.
     pub(super) async fn keep(self: Arc<Self>) {
-        let mut closing = self.closing.subscribe();
-        let mut wait = SHORTEST_WAIT;
-        loop {
-            let Some(set_up) = self.until_closed(self.set_up(), &mut closing).await else { break };
-            let ended = match set_up {
-                Ok(connected) => {
-                    *self.pipeline.lock().unwrap_or_else(|p| p.into_inner()) = connected.pipeline.clone();
-                    // Concurrent, so that a slow credentials provider delays nothing else.
-                    let ended = tokio::select! {
-                        ended = self.watch(&connected.pipeline, &mut closing) => ended,
-                        never = self.keep_logged_in() => match never {},
-                    };
-                    if let Ended::Closing = ended {
-                        connected.quit().await;
-                        break;
-                    }
-                    // The old connection and its requests end before a new one is set up.
-                    connected.abort().await;
-                    // With RESP2 the handshake may be the first exchange with the listener. A
-                    // server that hangs later has answered it.
-                    if matches!(ended, Ended::Ungreeted) && self.trouble() != SILENT {
-                        match self.until_closed(self.look_into(), &mut closing).await {
-                            Some(Some(trouble)) => self.fail_by(trouble),
-                            Some(None) => {}
-                            None => break,
-                        }
-                    }
-                    ended
-                }
-                Err(trouble) => {
-                    self.fail_by(trouble);
-                    Ended::Ungreeted
-                }
-            };
-            if let Ended::Lost = ended {
-                wait = SHORTEST_WAIT;
-            }
-            if self.sleep_or_close(spread(wait), &mut closing).await {
-                break;
-            }
-            wait = (wait * 2).min(LONGEST_WAIT);
+        tokio::select! {
+            biased;
+            () = self.closing() => {}
+            never = self.keep_up() => match never {},
         }
+        self.pipeline().quit().await;
         self.fail("the client is shut down");
     }
 
-    /// Monitors a connection until it is lost, given up, or to be closed.
-    async fn watch(&self, pipeline: &Pipeline, closing: &mut watch::Receiver<bool>) -> Ended {
+    async fn keep_up(&self) -> Infallible {
         let mut wait = SHORTEST_WAIT;
-        let mut ended = Ended::Ungreeted;
+        loop {
+            let mut was_up = false;
+            match self.set_up().await {
+                Ok(connected) => {
+                    let pipeline = connected.into_pipeline();
+                    *self.pipeline.lock().unwrap_or_else(|p| p.into_inner()) = pipeline.clone();
+                    tokio::select! {
+                        biased;
+                        () = self.supervise(&pipeline, &mut was_up) => {}
+                        lost = pipeline.lost() => self.fail(&lost),
+                        // Concurrent, so that a slow credentials provider delays nothing else.
+                        never = self.keep_logged_in() => match never {},
+                    }
+                    // The old connection and its requests end before a new one is set up.
+                    pipeline.abort();
+                    pipeline.lost().await;
+                    // With RESP2 the handshake may be the first exchange with the listener. A
+                    // server that hangs later has answered it.
+                    if !was_up
+                        && self.trouble() != SILENT
+                        && let Some(trouble) = self.look_into().await
+                    {
+                        self.fail_by(trouble);
+                    }
+                }
+                Err(trouble) => self.fail_by(trouble),
+            }
+            if was_up {
+                wait = SHORTEST_WAIT;
+            }
+            sleep(spread(wait)).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// Monitors a connection until it is given up. Sets `was_up` once its handshake was answered.
+    async fn supervise(&self, pipeline: &Pipeline, was_up: &mut bool) {
+        let mut wait = SHORTEST_WAIT;
         // The flag was meant for the previous connection.
         self.leaving.store(false, Ordering::Release);
         // Requests of a previous connection are no longer outstanding.
         self.silence.heard(self.target.clock.now());
         loop {
-            let greeting = self.unless_silent(self.breaks_after(), self.handshake());
-            let greeted = tokio::select! {
-                biased;
-                greeted = self.until_closed(greeting, closing) => greeted,
-                lost = pipeline.lost() => { self.fail(&lost); return ended }
-            };
-            match greeted {
-                None => return Ended::Closing,
-                Some(Ok(epoch)) => {
+            match self.unless_silent(self.breaks_after(), self.handshake()).await {
+                Ok(epoch) => {
                     self.greeted();
                     if let Some(seat) = &self.seat {
                         seat.tell(Some((&epoch, &self.history())));
                     }
                     self.epoch.send_replace(Some(epoch));
                     wait = SHORTEST_WAIT;
-                    ended = Ended::Lost;
+                    *was_up = true;
                 }
-                Some(Err(error)) => {
+                Err(error) => {
                     // The reason for the loss of the connection is more specific than the resulting
                     // error.
                     let lost = pipeline.end();
@@ -114,12 +98,9 @@ impl Connection {
                     // A lost connection is replaced. If the server refuses, the connection stays
                     // and the handshake is repeated.
                     if lost.is_some() || is_silent(&error) {
-                        return ended;
+                        return;
                     }
-                    let another = is_another_part(&error);
-                    if self.sleep_or_close(if another { OTHER_PART } else { spread(wait) }, closing).await {
-                        return Ended::Closing;
-                    }
+                    sleep(if is_another_part(&error) { OTHER_PART } else { spread(wait) }).await;
                     wait = (wait * 2).min(LONGEST_WAIT);
                     continue;
                 }
@@ -128,47 +109,33 @@ impl Connection {
                 let (patience, mut is_silent_by_now) = (self.breaks_after(), false);
                 tokio::select! {
                     biased;
-                    _ = closing.wait_for(|closed| *closed) => return Ended::Closing,
-                    lost = pipeline.lost() => { self.fail(&lost); return ended }
                     () = self.doubt.notified() => {}
                     // Half of the permitted silence; the probe has the other half to get an answer.
                     () = self.silence.lasts_for(&self.target.clock, patience / 2) => is_silent_by_now = true,
-                    () = tokio::time::sleep(self.target.settings.ping_interval) => {}
+                    () = sleep(self.target.settings.ping_interval) => {}
                 }
                 if self.leaving.swap(false, Ordering::AcqRel) {
-                    return ended;
+                    return;
                 }
-                let probe = async {
-                    match is_silent_by_now {
-                        true => self.unless_silent(patience / 2, self.sign_of_life()).await,
-                        false => self.unless_silent(patience, self.probe()).await,
-                    }
-                };
-                let probed = tokio::select! {
-                    biased;
-                    probed = self.until_closed(probe, closing) => probed,
-                    lost = pipeline.lost() => { self.fail(&lost); return ended }
+                let probed = match is_silent_by_now {
+                    true => self.unless_silent(patience / 2, self.sign_of_life()).await,
+                    false => self.unless_silent(patience, self.probe()).await,
                 };
                 match probed {
-                    None => return Ended::Closing,
-                    Some(Err(error)) if is_silent(&error) => {
-                        self.fail(SILENT);
-                        return ended;
-                    }
+                    Err(error) if is_silent(&error) => return self.fail(SILENT),
                     // The server is alive. A connection that was given up meanwhile repeats its
                     // handshake.
-                    Some(Ok(()) | Err(ServerError::Refused { .. })) if self.is_up() => {}
-                    Some(Ok(()) | Err(ServerError::Refused { .. })) => break,
-                    Some(Err(error)) if is_another_part(&error) => {
+                    Ok(()) | Err(ServerError::Refused { .. }) if self.is_up() => {}
+                    Ok(()) | Err(ServerError::Refused { .. }) => break,
+                    Err(error) if is_another_part(&error) => {
                         self.fail(&self.reason(&error));
                         break;
                     }
                     // Too many requests are in flight.
-                    Some(Err(ServerError::NotSent { .. })) if pipeline.end().is_none() => {}
-                    Some(_) => {
+                    Err(ServerError::NotSent { .. }) if pipeline.end().is_none() => {}
+                    Err(_) => {
                         let lost = pipeline.end();
-                        self.fail(lost.as_deref().unwrap_or("it was given up after an unexpected answer"));
-                        return ended;
+                        return self.fail(lost.as_deref().unwrap_or("it was given up after an unexpected answer"));
                     }
                 }
             }
@@ -181,7 +148,7 @@ impl Connection {
     async fn keep_logged_in(&self) -> Infallible {
         let Some(login) = &self.login else { return std::future::pending().await };
         loop {
-            tokio::time::sleep(login.every()).await;
+            sleep(login.every()).await;
             if !self.is_up() {
                 continue;
             }
@@ -315,17 +282,6 @@ impl Connection {
                 "{NOT_ITS_PART} a replica in touch with its primary: {role} {state}"
             ))),
         }
-    }
-
-    async fn until_closed<F: Future>(&self, work: F, closing: &mut watch::Receiver<bool>) -> Option<F::Output> {
-        tokio::select! {
-            done = work => Some(done),
-            _ = closing.wait_for(|closed| *closed) => None,
-        }
-    }
-
-    async fn sleep_or_close(&self, wait: Duration, closing: &mut watch::Receiver<bool>) -> bool {
-        self.until_closed(tokio::time::sleep(wait), closing).await.is_none()
     }
 }
 

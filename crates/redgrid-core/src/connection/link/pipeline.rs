@@ -7,39 +7,32 @@
 //! arrays: only a connection with subscriptions, which never requests arrays, treats arrays as
 //! pushes.
 
+mod drive;
+mod pushes;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use bytes::{Bytes, BytesMut};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::WireCommand;
-use super::resp::{Frame, NoProtocol, Scan, decode, encode};
+use self::drive::{Finish, drive};
+use self::pushes::{Pushed, is_push, sort, unasked};
+use super::resp::{Frame, encode};
 use super::silence::Silence;
+use super::{QUIT, WireCommand, wire};
 use crate::clock::Clock;
 use crate::config::network::Stream;
 use crate::connection::trouble::{CLOSED, NO_PROTOCOL};
 use crate::connection::{Push, Reply};
-use crate::error::ServerError;
 
 /// The maximum number of outstanding requests: above any burst of ours, below all memory.
 const LONGEST_QUEUE: usize = 65_536;
 
-/// Size of the read buffer.
-const READ: usize = 16 * 1024;
-
 /// Buffer capacity that is kept; what a long reply or request needed beyond it is freed.
 const KEPT: usize = 1 << 20;
-
-/// Consecutive reads of available data before the task yields.
-const READS: usize = 16;
-
-/// How long to read the server's last bytes after a failed write.
-const LAST_WORDS: Duration = Duration::from_millis(10);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +127,15 @@ impl Pipeline {
         pipeline
     }
 
-    /// Closes the connection.
+    /// Closes the connection once outstanding requests are answered, or after a short limit.
+    pub(super) async fn quit(&self) {
+        if let Ok(answer) = self.ask(&wire(["QUIT"]), Expects::Reply) {
+            let _ = tokio::time::timeout(QUIT, answer).await;
+        }
+        self.abort();
+    }
+
+    /// Closes the connection at once.
     pub(super) fn abort(&self) {
         self.0.task.get().into_iter().for_each(AbortHandle::abort);
     }
@@ -326,223 +327,9 @@ impl Queue {
     }
 }
 
-enum Pushed {
-    Message(Push),
-    /// All confirmations of this request have arrived.
-    Confirmed(Waiting),
-    Nothing,
-}
-
-const MESSAGES: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
-const SUBSCRIBED: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
-const UNSUBSCRIBED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
-
-/// Returns whether an array is one of those that RESP2 sends for subscriptions.
-fn is_push(parts: &[Reply]) -> bool {
-    let Some(Reply::Bytes(word)) = parts.first() else { return false };
-    [MESSAGES, SUBSCRIBED, UNSUBSCRIBED].iter().flatten().any(|push| *push == &word[..])
-}
-
-/// Classifies a push. `waiting` are the outstanding requests, the oldest first.
-///
-/// # Errors
-///
-/// Why the connection must end.
-fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result<Pushed, String> {
-    let mut words = parts.into_iter().map(|part| match part {
-        Reply::Bytes(bytes) => bytes,
-        Reply::Int(n) => n.to_string().into(),
-        _ => Bytes::new(),
-    });
-    let mut next = || words.next().unwrap_or_default();
-    let word = next();
-    Ok(match &word[..] {
-        b"message" => Pushed::Message(Push::Message { channel: next(), payload: next() }),
-        b"smessage" => Pushed::Message(Push::ShardedMessage { channel: next(), payload: next() }),
-        b"pmessage" => Pushed::Message(Push::PatternMessage { pattern: next(), channel: next(), payload: next() }),
-        word if SUBSCRIBED.contains(&word) || UNSUBSCRIBED.contains(&word) => {
-            let channel = next();
-            let confirmed = waiting.front_mut().is_some_and(|first| first.confirm(word, &channel));
-            match waiting.front() {
-                Some(Waiting { expects: Expects::Confirmations(_, missing), .. })
-                    if confirmed && missing.is_empty() =>
-                {
-                    waiting.pop_front().map_or(Pushed::Nothing, Pushed::Confirmed)
-                }
-                _ if confirmed => Pushed::Nothing,
-                _ if word == b"sunsubscribe" && waiting.iter().any(|one| one.leaves(&channel)) => Pushed::Nothing,
-                _ if word == b"sunsubscribe" => Pushed::Message(Push::Lost { channel }),
-                _ => return Err(NO_PROTOCOL.into()),
-            }
-        }
-        _ => Pushed::Nothing,
-    })
-}
-
-impl Waiting {
-    /// Returns whether a reply answers this request (`true`) or is only a side effect of it
-    /// (`false`); `None` if neither is possible.
-    fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
-        match (&self.expects, reply) {
-            (Expects::Reply, _) | (Expects::Confirmations(..), Reply::Error(_)) => Some(true),
-            (Expects::Confirmations(..), _) => None,
-            (Expects::Pong { .. }, Reply::Error(error)) => Some(refuses_ping(error)),
-            (Expects::Pong { token, .. }, reply) => is_pong(reply, token).then_some(true),
-        }
-    }
-
-    /// Returns whether this request unsubscribes from a sharded channel.
-    fn leaves(&self, channel: &Bytes) -> bool {
-        matches!(&self.expects, Expects::Pong { channels, .. } if channels.contains(channel))
-    }
-
-    /// Consumes a confirmation if this request waits for it.
-    fn confirm(&mut self, word: &[u8], channel: &[u8]) -> bool {
-        let Expects::Confirmations(command, missing) = &mut self.expects else { return false };
-        let at = missing.iter().position(|missing| missing == channel).filter(|_| command.as_bytes() == word);
-        at.map(|at| missing.swap_remove(at)).is_some()
-    }
-}
-
-/// Returns whether `reply` answers a PING with `token`. With RESP2 the answer is an array of two.
-fn is_pong(reply: &Reply, token: &Bytes) -> bool {
-    match reply {
-        Reply::Bytes(text) => text == token,
-        Reply::Array(parts) => matches!(parts.last(), Some(Reply::Bytes(text)) if text == token),
-        _ => false,
-    }
-}
-
-/// Returns whether the server rejects PING itself. Errors quote the command name with `'` or a
-/// backtick.
-fn refuses_ping(error: &ServerError) -> bool {
-    let ServerError::Refused { message, .. } = error else { return false };
-    let message = message.to_ascii_lowercase();
-    ["'ping'", "`ping`"].iter().any(|named| message.contains(named))
-}
-
-/// Returns the reason contained in an unrequested reply.
-///
-/// A server that refuses a connection sends an error and closes it.
-fn unasked(reply: Reply) -> String {
-    match reply {
-        Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }) => message,
-        _ => NO_PROTOCOL.into(),
-    }
-}
-
-/// Answers all outstanding requests when the connection's task ends, also when it is aborted.
-struct Finish(Pipeline);
-
-impl Drop for Finish {
-    fn drop(&mut self) {
-        self.0.finish(CLOSED.into());
-    }
-}
-
-async fn drive(finish: Finish, stream: Box<dyn Stream>, told: Told) {
-    let (reader, writer) = tokio::io::split(stream);
-    let mut reading = std::pin::pin!(read(&finish.0, reader, &told));
-    let why = tokio::select! {
-        // The write branch first: it is short, while reading may continue for a long time.
-        biased;
-        why = write(&finish.0, writer, &told) => match tokio::time::timeout(LAST_WORDS, reading).await {
-            Ok(last_words) => last_words,
-            Err(_) => why,
-        },
-        why = &mut reading => why,
-    };
-    finish.0.finish(why);
-}
-
-/// Reads until the connection ends; returns the reason.
-async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, told: &Told) -> String {
-    let mut buffer = BytesMut::with_capacity(READ);
-    let (mut frames, mut answered, mut scan) = (Vec::new(), Vec::new(), None::<Scan>);
-    for reads in 1_usize.. {
-        if buffer.capacity() - buffer.len() < READ / 8 {
-            buffer.reserve(READ);
-        }
-        match reader.read_buf(&mut buffer).await {
-            Ok(0) => return CLOSED.into(),
-            Ok(_) => {}
-            Err(error) => return format!("{error:?}"),
-        }
-        let is_whole = scan.as_mut().is_none_or(|scan| scan.is_whole(&buffer));
-        let mut broken = None;
-        if is_whole {
-            while let Some(decoded) = decode(&mut buffer, pipeline.is_resp2()).transpose() {
-                match decoded {
-                    Ok(frame) => frames.push(frame),
-                    Err(NoProtocol) => {
-                        broken = Some(NO_PROTOCOL.to_owned());
-                        break;
-                    }
-                }
-            }
-        }
-        let (is_reading, now) = (!buffer.is_empty(), told.clock.now());
-        pipeline.0.is_reading.store(is_reading, Ordering::Relaxed);
-        if frames.is_empty() {
-            told.silence.heard_in_part(now);
-        } else {
-            told.silence.heard(now);
-        }
-        if is_whole {
-            scan = is_reading.then(Scan::new);
-        }
-        if let Some(why) = pipeline.received(&mut frames, &mut answered, &told.messages).err().or(broken) {
-            return why;
-        }
-        if !is_reading && buffer.capacity() > KEPT {
-            buffer = BytesMut::with_capacity(READ);
-        }
-        if reads.is_multiple_of(READS) {
-            tokio::task::yield_now().await;
-        }
-    }
-    CLOSED.into()
-}
-
-/// Writes until the connection ends; returns the reason.
-async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told: &Told) -> String {
-    let shared = &pipeline.0;
-    loop {
-        let Some(mut bytes) = pipeline.outgoing() else {
-            shared.more.notified().await;
-            continue;
-        };
-        let mut had_to_wait = false;
-        while bytes.has_remaining() {
-            match writer.write_buf(&mut bytes).await {
-                Ok(0) => return CLOSED.into(),
-                Ok(count) => {
-                    shared.written.fetch_add(count as u64, Ordering::Relaxed);
-                    shared.is_writing.store(bytes.has_remaining(), Ordering::Relaxed);
-                    if had_to_wait {
-                        // The server still accepts data.
-                        told.silence.heard_in_part(told.clock.now());
-                    }
-                    had_to_wait = true;
-                }
-                Err(error) => {
-                    if !told.is_socket {
-                        // A layer in between may have sent a part.
-                        shared.written.fetch_add(bytes.remaining() as u64, Ordering::Relaxed);
-                    }
-                    return format!("{error:?}");
-                }
-            }
-        }
-        if let Err(error) = writer.flush().await {
-            return format!("{error:?}");
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use tokio::io::DuplexStream;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
 

@@ -11,9 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use super::diagnose::listener;
 use super::pipeline::{Expects, Pipeline, Told};
-use super::protocol::{refuses_resp3, without_arguments};
+use super::server_text::{refuses_resp3, without_arguments};
 use super::silence::Silence;
-use super::{Connection, LATE, QUIT, WireCommand, wire};
+use super::{Connection, LATE, WireCommand, wire};
 use crate::config::network::Stream;
 use crate::config::{Credentials, Protocol};
 use crate::connection::dial::dial;
@@ -23,29 +23,24 @@ use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// A logged-in connection. Dropping it closes the connection.
+/// A connection that is being set up. Dropping it closes the connection.
 pub(super) struct Connected {
-    pub(super) pipeline: Pipeline,
+    pipeline: Pipeline,
+    is_kept: bool,
 }
 
 impl Connected {
-    /// Closes the connection once outstanding requests are answered, or after a short limit.
-    pub(super) async fn quit(self) {
-        if let Ok(answer) = self.pipeline.ask(&wire(["QUIT"]), Expects::Reply) {
-            let _ = timeout(QUIT, answer).await;
-        }
-    }
-
-    /// Closes the connection and waits until all outstanding requests have been answered.
-    pub(super) async fn abort(self) {
-        self.pipeline.abort();
-        self.pipeline.lost().await;
+    pub(super) fn into_pipeline(mut self) -> Pipeline {
+        self.is_kept = true;
+        self.pipeline.clone()
     }
 }
 
 impl Drop for Connected {
     fn drop(&mut self) {
-        self.pipeline.abort();
+        if !self.is_kept {
+            self.pipeline.abort();
+        }
     }
 }
 
@@ -181,7 +176,7 @@ impl Connection {
             }
             _ => stream,
         };
-        let connected = Connected { pipeline: Pipeline::start(stream, is_resp2, told) };
+        let connected = Connected { pipeline: Pipeline::start(stream, is_resp2, told), is_kept: false };
         let credentials = match login {
             Some(login) => Some(login.fetch().await?),
             None => {
@@ -203,7 +198,7 @@ impl Connection {
         let told = self.told(Arc::default(), mpsc::unbounded_channel().0);
         match self.log_in_on(stream, self.speaks_resp2(), Some(&login), told).await {
             Ok(connected) => {
-                connected.quit().await;
+                connected.pipeline.quit().await;
                 true
             }
             Err(said) => {

@@ -1,13 +1,13 @@
 //! Why a connection is down, and whether waiting can help.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Connection;
 use super::pipeline::{Pipeline, Unanswered};
 use crate::connection::trouble::{Kind, Trouble, readable};
-use crate::connection::unauthorized;
 use crate::error::ServerError;
 
 impl Connection {
@@ -33,7 +33,8 @@ impl Connection {
         match kind {
             Kind::Passing => None,
             Kind::Unauthorized => {
-                let grace = unauthorized::grace(self.login.is_some(), self.timeout());
+                // Server and provider may have different passwords while the password is changed.
+                let grace = if self.login.is_some() { self.timeout() } else { Duration::ZERO };
                 let is_over = since.is_some_and(|since| since.elapsed() >= grace);
                 is_over.then(|| self.unauthorized(self.trouble()))
             }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 
 use super::Node;
 use crate::clock::Instant;
-use crate::connection::link::{Connection, WireCommand};
+use crate::connection::link::{Connection, WireCommand, wire};
 use crate::connection::request::What;
+use crate::connection::traits::of_asking;
 use crate::connection::{Arg, Reply, Request};
 use crate::error::{Code, ServerError};
 use crate::inline_bytes::decimal;
@@ -58,22 +59,38 @@ impl Node {
     }
 
     /// Sends one request, which must not be executed after `limit`.
-    pub(super) async fn one(
+    pub(super) fn one<'a>(
+        &'a self,
+        link: &'a Connection,
+        request: &'a Request,
+        limit: Option<Instant>,
+    ) -> impl Future<Output = Result<Reply, ServerError>> + Send + use<'a> {
+        self.carry(link, request, limit, false)
+    }
+
+    /// Sends one request, right after ASKING if `asking` is set.
+    ///
+    /// Behind ASKING, scripts are sent as text: after NOSCRIPT a retry would need another ASKING.
+    pub(super) async fn carry(
         &self,
         link: &Connection,
         request: &Request,
         limit: Option<Instant>,
+        asking: bool,
     ) -> Result<Reply, ServerError> {
         if let What::Together(parts) = &request.what {
-            return Box::pin(self.at_once(false, parts)).await;
+            return Box::pin(self.at_once(asking, parts)).await;
         }
-        let (mut whole, mut loaded) = (request.in_order, false);
+        let (mut whole, mut loaded) = (request.in_order || asking, false);
         loop {
             let command = self.command(request, limit, whole)?;
             if request.dedicated {
                 return Box::pin(self.dedicated.send(command)).await;
             }
-            let answer = link.send(command).await;
+            let answer = match asking {
+                false => link.send(command).await,
+                true => of_asking(Box::pin(link.send_together(vec![wire(["ASKING"]), command])).await),
+            };
             let Err(ServerError::Refused { message, .. }) = &answer else { return answer };
             // Not executed in any of these cases, so a retry is safe. The deadline argument is
             // encoded anew.
@@ -186,61 +203,6 @@ impl Node {
                 }
             }
         }
-    }
-
-    /// Sends a request after ASKING, and retries it if the server lacked what it needs.
-    async fn behind_asking(&self, requests: [Request; 2]) -> Vec<Result<Reply, ServerError>> {
-        let mut loaded = false;
-        loop {
-            let mut answers = self.back_to_back(&requests).await;
-            let Some(Err(ServerError::Refused { message, .. })) = answers.last() else { return answers };
-            match &requests[1].what {
-                What::Script(_) if self.lacks_read_only(&requests[1], message) => {}
-                What::Function { library: Some(code), .. } if !loaded && message == NO_FUNCTION => {
-                    loaded = true;
-                    match load(self.line(&requests[1]), code).await {
-                        Ok(()) => {}
-                        // The function was not called.
-                        Err(error) if error.is_unknown() => return answers,
-                        Err(error) => {
-                            answers.pop();
-                            answers.push(Err(error));
-                            return answers;
-                        }
-                    }
-                }
-                _ => return answers,
-            }
-        }
-    }
-
-    /// Sends requests so that each directly follows the previous one.
-    pub(super) async fn together(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
-        // A transaction after ASKING, which is sent again on the dedicated connection.
-        if let [asking, Request { what: What::Together(parts), .. }] = &requests[..] {
-            debug_assert_eq!(asking.label(), "ASKING");
-            return vec![Ok(Reply::Nil), Box::pin(self.at_once(true, parts)).await];
-        }
-        match <[Request; 2]>::try_from(requests) {
-            Ok(pair) if pair[0].label() == "ASKING" => Box::pin(self.behind_asking(pair)).await,
-            Ok(pair) => self.back_to_back(&pair).await,
-            Err(requests) => self.back_to_back(&requests).await,
-        }
-    }
-
-    /// Sends requests back to back, with no other request between them.
-    ///
-    /// Scripts are sent as text: after NOSCRIPT, a retry would no longer be adjacent.
-    async fn back_to_back(&self, requests: &[Request]) -> Vec<Result<Reply, ServerError>> {
-        let mut commands = Vec::with_capacity(requests.len());
-        for request in requests {
-            match self.command(request, request.not_after, true) {
-                Ok(command) => commands.push(command),
-                Err(error) => return requests.iter().map(|_| Err(error.clone())).collect(),
-            }
-        }
-        let key = requests.iter().find_map(|request| request.keys.first());
-        self.commands.of(key.map(|key| &key[..])).send_together(commands).await
     }
 
     /// Appends keys and arguments to the preceding words.
