@@ -1,9 +1,19 @@
 //! The client that users hold. It owns the connections, the holds and the background tasks.
 
 mod ask;
+pub(super) mod background;
+pub(super) mod command;
+pub(super) mod core;
+pub(super) mod deployment;
 mod drive;
+pub(super) mod driver;
 mod end;
+pub(super) mod events;
+pub(super) mod given_back;
+pub(super) mod health;
+pub(super) mod lifecycle;
 mod ready;
+pub(super) mod shared;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};

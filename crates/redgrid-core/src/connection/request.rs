@@ -1,5 +1,13 @@
 //! One request to one server, as bytes, with the properties that decide how it may be treated.
 
+pub(super) mod batch;
+pub(super) mod primary;
+pub(super) mod reply;
+pub(super) mod response;
+pub(super) mod retry;
+pub(super) mod route;
+pub(super) mod slot;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 

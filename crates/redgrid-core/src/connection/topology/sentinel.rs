@@ -11,9 +11,9 @@
 //! promotion requests to the former primary are briefly suspended: writes acknowledged after the
 //! promotion would be lost.
 
-mod ear;
 mod elected;
-mod told;
+mod events;
+mod report;
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -26,9 +26,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use self::ear::Ear;
 use self::elected::Elected;
-use self::told::{Told, is_among_most, others_by, primary_by, replicas_by};
+use self::events::SentinelEvents;
+use self::report::{PrimaryReport, is_among_most, others_by, primary_by, replicas_by};
 use super::nowhere::{Hope, said_by};
 use super::replicated::Replicated;
 use crate::config::{Address, Sentinel};
@@ -112,14 +112,14 @@ impl Watch {
         if !self.sentinels.contains_key(address) {
             let node = self.nodes.open(address, NodeRole::Sentinel);
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
-            let ear = Ear {
+            let events = SentinelEvents {
                 node: Arc::clone(&node),
                 name: self.name.clone(),
                 replicated: Arc::clone(&self.replicated),
                 switched: Arc::clone(&self.switched),
                 pause,
             };
-            let listening = tokio::spawn(ear.listen());
+            let listening = tokio::spawn(events.listen());
             self.sentinels.insert(address.clone(), Asked { node, listening, lost_at: Some(Instant::now()) });
             self.tell_sentinels();
         }
@@ -210,7 +210,7 @@ impl Watch {
         self.replicated.told();
         let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
         let is_down = is_called_down(answers.iter().filter_map(|(_, told)| told.as_ref().ok()), &told.primary);
-        let (by, told) = (Arc::clone(by), Told { is_down, ..told.clone() });
+        let (by, told) = (Arc::clone(by), PrimaryReport { is_down, ..told.clone() });
         let all = self.sentinels.len();
         let is_news = is_followed(told.epoch, self.latest, said, all)
             || is_followed(told.epoch, self.latest, said, all - long_gone.len()) && is_among_most(&*by, name).await;
@@ -247,7 +247,7 @@ impl Watch {
     /// Follows the server that `by` names as the primary, or as the chosen replica.
     ///
     /// `is_heard`: the sentinel that leads the failover has answered this time.
-    fn follow(&mut self, by: &Arc<Node>, told: Told, is_heard: bool) {
+    fn follow(&mut self, by: &Arc<Node>, told: PrimaryReport, is_heard: bool) {
         // The election was counted and its winner is named, or the failover was given up.
         let is_over =
             |elected: &mut Elected| elected.after != told.epoch || elected.is_given_up(told.elected.as_ref(), is_heard);
@@ -294,8 +294,8 @@ impl Watch {
     ///   must not delay the result.
     async fn until_clear<T>(
         &self,
-        mut asking: FuturesUnordered<impl Future<Output = (T, Result<Told, ServerError>)>>,
-    ) -> Vec<(T, Result<Told, ServerError>)> {
+        mut asking: FuturesUnordered<impl Future<Output = (T, Result<PrimaryReport, ServerError>)>>,
+    ) -> Vec<(T, Result<PrimaryReport, ServerError>)> {
         let (all, known) = (asking.len(), self.replicated.primary_address().is_some());
         let mut answers = Vec::with_capacity(all);
         let mut enough = pin!(std::future::pending().left_future());
@@ -331,7 +331,7 @@ impl Watch {
 
 /// Returns whether most of the sentinels that answered regard this primary as down. A single one
 /// may be cut off from it.
-fn is_called_down<'a>(answers: impl Iterator<Item = &'a Told>, primary: &Address) -> bool {
+fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary: &Address) -> bool {
     let (mut all, mut down) = (0, 0);
     for told in answers {
         all += 1;
@@ -358,12 +358,13 @@ const FORGOTTEN_AFTER: u32 = 10;
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Told, is_called_down, is_followed};
+    use super::{Address, PrimaryReport, is_called_down, is_followed};
 
     #[test]
     fn a_primary_is_down_by_the_word_of_most() {
         let one = Address::new("one", 1);
-        let told = |primary: &Address, is_down| Told { primary: primary.clone(), epoch: 1, elected: None, is_down };
+        let told =
+            |primary: &Address, is_down| PrimaryReport { primary: primary.clone(), epoch: 1, elected: None, is_down };
         let is_down = |downs: &[bool]| {
             let answers: Vec<_> = downs.iter().map(|down| told(&one, *down)).collect();
             is_called_down(answers.iter(), &one)
