@@ -1,10 +1,11 @@
 //! Errors that were found and fixed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redgrid_atomic_long::{AtomicError, AtomicLong};
-use redgrid_core::author::Server;
+use redgrid_core::author::{ClientExt, Server};
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, ClientStats, Config, Failure, Reply, Request, ServerError};
 use redgrid_locks::{AcquireError, Holder, Lock, LockGuard};
@@ -244,4 +245,24 @@ async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
     observer.cmd(&["DEL", "a"]).await.unwrap();
     drop((first.await.unwrap(), second.await.unwrap()));
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_background_request_may_have_been_executed_by_a_copy_without_a_reply() {
+    let is_first = AtomicBool::new(true);
+    let answer = move |request: &Request| match request.label() {
+        "INCR" if is_first.swap(false, Ordering::Relaxed) => Err(ServerError::unknown("cut")),
+        "INCR" => Err(ServerError::not_sent("no connection")),
+        _ => Ok(Reply::Nil),
+    };
+    let server = Arc::new(FakeServer::new("one:1", answer));
+    let client = Client::over_one(server, Config::single("one").unwrap(), Clock::runtime()).unwrap();
+    let (told, outcome) = tokio::sync::oneshot::channel();
+    client.spawn_attached(|client| async move {
+        let until = client.clock().now() + Duration::from_secs(1);
+        let request = Request::command("INCR").key("a").idempotent();
+        let _ = told.send(client.run_until::<u64>(request, until).await);
+    });
+    let error = outcome.await.unwrap().unwrap_err();
+    assert!(error.is_unknown(), "{error}");
 }

@@ -101,6 +101,15 @@ impl ServerError {
         }
     }
 
+    /// Returns the error of a request of which an earlier transmission was not answered, and the
+    /// last one ended with this error.
+    pub(crate) fn after_unanswered(self) -> Self {
+        match self.is_not_done() {
+            true => ServerError::unknown(format!("an earlier copy may have been carried out; then {self}")),
+            false => self,
+        }
+    }
+
     /// Returns whether the request never left this process, or was stopped by the login.
     pub fn is_not_sent(&self) -> bool {
         matches!(self, ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown)

@@ -54,8 +54,11 @@ impl AsRef<[u8]> for InlineBytes {
     }
 }
 
-/// Returns an integer in decimal.
+/// Returns an integer in decimal; one digit needs no allocation.
 pub(crate) fn decimal(number: i64) -> Bytes {
+    if let Ok(digit @ 0..10) = usize::try_from(number) {
+        return Bytes::from_static(&b"0123456789"[digit..=digit]);
+    }
     let sign = if number < 0 { "-" } else { "" };
     let text = InlineBytes::new().with(sign.as_bytes()).and_then(|text| text.with_number(number.unsigned_abs()));
     text.map_or_else(|| number.to_string().into(), InlineBytes::into_bytes)

@@ -1,7 +1,6 @@
 //! Patterns of names, as the server matches them in SCAN, KEYS and PSUBSCRIBE.
 //!
-//! Events by pattern are received for all names and filtered here. Messages are matched to their
-//! pattern here, too.
+//! Events by pattern are received for all names and filtered here.
 
 /// Returns whether a text matches a pattern.
 ///
@@ -38,13 +37,6 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
             _ => return false,
         }
     }
-}
-
-/// Returns whether certainly no name matches both patterns, because their beginnings differ.
-pub(crate) fn are_disjoint(one: &[u8], other: &[u8]) -> bool {
-    let exact = |pattern: &[u8]| pattern.iter().take_while(|byte| !b"*?[\\".contains(byte)).count();
-    let common = exact(one).min(exact(other));
-    one[..common] != other[..common]
 }
 
 /// Returns whether a byte matches the pattern at `at`, and where the next element begins.
@@ -117,23 +109,6 @@ mod tests {
             ("**", "x", true),
         ] {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
-        }
-    }
-
-    #[test]
-    fn patterns_with_different_beginnings_are_disjoint() {
-        for (one, other, disjoint) in [
-            ("news:*", "sport:*", true),
-            ("news:*", "news:*", false),
-            ("news:*", "news:a*", false),
-            ("*", "news:*", false),
-            ("n?ws", "news", false),
-            ("a", "b", true),
-            ("a[b]", "b*", true),
-            ("a\\*", "a*", false),
-        ] {
-            assert_eq!(are_disjoint(one.as_bytes(), other.as_bytes()), disjoint, "{one} {other}");
-            assert_eq!(are_disjoint(other.as_bytes(), one.as_bytes()), disjoint, "{other} {one}");
         }
     }
 

@@ -141,7 +141,7 @@ impl ClientExt for Client {
     }
 
     fn ended(&self) -> ServerError {
-        self.core().ended.why()
+        self.core().life.why()
     }
 
     fn watch(&self, channel: Bytes, key: Bytes) -> Watch {

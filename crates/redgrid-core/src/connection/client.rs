@@ -1,26 +1,39 @@
 //! The client that users hold. It owns the connections, the holds and the background tasks.
 
 mod ask;
+pub(super) mod background;
+pub(super) mod command;
+pub(super) mod core;
+pub(super) mod deployment;
 mod drive;
+pub(super) mod driver;
 mod end;
+pub(super) mod events;
+pub(super) mod given_back;
+pub(super) mod health;
+pub(super) mod lifecycle;
+mod ready;
+pub(super) mod shared;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use uuid::Uuid;
 
 pub use self::drive::NotDriven;
 pub use self::end::NotClosed;
-use super::core::{Closing, Core, abandoned, follow, follow_notices, is_one_thread, ready, run};
+pub use self::ready::NotReady;
+pub(crate) use self::ready::refused;
+use super::core::{Core, is_one_thread};
+use super::driver::{Driver, follow, follow_notices};
 use super::events::{ConnectionEvents, Events};
 use super::given_back::{GivenBack, repeat};
 use super::health::HealthCheck;
+use super::lifecycle::Lifecycle;
 use super::shared::{Kept, Shared};
-use super::{Deployment, Ended, Request, Server, Topology, topology};
+use super::{Deployment, Server, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Settings};
 use crate::error::ServerError;
@@ -44,8 +57,6 @@ struct Inner {
     semaphores: Arc<SemaphoreRegistry>,
     shared: Shared,
     kept: Kept,
-    closing: Arc<watch::Sender<Closing>>,
-    closed: watch::Receiver<bool>,
 }
 
 impl Client {
@@ -102,7 +113,7 @@ impl Client {
         let (participants, tasks) = (Participants::default(), Mutex::default());
         let one_thread = is_one_thread();
         let given_back = GivenBack::default();
-        let (ended, runtime) = (Ended::default(), Handle::current().id());
+        let (life, runtime) = (Lifecycle::default(), Handle::current().id());
         let unpolled = UnpolledRegistry::default();
         let core = Core {
             id,
@@ -117,25 +128,25 @@ impl Client {
             unpolled,
             one_thread,
             tasks,
-            ended,
+            life,
             runtime,
         };
         let core = Arc::new(core);
         let (table, work) = Table::new(Arc::clone(&core));
-        core.tasks().push(tokio::spawn(follow_notices(core.subscriptions.listen(core.notices()), Arc::clone(&table))));
+        core.tasks().push(tokio::spawn(follow_notices(
+            core.subscriptions.subscribe_everywhere(core.notices()),
+            Arc::clone(&table),
+        )));
         core.tasks().push(tokio::spawn(Arc::clone(&table).run_renewal()));
         core.tasks().push(tokio::spawn(repeat(Arc::clone(&core))));
         let (watching, to_tasks) = (Arc::clone(&core), table.background());
         core.tasks().push(tokio::spawn(async move { watching.unpolled.watch(to_tasks).await }));
         let semaphores = SemaphoreRegistry::new(&core, table.background());
         core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&semaphores))));
-        let closing = Arc::new(watch::Sender::new(Closing::No));
-        let (done, closed) = watch::channel(false);
-        let end = (abandoned(&core, (&table, &semaphores), &closing), done);
-        let watched = closing.subscribe();
-        tokio::spawn(run(Arc::clone(&core), (Arc::clone(&table), Arc::clone(&semaphores)), work, watched, end));
+        let driver = Driver { core: Arc::clone(&core), table: Arc::clone(&table), semaphores: Arc::clone(&semaphores) };
+        tokio::spawn(driver.run(work));
         let (shared, kept) = (Shared::default(), Kept::default());
-        Client(Arc::new(Inner { core, table, semaphores, shared, kept, closing, closed }))
+        Client(Arc::new(Inner { core, table, semaphores, shared, kept }))
     }
 
     /// Returns the id of this client. Its holder fields are this id and a number.
@@ -151,55 +162,6 @@ impl Client {
     /// Returns the namespace: the prefix of the name of every object.
     pub fn namespace(&self) -> &Namespace {
         &self.0.core.settings.namespace
-    }
-
-    /// Waits until every node has answered its handshake.
-    ///
-    /// # Errors
-    ///
-    /// [`NotReady::Unavailable`] when `within` has passed, with the cause. It is returned at once
-    /// where waiting cannot help. That is so if the host name is unknown, or if the target never
-    /// answered and does not speak the expected protocol. Examples are HTTP, and TLS where the
-    /// other side does not use it.
-    ///
-    /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
-    /// or its own certificate is refused: waiting does not help then. If a [credential
-    /// provider](crate::config::CredentialProvider) has the password, the refusal must last for
-    /// `timeout`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
-        let began = self.0.core.clock.now();
-        let (why, waited) = match tokio::time::timeout(within, ready(&self.0.core)).await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(why)) => {
-                let waited = self.0.core.clock.now().since(began);
-                // In whole milliseconds, for the message.
-                (why, waited - Duration::from_nanos(u64::from(waited.subsec_nanos() % 1_000_000)))
-            }
-            Err(_) => (self.missing().await, within),
-        };
-        Err(match why {
-            ServerError::ShuttingDown => NotReady::ShuttingDown,
-            source @ ServerError::Unauthorized { .. } => NotReady::Unauthorized { source },
-            source => NotReady::Unavailable { waited, source },
-        })
-    }
-
-    /// Returns why a server is not connected. A server that is connected but hangs is not
-    /// considered.
-    async fn missing(&self) -> ServerError {
-        let mut why = ServerError::not_sent("not connected");
-        let down = |server: &Arc<dyn Server>| server.current_connection_id().is_none();
-        for server in self.0.core.topology.primaries().into_iter().filter(down) {
-            let answer = server.call(vec![Request::command("PING")]).await.pop();
-            if let Some(Err(error)) = answer {
-                why = error;
-            }
-        }
-        why
     }
 
     /// Returns a weak reference to the client, for tasks that should end with it.
@@ -266,10 +228,6 @@ impl Client {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.0.core
-    }
-
-    pub(super) fn closing_watch(&self) -> watch::Receiver<Closing> {
-        self.0.closing.subscribe()
     }
 
     pub(crate) fn shared_values(&self) -> &Shared {
@@ -357,32 +315,4 @@ impl From<std::convert::Infallible> for ConnectError {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}
     }
-}
-
-/// Why a client is not ready.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum NotReady {
-    /// Not every server answered in time, or the runtime of the client has ended.
-    #[error("not every server answered within {waited:?}: {source}")]
-    Unavailable {
-        /// How long the call waited.
-        waited: Duration,
-        /// Why a server is not connected.
-        #[source]
-        source: ServerError,
-    },
-    /// A server refuses the password, the user or the certificate of this client, or its own
-    /// certificate is refused.
-    ///
-    /// The client keeps trying, in case this is corrected.
-    #[error("a server does not accept this client, or its certificate is rejected: {source}")]
-    Unauthorized {
-        /// The message of the server, or what is wrong with the certificate.
-        #[source]
-        source: ServerError,
-    },
-    /// The client was shut down.
-    #[error("the client is shut down")]
-    ShuttingDown,
 }

@@ -45,14 +45,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
 
 use self::lane::{Lane, Member};
 use super::ConnectionId;
-use super::endpoint::Target;
-use super::link::{Connection, Handshake};
+use super::endpoint::{Connections, Target};
+use super::link::Handshake;
 use super::pool::ConnectionPool;
-use crate::clock::Clock;
 use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};
 
@@ -122,32 +120,15 @@ fn shortfall(asked: &Durability, acknowledged: u32) -> String {
 /// The group commits of one node.
 pub(super) struct DurabilityWaiter {
     commands: Arc<ConnectionPool>,
-    way: Target,
-    settings: Settings,
-    clock: Clock,
-    name: String,
-    /// `None` once closed.
-    lanes: Mutex<Option<HashMap<Level, Open>>>,
-}
-
-struct Open {
-    members: mpsc::UnboundedSender<Member>,
-    link: Arc<Connection>,
-    tasks: [JoinHandle<()>; 2],
+    connections: Arc<Connections>,
+    lanes: Mutex<HashMap<Level, mpsc::UnboundedSender<Member>>>,
 }
 
 impl DurabilityWaiter {
     /// Creates the waiter without connecting. Replies on the connections `commands` are to be
     /// confirmed.
-    pub(super) fn new(commands: Arc<ConnectionPool>, way: Target, settings: &Settings, clock: Clock) -> Self {
-        DurabilityWaiter {
-            commands,
-            way,
-            name: format!("{}:commit", settings.client_name),
-            settings: settings.clone(),
-            clock,
-            lanes: Mutex::new(Some(HashMap::new())),
-        }
+    pub(super) fn new(commands: Arc<ConnectionPool>, connections: Arc<Connections>) -> Self {
+        DurabilityWaiter { commands, connections, lanes: Mutex::default() }
     }
 
     pub(super) async fn commit(&self, since: ConnectionId, asked: Durability, tag: &[u8]) -> Result<(), CommitError> {
@@ -155,45 +136,31 @@ impl DurabilityWaiter {
         // Checked here, too, to avoid opening a connection for an unprovable commit.
         check_provable(&self.commands, &since)?;
         let (answer, answered) = oneshot::channel();
-        let member = Member { since, asked, tag: Bytes::copy_from_slice(tag), by: self.clock.now() + timeout, answer };
-        self.lane(level)?.send(member).map_err(|_| CommitError::closed())?;
+        let by = self.connections.target.clock.now() + timeout;
+        let member = Member { since, asked, tag: Bytes::copy_from_slice(tag), by, answer };
+        self.lane(level).send(member).map_err(|_| CommitError::closed())?;
         answered.await.unwrap_or_else(|_| Err(CommitError::closed()))
     }
 
-    fn lane(&self, level: Level) -> Result<mpsc::UnboundedSender<Member>, CommitError> {
+    fn lane(&self, level: Level) -> mpsc::UnboundedSender<Member> {
         let mut lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner());
-        let lanes = lanes.as_mut().ok_or_else(CommitError::closed)?;
-        if let Some(open) = lanes.get(&level) {
-            return Ok(open.members.clone());
+        if let Some(members) = lanes.get(&level) {
+            return members.clone();
         }
         // One WAIT may take `response_timeout`. Commands get three times that, so the connection survives a
         // WAIT. Silence ends it after two thirds, and its keep-alive PING may queue behind a WAIT.
-        let slice = self.settings.response_timeout;
-        let settings = Settings { response_timeout: slice * 3, ..self.settings.clone() };
-        let (clock, name) = (self.clock.clone(), self.name.clone());
-        let (link, watching) = Connection::open(&self.way, &settings, clock.clone(), name, Handshake::Identity, None)?;
+        let target = &self.connections.target;
+        let slice = target.settings.response_timeout;
+        let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };
+        let patient = Arc::new(Target { settings, ..Target::clone(target) });
+        let name = format!("{}:commit", target.settings.client_name);
+        let link = self.connections.open_to(&patient, name, Handshake::Identity, None);
         let (members, waiting) = mpsc::unbounded_channel();
-        let lane = Lane::new(level, Arc::clone(&link), Arc::clone(&self.commands), clock, slice, waiting);
-        let serving = tokio::spawn(lane.run());
-        lanes.insert(level, Open { members: members.clone(), link, tasks: [watching, serving] });
-        Ok(members)
-    }
-
-    /// Signals the connections to close, without waiting.
-    pub(super) fn stop(&self) {
-        let lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner());
-        lanes.iter().flat_map(HashMap::values).for_each(|open| open.link.close());
-    }
-
-    /// Closes the connections. Waiters get the error that the client is shut down.
-    pub(super) async fn close(&self) {
-        let lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner()).take().unwrap_or_default();
-        for open in lanes.values() {
-            open.link.close();
-        }
-        for task in lanes.into_values().flat_map(|open| open.tasks) {
-            let _ = task.await;
-        }
+        let lane = Lane::new(level, link, Arc::clone(&self.commands), target.clock.clone(), slice, waiting);
+        // It ends with its connection. Its waiters then learn that the client is shut down.
+        tokio::spawn(lane.run());
+        lanes.insert(level, members.clone());
+        members
     }
 }
 

@@ -1,5 +1,13 @@
 //! One request to one server, as bytes, with the properties that decide how it may be treated.
 
+pub(super) mod batch;
+pub(super) mod primary;
+pub(super) mod reply;
+pub(super) mod response;
+pub(super) mod retry;
+pub(super) mod route;
+pub(super) mod slot;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -10,12 +18,9 @@ use crate::script::{BatchPhase, BatchScript, ScriptRef, ScriptText};
 
 /// A command or a script call.
 ///
-/// Three properties control its execution:
-///
-/// - whether it may be executed twice ([`idempotent`](Request::idempotent)),
-/// - until when it may be executed ([`not_after`](Request::not_after)),
-/// - and whether it must follow the previous request on the same connection
-///   ([`adjacent`](Request::adjacent)).
+/// Two properties control its execution: whether it may be executed twice
+/// ([`idempotent`](Request::idempotent)), and until when it may be executed
+/// ([`not_after`](Request::not_after)).
 #[derive(Debug, Clone)]
 pub struct Request {
     pub(crate) what: What,
@@ -28,7 +33,6 @@ pub struct Request {
     pub(crate) args: SmallVec<[Arg; 3]>,
     pub(crate) idempotent: bool,
     pub(crate) not_after: Option<Instant>,
-    pub(crate) adjacent: bool,
     pub(crate) reads: bool,
     pub(crate) late_reply_has_time: bool,
     pub(crate) read_only: bool,
@@ -148,7 +152,6 @@ impl Request {
             args: SmallVec::new(),
             idempotent: false,
             not_after: None,
-            adjacent: false,
             reads: false,
             late_reply_has_time: false,
             read_only: false,
@@ -238,12 +241,6 @@ impl Request {
     /// in microseconds since 1970. The client learns the time and retries while the caller waits.
     pub fn late_reply_has_time(mut self) -> Self {
         self.late_reply_has_time = true;
-        self
-    }
-
-    /// Requires that it follows the previous request of the same call on the same connection.
-    pub fn adjacent(mut self) -> Self {
-        self.adjacent = true;
         self
     }
 

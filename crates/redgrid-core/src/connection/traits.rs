@@ -143,10 +143,17 @@ pub trait Server: Send + Sync + 'static {
     /// Requests that may be [batched](Request::batchable) are ordered only if the second is issued
     /// after the first was answered.
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
-        ResponseFuture::inline(|| async move {
-            let answer = self.call(vec![Request::clone(request).not_after(limit)]).await.pop();
-            answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-        })
+        ResponseFuture::inline(|| self.call_one(Request::clone(request).not_after(limit)))
+    }
+
+    /// Sends one request; see [`Server::call`].
+    async fn call_one(&self, request: Request) -> Result<Reply, ServerError> {
+        self.call(vec![request]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")))
+    }
+
+    /// Sends one request right after ASKING: to the target of a slot that is being moved.
+    async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
+        of_asking(self.call(vec![Request::command("ASKING"), request]).await)
     }
 
     /// Waits until everything that was answered on connection `since` before this call is as
@@ -207,7 +214,7 @@ pub trait Server: Send + Sync + 'static {
     /// client, or that its certificate is refused. [`ServerError::NotSent`] means that its name is
     /// unknown, or that it does not speak the protocol.
     fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
-        super::unauthorized::none()
+        watch::channel(None).1
     }
 
     /// Returns what the node lacks because it does not speak RESP3, and why it does not.
@@ -256,6 +263,18 @@ pub trait Server: Send + Sync + 'static {
 
     /// Closes the connections.
     async fn close(&self);
+}
+
+/// Returns the result of a request after ASKING, which is the last reply.
+///
+/// If the ASKING was refused, the target answers with a redirect back to the source node. The
+/// refusal of ASKING is then the cause, and is returned.
+pub(super) fn of_asking(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
+    let answer = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
+    match (answer, answers.pop()) {
+        (Err(ServerError::Refused { .. }), Some(Err(asking @ ServerError::Refused { .. }))) => Err(asking),
+        (answer, _) => answer,
+    }
 }
 
 /// Returns whether both are the same node object, not merely nodes with the same address.

@@ -206,10 +206,7 @@ pub(crate) async fn send_until_answered(
                 Err(ServerError::not_sent("the server found the request too late"))
             }
             (Ok(_), _) => Err(ServerError::unknown("the server does not know any more what became of the request")),
-            // The error is true of the last transmission. An earlier one may have been executed.
-            (Err(error), _) if retransmitted && error.is_not_done() => {
-                Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
-            }
+            (Err(error), _) if retransmitted => Err(error.after_unanswered()),
             (Err(error), _) => Err(error),
         };
         return (answer, outcome);

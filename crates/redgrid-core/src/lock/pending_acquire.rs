@@ -41,7 +41,7 @@ pub(super) fn no_answer(core: &Core, progress: &Progress, key: &[u8]) -> Acquire
 
 /// Converts a failed acquire of `name` into its error.
 pub(super) fn into_acquire_error(core: &Core, failure: AcquireFailure, name: Name) -> AcquireError {
-    of_failure(failure, name, || core.ended.why())
+    of_failure(failure, name, || core.life.why())
 }
 
 /// Like `into_acquire_error`; `ended` returns why the client has shut down.

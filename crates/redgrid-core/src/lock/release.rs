@@ -252,7 +252,7 @@ impl Table {
                 () = core.clock.sleep_until(at) => {
                     core.give_back(request, at + within, RetryPolicy::ToTheEnd).await;
                 }
-                () = core.ended.is_asked() => {}
+                () = core.life.asked() => {}
             }
         }));
     }

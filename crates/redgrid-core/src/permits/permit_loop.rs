@@ -304,7 +304,7 @@ impl LocalSemaphore {
     /// many.
     fn remember_returns(&self, request: &ExchangeRequest, outcome: &RequestOutcome) {
         for id in &request.returned_ids {
-            self.core.given_back.remember(&return_request(&self.keys, *id), outcome);
+            self.core.given_back.remember(Arc::new(return_request(&self.keys, *id)), outcome);
         }
     }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::buffer::MessageBuffer;
-use super::channel::{ChannelScope, Registration, Sink};
+use super::channel::ChannelScope;
+use super::handles::Registration;
 use super::manager::SubscriptionManager;
 use crate::connection::NodeId;
 
@@ -32,40 +33,6 @@ impl Drop for AllPrimariesSubscription {
 }
 
 impl SubscriptionManager {
-    /// Subscribes to a channel that only the primary of `key` publishes, for as long as the result
-    /// lives.
-    pub(crate) fn subscribe_buffered(
-        self: &Arc<Self>,
-        buffer: &Arc<MessageBuffer>,
-        channel: Bytes,
-        key: &[u8],
-    ) -> Registration {
-        self.subscribe_buffered_in_scope(buffer, channel, &Bytes::copy_from_slice(key), ChannelScope::Everywhere)
-    }
-
-    /// Subscribes to a channel in the slot of `key`, on which scripts publish.
-    pub(super) fn subscribe_buffered_in_slot(
-        self: &Arc<Self>,
-        buffer: &Arc<MessageBuffer>,
-        channel: Bytes,
-        key: &Bytes,
-    ) -> Registration {
-        self.subscribe_buffered_in_scope(buffer, channel, key, ChannelScope::Slot)
-    }
-
-    /// Subscribes to a channel of this scope.
-    pub(super) fn subscribe_buffered_in_scope(
-        self: &Arc<Self>,
-        buffer: &Arc<MessageBuffer>,
-        channel: Bytes,
-        key: &Bytes,
-        scope: ChannelScope,
-    ) -> Registration {
-        let sink = Sink::Buffer { buffer: Arc::clone(buffer), channel_id: buffer.add_channel() };
-        let id = self.add_watcher(&channel, key, scope, sink, None);
-        Registration { manager: Arc::clone(self), channel, id }
-    }
-
     /// Subscribes to channels that each primary publishes for itself, at all primaries, including
     /// later ones.
     pub(crate) fn subscribe_buffered_on_primaries(
@@ -96,11 +63,8 @@ impl SubscriptionManager {
                     continue;
                 }
                 let subscribe = |channel: &Bytes| {
-                    let sink = Sink::Buffer { buffer: Arc::clone(buffer), channel_id: buffer.add_channel() };
-                    let internal_name = name_at_node(node, channel);
                     let key = Bytes::copy_from_slice(node.0.as_bytes());
-                    let id = self.add_watcher(&internal_name, &key, ChannelScope::Node, sink, None);
-                    Registration { manager: Arc::clone(self), channel: internal_name, id }
+                    self.subscribe_buffered_in_scope(buffer, name_at_node(node, channel), &key, ChannelScope::Node)
                 };
                 registrations.insert(node.clone(), channels.iter().map(subscribe).collect());
             }

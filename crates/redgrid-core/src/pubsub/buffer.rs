@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
 
+use super::stream::PubSubEvent;
 use crate::error::ServerError;
 
 /// The message buffer of one reader. The manager has it for each of the reader's channels.
@@ -19,7 +20,7 @@ pub(crate) struct MessageBuffer {
 
 #[derive(Default)]
 struct State {
-    events: VecDeque<BufferEvent>,
+    events: VecDeque<PubSubEvent>,
     last_channel_id: u64,
     /// Channels from before the start of the stream that have not been active yet.
     pending: HashSet<u64>,
@@ -30,25 +31,10 @@ struct State {
     closed: bool,
 }
 
-/// An event for the reader.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum BufferEvent {
-    Message {
-        channel: Bytes,
-        payload: Bytes,
-    },
-    /// A channel is active again; messages that were published meanwhile are missing.
-    Gap,
-    /// This many messages were dropped.
-    Missed(u64),
-    /// The server refuses a channel.
-    Denied(ServerError),
-}
-
 impl State {
     fn push_gap(&mut self) {
-        if self.events.back() != Some(&BufferEvent::Gap) {
-            self.events.push_back(BufferEvent::Gap);
+        if self.events.back() != Some(&PubSubEvent::Gap) {
+            self.events.push_back(PubSubEvent::Gap);
         }
     }
 }
@@ -129,8 +115,8 @@ impl MessageBuffer {
     pub(super) fn channel_denied(&self, why: &ServerError) {
         let mut state = self.state();
         state.denied = Some(why.clone());
-        if state.started && !matches!(state.events.back(), Some(BufferEvent::Denied(_))) {
-            state.events.push_back(BufferEvent::Denied(why.clone()));
+        if state.started && !matches!(state.events.back(), Some(PubSubEvent::Denied(_))) {
+            state.events.push_back(PubSubEvent::Denied(why.clone()));
         }
         drop(state);
         self.reader.wake();
@@ -139,13 +125,13 @@ impl MessageBuffer {
     pub(super) fn push(&self, channel: &Bytes, payload: &Bytes) {
         let mut state = self.state();
         if state.events.len() < self.capacity {
-            state.events.push_back(BufferEvent::Message { channel: channel.clone(), payload: payload.clone() });
+            state.events.push_back(PubSubEvent::Message { channel: channel.clone(), payload: payload.clone() });
         } else {
             match state.events.back_mut() {
-                Some(BufferEvent::Missed(count)) => *count += 1,
+                Some(PubSubEvent::Missed(count)) => *count += 1,
                 // The gap already covers the message.
-                Some(BufferEvent::Gap) => {}
-                _ => state.events.push_back(BufferEvent::Missed(1)),
+                Some(PubSubEvent::Gap) => {}
+                _ => state.events.push_back(PubSubEvent::Missed(1)),
             }
         }
         drop(state);
@@ -175,7 +161,7 @@ impl MessageBuffer {
     }
 
     /// Polls for the next event; `None` when the client has ended.
-    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<BufferEvent>> {
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<PubSubEvent>> {
         self.reader.register(context.waker());
         let mut state = self.state();
         match state.events.pop_front() {
@@ -196,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    fn next(buffer: &MessageBuffer) -> Option<BufferEvent> {
+    fn next(buffer: &MessageBuffer) -> Option<PubSubEvent> {
         match buffer.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(next) => next,
             Poll::Pending => None,
@@ -212,12 +198,12 @@ mod tests {
         let buffer = MessageBuffer::new(2);
         let message = |text: &'static str| (Bytes::from_static(b"c"), Bytes::from_static(text.as_bytes()));
         let push = |text| buffer.push(&message(text).0, &message(text).1);
-        let is = |text| Some(BufferEvent::Message { channel: message(text).0, payload: message(text).1 });
+        let is = |text| Some(PubSubEvent::Message { channel: message(text).0, payload: message(text).1 });
         ["1", "2", "3", "4"].into_iter().for_each(push);
         assert_eq!(next(&buffer), is("1"));
         // A `Missed` event occupies capacity, too, until it is read.
         push("5");
-        assert_eq!((next(&buffer), next(&buffer)), (is("2"), Some(BufferEvent::Missed(3))));
+        assert_eq!((next(&buffer), next(&buffer)), (is("2"), Some(PubSubEvent::Missed(3))));
         push("6");
         assert_eq!((next(&buffer), next(&buffer)), (is("6"), None));
         // The buffer stays small, however many messages arrive.
@@ -249,10 +235,10 @@ mod tests {
         assert_eq!(next(&buffer), None);
         buffer.channel_active(one);
         buffer.channel_active(other);
-        assert_eq!((next(&buffer), next(&buffer)), (Some(BufferEvent::Gap), None), "one for both");
+        assert_eq!((next(&buffer), next(&buffer)), (Some(PubSubEvent::Gap), None), "one for both");
         let later = buffer.add_channel();
         buffer.channel_active(later);
-        assert_eq!(next(&buffer), Some(BufferEvent::Gap), "a node that has come");
+        assert_eq!(next(&buffer), Some(PubSubEvent::Gap), "a node that has come");
     }
 
     #[test]
@@ -260,7 +246,7 @@ mod tests {
         let buffer = MessageBuffer::new(8);
         let message = |text: &'static str| (Bytes::from_static(b"c"), Bytes::from_static(text.as_bytes()));
         let early = |channel_id, text| buffer.push_unconfirmed(channel_id, &message(text).0, &message(text).1);
-        let is = |text| Some(BufferEvent::Message { channel: message(text).0, payload: message(text).1 });
+        let is = |text| Some(PubSubEvent::Message { channel: message(text).0, payload: message(text).1 });
         let one = buffer.add_channel();
         early(one, "before the beginning");
         buffer.channel_active(one);
@@ -272,7 +258,7 @@ mod tests {
         buffer.channel_active(one);
         assert_eq!(
             (next(&buffer), next(&buffer), next(&buffer), next(&buffer)),
-            (Some(BufferEvent::Gap), is("1"), is("2"), None)
+            (Some(PubSubEvent::Gap), is("1"), is("2"), None)
         );
         // A second interruption, before the channel was active.
         buffer.channel_interrupted(one);
@@ -280,10 +266,10 @@ mod tests {
         buffer.channel_interrupted(one);
         early(one, "5");
         buffer.channel_active(one);
-        let expected = [Some(BufferEvent::Gap), is("3"), Some(BufferEvent::Gap), is("5"), None];
+        let expected = [Some(PubSubEvent::Gap), is("3"), Some(PubSubEvent::Gap), is("5"), None];
         assert_eq!([(); 5].map(|()| next(&buffer)), expected);
         buffer.channel_interrupted(one);
         buffer.channel_active(one);
-        assert_eq!((next(&buffer), next(&buffer)), (Some(BufferEvent::Gap), None));
+        assert_eq!((next(&buffer), next(&buffer)), (Some(PubSubEvent::Gap), None));
     }
 }

@@ -12,13 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
 
 use super::all_primaries::{AllPrimariesState, name_at_node};
-use super::channel::{
-    Channel, ChannelEvent, ChannelScope, Denial, Generation, KeyPoll, Listener, OrderedSubscription, Registration,
-    Signal, Sink, SubscriptionState, Watch,
-};
+use super::channel::{Channel, ChannelScope, Denial, KeyPoll, Sink, SubscriptionState};
+use super::handles::ChannelEvent;
 use super::node::{Desired, NodeSubscriptions, NodeTask};
 use super::poll::{self, UNSUBSCRIBED_POLL};
 use crate::clock::{Clock, Instant};
@@ -144,28 +141,6 @@ impl SubscriptionManager {
         &self.settings
     }
 
-    /// Watches `channel` for as long as the result lives, and polls `key` meanwhile.
-    pub(crate) fn watch(self: &Arc<Self>, channel: Bytes, key: Bytes) -> Watch {
-        self.watch_polling(channel, KeyPoll { key, waiter_flag: None, due: Instant::MAX })
-    }
-
-    /// Watches `channel` for a waiter of a contended key, and polls `key` meanwhile.
-    ///
-    /// While the subscription is not active, the poll sets `waiter_flag`, which announces the
-    /// waiter to other processes.
-    pub(crate) fn watch_contended(self: &Arc<Self>, channel: Bytes, key: Bytes, waiter_flag: Bytes) -> Watch {
-        self.watch_polling(channel, KeyPoll { key, waiter_flag: Some(waiter_flag), due: Instant::MAX })
-    }
-
-    /// Watches `channel` in the slot of `key` without a poll, and notifies `notify`.
-    ///
-    /// A notified waiter then calls [`Watch::take`].
-    pub(crate) fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
-        let signal = Arc::new(Signal::with_notify(notify));
-        let id = self.add_watcher(&channel, key, ChannelScope::Slot, Sink::Signal(Arc::clone(&signal)), None);
-        Watch { registration: Registration { manager: Arc::clone(self), channel, id }, signal }
-    }
-
     /// Returns the number of messages received on a channel; `None` while it is not active.
     pub(crate) fn message_count(&self, channel: &Bytes) -> Option<u64> {
         self.own_subscription(channel).message_count
@@ -192,73 +167,10 @@ impl SubscriptionManager {
         poll::key_ttl(self, key).await
     }
 
-    fn watch_polling(self: &Arc<Self>, channel: Bytes, poll: KeyPoll) -> Watch {
-        let signal = Arc::new(Signal::default());
-        let key = poll.key.clone();
-        let id = self.add_watcher(&channel, &key, ChannelScope::Slot, Sink::Signal(Arc::clone(&signal)), Some(poll));
-        Watch { registration: Registration { manager: Arc::clone(self), channel, id }, signal }
-    }
-
     /// Announces to other processes a waiter here that receives no messages. The flag lasts for
     /// three polls.
     pub(crate) async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
         poll::set_waiter_flag(self, waiter_flag).await;
-    }
-
-    /// Subscribes to `channel` and receives the payloads of its messages, for as long as the result
-    /// lives.
-    ///
-    /// The messages are published with PUBLISH, at any node.
-    pub(crate) fn listen(self: &Arc<Self>, channel: Bytes) -> Listener {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let id = self.add_watcher(&channel, &channel, ChannelScope::Everywhere, Sink::Stream(sender), None);
-        Listener { _registration: Registration { manager: Arc::clone(self), channel, id }, receiver }
-    }
-
-    /// Subscribes to `channels` in the slot of `key`, and receives their messages in the order of
-    /// publication.
-    ///
-    /// With `polls`, `key` is polled meanwhile.
-    pub(crate) fn subscribe_ordered(
-        self: &Arc<Self>,
-        channels: impl IntoIterator<Item = Bytes>,
-        key: &Bytes,
-        polls: bool,
-    ) -> OrderedSubscription {
-        self.subscribe_ordered_in_scope(ChannelScope::Slot, channels, key, polls)
-    }
-
-    /// Subscribes to channels in the slot of `key` at its primary, even if waiters subscribe at a
-    /// replica.
-    ///
-    /// A publisher at the primary therefore counts this subscription.
-    pub(crate) fn subscribe_ordered_at_primary(
-        self: &Arc<Self>,
-        channels: impl IntoIterator<Item = Bytes>,
-        key: &Bytes,
-    ) -> OrderedSubscription {
-        self.subscribe_ordered_in_scope(ChannelScope::SlotPrimary, channels, key, false)
-    }
-
-    fn subscribe_ordered_in_scope(
-        self: &Arc<Self>,
-        scope: ChannelScope,
-        channels: impl IntoIterator<Item = Bytes>,
-        key: &Bytes,
-        polls: bool,
-    ) -> OrderedSubscription {
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let first = Generation::default();
-        let subscribe = |(index, channel): (usize, Bytes)| {
-            let poll =
-                (polls && index == 0).then(|| KeyPoll { key: key.clone(), waiter_flag: None, due: Instant::MAX });
-            let generation = if index == 0 { first.clone() } else { Generation::default() };
-            let sink = Sink::Ordered { index, sender: sender.clone(), polled: polls, generation };
-            let id = self.add_watcher(&channel, key, scope, sink, poll);
-            Registration { manager: Arc::clone(self), channel, id }
-        };
-        let registrations = channels.into_iter().enumerate().map(subscribe).collect();
-        OrderedSubscription { registrations, receiver, generation: first }
     }
 
     /// Returns the number of channels with watchers.
@@ -517,56 +429,40 @@ impl SubscriptionManager {
     }
 
     /// Delivers a message to the watchers of its channel, unless the channel has moved to another
-    /// node.
-    pub(super) fn deliver(&self, subscriptions: &NodeSubscriptions, name: &Bytes, payload: &Bytes) {
-        self.deliver_to(subscriptions, &plain_name(name), name, payload);
-        let is_sharded = self.state().channels.get(name).is_some_and(|channel| channel.kind == ChannelKind::Sharded);
-        if !is_sharded {
-            self.deliver_to_waiters(subscriptions, name, payload);
-        }
-    }
-
-    fn deliver_to_waiters(&self, subscriptions: &NodeSubscriptions, name: &Bytes, payload: &Bytes) {
-        let mut state = self.state();
-        let node = subscriptions.server.id();
-        if let Some(channel) = state.channels.get_mut(name).filter(|channel| channel.node == *node) {
-            channel.deliver(name, payload);
-        } else if let Some(channel) = state.channels.get_mut(&name_at_node(node, name)) {
-            channel.deliver(name, payload);
-        }
-        let draining = state.draining.get(name).into_iter().flatten();
-        draining.filter(|(at, _)| at == subscriptions.server.id()).for_each(|(_, sink)| sink.deliver(name, payload));
-    }
-
-    /// Delivers a message that was published with SPUBLISH.
+    /// node. `matched` is the channel or the pattern that matches it.
     ///
-    /// Waiters use sharded channels, too. A plain channel of the same name is another channel.
-    pub(super) fn deliver_sharded(&self, subscriptions: &NodeSubscriptions, name: &Bytes, payload: &Bytes) {
-        self.deliver_to(subscriptions, &sharded_name(name), name, payload);
-        let is_plain = self.state().channels.get(name).is_some_and(|channel| channel.kind != ChannelKind::Sharded);
-        if !is_plain {
-            self.deliver_to_waiters(subscriptions, name, payload);
-        }
-    }
-
-    /// Delivers a message of a channel that matches a pattern.
-    pub(super) fn deliver_pattern(
+    /// Waiters use plain or sharded channels. A channel of the same name and the other kind is
+    /// another channel.
+    pub(super) fn deliver(
         &self,
         subscriptions: &NodeSubscriptions,
-        pattern: &Bytes,
+        (kind, matched): (ChannelKind, &Bytes),
         name: &Bytes,
         payload: &Bytes,
     ) {
-        self.deliver_to(subscriptions, &pattern_name(pattern), name, payload);
-    }
-
-    fn deliver_to(&self, subscriptions: &NodeSubscriptions, internal_name: &Bytes, name: &Bytes, payload: &Bytes) {
         let mut state = self.state();
-        if let Some(channel) =
-            state.channels.get_mut(internal_name).filter(|channel| channel.node == *subscriptions.server.id())
-        {
+        let State { channels, draining, .. } = &mut *state;
+        let node = subscriptions.server.id();
+        let internal_name = match kind {
+            ChannelKind::Plain | ChannelKind::Events => plain_name(matched),
+            ChannelKind::Sharded => sharded_name(matched),
+            ChannelKind::Patterns => pattern_name(matched),
+        };
+        if let Some(channel) = channels.get_mut(&internal_name).filter(|channel| channel.node == *node) {
             channel.deliver(name, payload);
         }
+        let is_sharded = kind == ChannelKind::Sharded;
+        let is_another = |channel: &Channel| (channel.kind == ChannelKind::Sharded) != is_sharded;
+        if kind == ChannelKind::Patterns || channels.get(name).is_some_and(is_another) {
+            return;
+        }
+        if let Some(channel) = channels.get_mut(name).filter(|channel| channel.node == *node) {
+            channel.deliver(name, payload);
+        } else if let Some(channel) = channels.get_mut(&name_at_node(node, name)) {
+            channel.deliver(name, payload);
+        }
+        let draining = draining.get(name).into_iter().flatten();
+        draining.filter(|(at, _)| at == node).for_each(|(_, sink)| sink.deliver(name, payload));
     }
 
     /// Returns the number of watchers of a channel.

@@ -5,8 +5,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::buffer::{BufferEvent, MessageBuffer};
-use super::channel::Registration;
+use super::buffer::MessageBuffer;
+use super::channel::ChannelScope;
+use super::handles::Registration;
+use super::stream::PubSubEvent;
 use crate::connection::Client;
 use crate::error::ServerError;
 
@@ -49,7 +51,10 @@ impl MessageStream {
     ) -> Result<MessageStream, ServerError> {
         let manager = &client.core().subscriptions;
         let register = |buffer: &Arc<MessageBuffer>| {
-            channels.iter().map(|channel| manager.subscribe_buffered_in_slot(buffer, channel.clone(), key)).collect()
+            channels
+                .iter()
+                .map(|channel| manager.subscribe_buffered_in_scope(buffer, channel.clone(), key, ChannelScope::Slot))
+                .collect()
         };
         let (buffer, registrations) = client.open_buffer(capacity, register).await?;
         Ok(MessageStream { buffer, channels, _registrations: registrations })
@@ -60,13 +65,13 @@ impl MessageStream {
         loop {
             return Poll::Ready(Some(match std::task::ready!(self.buffer.poll_next(context)) {
                 None => return Poll::Ready(None),
-                Some(BufferEvent::Message { channel, payload }) => {
+                Some(PubSubEvent::Message { channel, payload }) => {
                     let Some(channel) = self.channels.iter().position(|known| *known == channel) else { continue };
                     MessageEvent::Message { channel, payload }
                 }
-                Some(BufferEvent::Gap) => MessageEvent::Gap,
-                Some(BufferEvent::Missed(missed)) => MessageEvent::Missed(missed),
-                Some(BufferEvent::Denied(_)) => MessageEvent::Denied,
+                Some(PubSubEvent::Gap) => MessageEvent::Gap,
+                Some(PubSubEvent::Missed(missed)) => MessageEvent::Missed(missed),
+                Some(PubSubEvent::Denied(_)) => MessageEvent::Denied,
             }));
         }
     }

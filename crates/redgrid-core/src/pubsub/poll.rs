@@ -1,15 +1,17 @@
 //! Polls keys for waiters whose message may have been lost: many keys in one script, under a budget
 //! per node.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::manager::SubscriptionManager;
-use super::node::NodeSubscriptions;
+use super::channel::{Channel, SubscriptionState};
+use super::manager::{State, SubscriptionManager};
+use super::node::{Desired, NodeSubscriptions, NodeTask};
 use crate::clock::Instant;
-use crate::connection::{Request, once};
+use crate::connection::{NodeId, Request, once};
 use crate::script::BulkScript;
 
 static TTL: BulkScript = BulkScript::new("pubsub/ttl", include_str!("ttl.lua"));
@@ -121,5 +123,54 @@ pub(super) async fn key_ttl(manager: &SubscriptionManager, key: &Bytes) -> Optio
         // The key has no TTL: only a message or the poll shows a change.
         ..0 => Some(Duration::MAX),
         left => Some(Duration::from_millis(left.unsigned_abs())),
+    }
+}
+
+/// Changes when the key of a channel is polled next.
+pub(super) fn reschedule_poll(
+    node_tasks: &mut HashMap<NodeId, NodeTask>,
+    channel: &mut Channel,
+    name: &Bytes,
+    at: impl FnOnce(Instant) -> Instant,
+) {
+    let Some((poll, node_task)) = channel.poll.as_mut().zip(node_tasks.get_mut(&channel.primary)) else { return };
+    node_task.desired.polls.remove(&(poll.due, name.clone()));
+    poll.due = at(poll.due);
+    node_task.desired.polls.insert((poll.due, name.clone()));
+    node_task.subscriptions.polls_changed.notify_one();
+}
+
+impl SubscriptionManager {
+    /// Takes at most `limit` polls that are due, and schedules the next poll of each.
+    fn take_due_polls(&self, subscriptions: &NodeSubscriptions, limit: usize) -> Vec<DuePoll> {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let State { channels, node_tasks, .. } = &mut *state;
+        let Some(NodeTask { desired: Desired { polls, .. }, .. }) = node_tasks.get_mut(subscriptions.server.id())
+        else {
+            return Vec::new();
+        };
+        let mut due_polls = Vec::new();
+        while due_polls.len() < limit {
+            let Some((due, name)) = polls.first().cloned() else { break };
+            if due > now {
+                break;
+            }
+            polls.pop_first();
+            let Some(channel) = channels.get_mut(&name) else { continue };
+            let active = channel.subscription == SubscriptionState::Active;
+            let interval = if active { self.settings.poll_interval } else { UNSUBSCRIBED_POLL };
+            let Channel { poll: Some(poll), .. } = channel else { continue };
+            poll.due = now + interval;
+            let waiter_flag = poll.waiter_flag.clone().filter(|_| !active);
+            due_polls.push(DuePoll { channel: name.clone(), key: poll.key.clone(), waiter_flag });
+            polls.insert((poll.due, name));
+        }
+        due_polls
+    }
+
+    /// Returns when the next poll is due.
+    fn next_poll_at(&self, subscriptions: &NodeSubscriptions) -> Option<Instant> {
+        self.state().node_tasks.get(subscriptions.server.id())?.desired.polls.first().map(|(due, _)| *due)
     }
 }

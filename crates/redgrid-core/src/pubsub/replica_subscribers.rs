@@ -110,12 +110,11 @@ async fn count_subscribers(
 ) -> Vec<ReplicaSubscribers> {
     let request = Request::command("PUBSUB").arg(subcommand);
     let request = channels.iter().fold(request, |request, channel| request.arg(channel.clone()));
-    let answer = tokio::time::timeout(REPLICA_TIMEOUT, server.call(vec![request])).await;
-    let answer = answer.ok().and_then(|mut answers| answers.pop()?.ok());
-    match answer.map(parse_counts) {
-        Some(Ok(counts)) if counts.len() == channels.len() => {
-            counts.into_iter().map(ReplicaSubscribers::Count).collect()
-        }
+    match tokio::time::timeout(REPLICA_TIMEOUT, server.call_one(request))
+        .await
+        .map(|reply| reply.and_then(parse_counts))
+    {
+        Ok(Ok(counts)) if counts.len() == channels.len() => counts.into_iter().map(ReplicaSubscribers::Count).collect(),
         _ => vec![ReplicaSubscribers::Unknown; channels.len()],
     }
 }

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 
 use super::all_primaries::qualified_name;
-use super::buffer::{BufferEvent, MessageBuffer};
-use super::channel::{ChannelScope, Registration};
+use super::buffer::MessageBuffer;
+use super::channel::ChannelScope;
+use super::handles::Registration;
 use super::manager::SubscriptionManager;
 use crate::author::ClientExt;
 use crate::connection::{Client, FromReply, Pairs, Request, is_same};
@@ -119,7 +120,7 @@ async fn query_all_nodes<T: FromReply + Send>(client: &Client, request: Request)
     // A replica that is down counts no subscribers.
     let at_replicas = join_all(replicas.filter(|replica| replica.answers()).map(|replica| {
         let request = request.clone();
-        async move { replica.call(vec![request]).await.pop()?.ok().and_then(|reply| T::from_reply(reply).ok()) }
+        async move { replica.call_one(request).await.and_then(T::from_reply).ok() }
     }));
     let (at_primaries, at_replicas) = tokio::join!(client.run_on_primaries::<T>(request.clone()), at_replicas);
     let mut replies = Vec::new();
@@ -147,14 +148,7 @@ impl PubSubStream {
 
     /// Polls for the next event; `None` when the client has ended.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<PubSubEvent>> {
-        self.buffer.poll_next(context).map(|event| {
-            Some(match event? {
-                BufferEvent::Message { channel, payload } => PubSubEvent::Message { channel, payload },
-                BufferEvent::Gap => PubSubEvent::Gap,
-                BufferEvent::Missed(count) => PubSubEvent::Missed(count),
-                BufferEvent::Denied(why) => PubSubEvent::Denied(why),
-            })
-        })
+        self.buffer.poll_next(context)
     }
 
     /// Returns whether the server has confirmed the subscription on the current connection.

@@ -4,9 +4,9 @@ use super::Client;
 use crate::arg::IntoArg;
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::retry::{Progress, RetryPolicy};
+use crate::connection::retry::RetryPolicy;
 use crate::connection::{Command, FromReply, Request};
-use crate::error::{Code, ServerError};
+use crate::error::ServerError;
 
 impl Client {
     /// Starts building a command of any kind, key by key and argument by argument.
@@ -50,31 +50,7 @@ impl Client {
         if core.clock.now() >= until {
             return Err(ServerError::not_sent("its time was over before it left"));
         }
-        let progress = Progress::default();
-        let work = core.exchange(request, until, persistence, &progress);
-        let answer = tokio::select! {
-            biased;
-            asked = work => match asked.result {
-                // The error describes the last transmission; an earlier one may have been executed.
-                Err(error) if asked.retransmission_ends.is_some() && is_of_one_copy(&error, persistence) =>
-                {
-                    Err(ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")))
-                }
-                result => result.map_err(|error| core.hinted(error)),
-            },
-            () = core.clock.wait_until(until) => Err(core.hinted(progress.at_the_end())),
-        };
-        answer.and_then(FromReply::from_reply)
-    }
-}
-
-/// Returns whether an error leaves open what became of the other transmissions of its request.
-///
-/// `TryAgain` of [`RetryPolicy::Together`] counts as settled: the caller retries with fewer keys in
-/// any case.
-fn is_of_one_copy(error: &ServerError, persistence: RetryPolicy) -> bool {
-    match error {
-        ServerError::Refused { code: Code::TryAgain, .. } => persistence != RetryPolicy::Together,
-        other => other.is_not_done(),
+        let answer = core.ask(request, until, persistence).await;
+        answer.map_err(|error| core.hinted(error)).and_then(FromReply::from_reply)
     }
 }

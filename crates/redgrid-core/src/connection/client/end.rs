@@ -1,15 +1,15 @@
 //! Shutdown of a client and the notification of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Client, Inner, WeakClient};
-use crate::clock::Instant;
-use crate::connection::core::{Closing, FAREWELL};
+use crate::connection::driver::FAREWELL;
 
 impl Client {
     /// Returns whether the client has begun to shut down. It then rejects new requests.
     pub fn is_shut_down(&self) -> bool {
-        self.0.table.is_closed() || *self.0.closing.borrow() != Closing::No
+        self.0.table.is_closed() || self.0.core.life.closes_by().is_some()
     }
 
     /// Completes when the client begins to shut down. For tasks that wait on something other than
@@ -19,8 +19,7 @@ impl Client {
     ///
     /// Dropping the future has no effect.
     pub async fn closing(&self) {
-        // Cannot fail: `self` owns the sender.
-        let _ = self.0.closing.subscribe().wait_for(|closing| *closing != Closing::No).await;
+        self.0.core.life.closing().await;
     }
 
     /// Shuts the client down.
@@ -37,14 +36,9 @@ impl Client {
     ///
     /// The shutdown continues if this future is dropped.
     pub async fn shutdown(&self, within: Duration) -> Result<(), NotClosed> {
-        let by = self.0.core.clock.now() + within;
-        self.0.close_by(by);
-        let mut closed = self.0.closed.clone();
-        // The task always ends. A dropped sender means that everything is closed.
-        match closed.wait_for(|closed| *closed).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(NotClosed { within }),
-        }
+        let core = &self.0.core;
+        core.life.close_by(core.clock.now() + within);
+        if core.life.finished().await { Ok(()) } else { Err(NotClosed { within }) }
     }
 }
 
@@ -55,25 +49,10 @@ impl WeakClient {
     ///
     /// Dropping the future has no effect.
     pub async fn closing(&self) {
-        let closing = self.0.upgrade().map(|inner| inner.closing.subscribe());
-        if let Some(mut closing) = closing {
-            // A dropped sender means that the client has been dropped.
-            let _ = closing.wait_for(|closing| *closing != Closing::No).await;
+        let core = self.0.upgrade().map(|inner| Arc::clone(&inner.core));
+        if let Some(core) = core {
+            core.life.closing().await;
         }
-    }
-}
-
-impl Inner {
-    /// Begins to close, unless closing has already begun.
-    fn close_by(&self, by: Instant) {
-        self.core.ended.ask();
-        self.closing.send_if_modified(|closing| {
-            let first = *closing == Closing::No;
-            if first {
-                *closing = Closing::By(by);
-            }
-            first
-        });
     }
 }
 
@@ -87,7 +66,7 @@ impl Inner {
     fn warn_of_open_holds(&self) {
         let mut names = self.table.held_names();
         names.extend(self.semaphores.held_names());
-        if names.is_empty() || *self.closing.borrow() != Closing::No {
+        if names.is_empty() || self.core.life.closes_by().is_some() {
             return;
         }
         let count = names.len();
@@ -104,8 +83,7 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.warn_of_open_holds();
-        let by = self.core.clock.now() + FAREWELL;
-        self.close_by(by);
+        self.core.life.close_by(self.core.clock.now() + FAREWELL);
     }
 }
 

@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fred::prelude::Value;
 
 use super::Level;
 use crate::connection::Reply;
-use crate::connection::dedicated::WireCommand;
-use crate::connection::link::{Connection, Named, info_field};
+use crate::connection::link::{Connection, WireCommand, info_field, wire};
 use crate::error::ServerError;
 
 /// TTL of a group's key: 1 s. The key is written for its replication offset, not to be read.
-const KEY_LIVES_MS: i64 = 1000;
+const KEY_LIVES_MS: &str = "1000";
 
 /// The write and the WAIT of one group.
 pub(super) struct Question {
@@ -43,8 +41,7 @@ impl Question {
     ///
     /// Returns the number of acknowledgements.
     pub(super) async fn ask(&self, link: &Connection) -> Result<u32, Failure> {
-        let info = (Named::Known("INFO"), vec!["replication".into()]);
-        let commands: Vec<_> = self.write().into_iter().chain([self.wait(), info]).collect();
+        let commands: Vec<_> = self.write().into_iter().chain([self.wait(), wire(["INFO", "replication"])]).collect();
         let mut answers = link.send_together(commands).await.into_iter();
         if self.tag.is_some() {
             answer(&mut answers).map_err(|error| Failure::of(error, true))?;
@@ -66,16 +63,14 @@ impl Question {
     fn write(&self) -> Option<WireCommand> {
         let tag = self.tag.as_ref()?;
         let key = Bytes::from([b"redgrid_commit:{", &**tag, b"}"].concat());
-        let number = self.number.to_string();
-        let args = vec![key.into(), number.into(), Value::from_static_str("PX"), Value::from(KEY_LIVES_MS)];
-        Some((Named::Known("SET"), args))
+        Some(vec!["SET".into(), key, self.number.to_string().into(), "PX".into(), KEY_LIVES_MS.into()])
     }
 
     fn wait(&self) -> WireCommand {
-        let millis = Value::from(i64::try_from(self.wait.as_millis()).unwrap_or(i64::MAX));
+        let millis = self.wait.as_millis().to_string().into();
         match self.level {
-            Level::Replicas(at_least) => (Named::Known("WAIT"), vec![Value::from(i64::from(at_least)), millis]),
-            Level::Disk => (Named::Known("WAITAOF"), vec![Value::from(1), Value::from(0), millis]),
+            Level::Replicas(at_least) => vec!["WAIT".into(), at_least.to_string().into(), millis],
+            Level::Disk => vec!["WAITAOF".into(), "1".into(), "0".into(), millis],
         }
     }
 }

@@ -20,14 +20,13 @@ use super::lag::{self, Copies};
 use super::map::{Known, Map, Served};
 use super::nowhere::Nowhere;
 use super::slots::Range;
-use super::{listener, reader};
+use super::{close, listener, reader, shard};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
-use crate::error::ServerError;
 
 /// How long a node that only a redirect has named stays open: 30 s after the last one. By then the
 /// migration of a slot is over.
@@ -37,7 +36,7 @@ const NAMED_FOR: Duration = Duration::from_secs(30);
 const MOVED_FOR: Duration = Duration::from_secs(1);
 
 /// Starts querying the seeds.
-pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerError> {
+pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
     let sharded = nodes.settings.sharded_subscriptions;
     nodes.sharded.store(sharded == ShardedSubscriptions::On, Ordering::Relaxed);
     let cluster = Arc::new(Cluster {
@@ -53,7 +52,7 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerEr
         watching: Mutex::default(),
     });
     for seed in &seeds.seeds {
-        let node = cluster.nodes.open(seed, NodeRole::Any)?;
+        let node = cluster.nodes.open(seed, NodeRole::Any);
         let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
         cluster.map().known.insert(seed.clone(), known);
     }
@@ -63,7 +62,7 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Result<Arc<Cluster>, ServerEr
         watching.push(tokio::spawn(lag::watch(cluster.nodes.clone(), move || of.copies(), changes)));
     }
     *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = watching;
-    Ok(cluster)
+    cluster
 }
 
 pub(super) struct Cluster {
@@ -88,28 +87,29 @@ impl Cluster {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Returns the node at an address. It is opened if necessary, and replaced if its role has
-    /// changed.
-    fn node(&self, map: &mut Map, address: &Address, part: NodeRole, until: Instant) -> Result<Arc<Node>, ServerError> {
+    /// Returns the node at an address; `None` once the cluster is closed.
+    ///
+    /// It is opened if necessary, and replaced if its role has changed.
+    fn node(&self, map: &mut Map, address: &Address, part: NodeRole, until: Instant) -> Option<Arc<Node>> {
         if let Some(known) = map.known.get_mut(address) {
             let is_replica = |part| part == NodeRole::ClusterReplica;
             if is_replica(known.part) == is_replica(part) {
                 known.until = known.until.max(until);
-                return Ok(Arc::clone(&known.node));
+                return Some(Arc::clone(&known.node));
             }
         }
         // Checked under the lock, which `close` takes after setting the flag: it then closes the
         // nodes opened here.
         if self.is_closed() {
-            return Err(ServerError::not_sent("the client is shut down"));
+            return None;
         }
-        let node = self.nodes.open(address, part)?;
+        let node = self.nodes.open(address, part);
         let known = Known { node: Arc::clone(&node), part, until, missed_since: None };
         if let Some(former) = map.known.insert(address.clone(), known) {
             map.forget(&former.node);
             close(vec![former.node]);
         }
-        Ok(node)
+        Some(node)
     }
 
     fn copies(&self) -> Vec<Copies> {
@@ -119,7 +119,7 @@ impl Cluster {
     }
 
     /// Applies the map that a node has reported.
-    fn take_in(&self, ranges: &[Range]) -> Result<(), ServerError> {
+    fn take_in(&self, ranges: &[Range]) {
         let now = self.nodes.clock.now();
         let mut map = self.map();
         // The `Arc`s are kept, not only pointers: a node opened below cannot reuse one of these
@@ -130,7 +130,7 @@ impl Cluster {
         let mut named: HashSet<Address> = HashSet::new();
         for range in ranges {
             let (address, kept_until) = (range.primary.clone(), Instant::MAX);
-            let node = self.node(&mut map, &address, NodeRole::Any, Instant::MIN)?;
+            let Some(node) = self.node(&mut map, &address, NodeRole::Any, Instant::MIN) else { return };
             served.push(Served { first: range.first, last: range.last, address, node, kept_until });
             named.insert(range.primary.clone());
             if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
@@ -138,7 +138,7 @@ impl Cluster {
             }
             let mut copies = Vec::new();
             for replica in &range.replicas {
-                copies.push(self.node(&mut map, replica, NodeRole::ClusterReplica, Instant::MIN)?);
+                copies.extend(self.node(&mut map, replica, NodeRole::ClusterReplica, Instant::MIN));
                 named.insert(replica.clone());
             }
             replicas.insert(range.primary.clone(), copies);
@@ -194,25 +194,22 @@ impl Cluster {
             tracing::debug!(nodes = named.len(), "slots");
             self.changes.send_modify(|count| *count += 1);
         }
-        Ok(())
     }
-}
 
-fn close(nodes: Vec<Arc<Node>>) {
-    if !nodes.is_empty() {
-        tokio::spawn(async move {
-            join_all(nodes.iter().map(|node| node.close())).await;
-        });
+    /// Returns the server that `choose` takes of the primary of a key and its replicas.
+    fn choose(&self, key: &[u8], choose: impl Fn(&Map, &Arc<Node>) -> Arc<dyn Server>) -> Arc<dyn Server> {
+        let map = self.map();
+        match map.owner(slot(key)) {
+            Some(primary) => choose(&map, primary),
+            None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
+        }
     }
 }
 
 #[async_trait]
 impl Topology for Cluster {
     fn primary(&self, key: &[u8]) -> Arc<dyn Server> {
-        match self.map().owner(slot(key)) {
-            Some(node) => Arc::clone(node) as Arc<dyn Server>,
-            None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
-        }
+        self.choose(key, |_, primary| Arc::clone(primary) as Arc<dyn Server>)
     }
 
     fn primaries(&self) -> Vec<Arc<dyn Server>> {
@@ -229,23 +226,17 @@ impl Topology for Cluster {
 
     fn shards(&self) -> Vec<ShardServers> {
         let map = self.map();
-        let shard = |primary: Arc<Node>| {
-            let replicas = map.replicas_of(&primary).iter().map(|node| Arc::clone(node) as Arc<dyn Server>).collect();
-            ShardServers { slots: map.slots_of(&primary), replicas, primary: primary as Arc<dyn Server> }
-        };
-        map.owners().into_iter().map(shard).collect()
+        map.owners().iter().map(|primary| shard(primary, map.slots_of(primary), map.replicas_of(primary))).collect()
     }
 
     fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
-        let map = self.map();
-        let Some(primary) = map.owner(slot(key)) else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
-        reader(self.nodes.settings.read_mode, &self.turn, primary, map.replicas_of(primary).iter())
+        let mode = self.nodes.settings.read_mode;
+        self.choose(key, |map, primary| reader(mode, &self.turn, primary, map.replicas_of(primary)))
     }
 
     fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
-        let map = self.map();
-        let Some(primary) = map.owner(slot(key)) else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
-        listener(self.nodes.settings.subscription_mode, key, primary, map.replicas_of(primary).iter())
+        let mode = self.nodes.settings.subscription_mode;
+        self.choose(key, |map, primary| listener(mode, key, primary, map.replicas_of(primary)))
     }
 
     fn slot(&self, key: &[u8]) -> u16 {
@@ -260,8 +251,7 @@ impl Topology for Cluster {
         let (host, port) = address.rsplit_once(':')?;
         let address = Address::new(host, port.parse().ok()?);
         let until = self.nodes.clock.now() + NAMED_FOR;
-        let node = self.node(&mut self.map(), &address, NodeRole::Any, until).ok()?;
-        Some(node)
+        Some(self.node(&mut self.map(), &address, NodeRole::Any, until)?)
     }
 
     fn suspect(&self, doubt: TopologyHint) {
@@ -318,7 +308,7 @@ mod tests {
         let config = Config::cluster(["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Any);
         let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();
         let Servers::Cluster(seeds) = &config.servers else { unreachable!() };
-        open(seeds, nodes).unwrap()
+        open(seeds, nodes)
     }
 
     fn address(port: u16) -> Address {
@@ -350,10 +340,10 @@ mod tests {
     #[tokio::test]
     async fn slots_that_a_map_leaves_out_stay_for_a_while_and_their_replicas_with_them() {
         let cluster = cluster();
-        cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]).unwrap();
+        cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 199, 21, &[22, 23])]);
         // Primary 21 has failed: the map names neither it nor its replicas. Some slots of the other
         // one are in two ranges.
-        cluster.take_in(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]).unwrap();
+        cluster.take_in(&[range(20, 49, 11, &[12]), range(40, 60, 11, &[12])]);
         for (slot, port) in [(0, 11), (30, 11), (61, 11), (99, 11), (100, 21), (199, 21)] {
             assert_eq!(owner(&cluster, slot), Some(address(port)), "{slot}");
         }
@@ -363,7 +353,7 @@ mod tests {
         kept.sort_by_key(|address| address.port);
         assert_eq!(kept, [address(22), address(23)]);
         // One of the replicas is promoted; the other one stays open until it is named again.
-        cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 149, 22, &[])]).unwrap();
+        cluster.take_in(&[range(0, 99, 11, &[12]), range(100, 149, 22, &[])]);
         assert_eq!((owner(&cluster, 120), owner(&cluster, 150)), (Some(address(22)), Some(address(21))));
         assert_eq!(replicas(&cluster, 21), [address(23)]);
         cluster.close().await;
@@ -372,10 +362,10 @@ mod tests {
     #[tokio::test]
     async fn slots_that_no_map_names_any_more_are_given_up() {
         let cluster = cluster();
-        cluster.take_in(&[range(0, 99, 11, &[])]).unwrap();
+        cluster.take_in(&[range(0, 99, 11, &[])]);
         let now = cluster.nodes.clock.now();
         let later = now + Duration::from_secs(3600);
-        cluster.take_in(&[range(0, 9, 11, &[])]).unwrap();
+        cluster.take_in(&[range(0, 9, 11, &[])]);
         {
             let map = cluster.map();
             let left_out = |at| map.left_out(&[], at).iter().map(|kept| (kept.first, kept.last)).collect::<Vec<_>>();
@@ -388,13 +378,13 @@ mod tests {
     #[tokio::test]
     async fn a_slot_that_was_redirected_is_at_no_node_that_was_closed() {
         let cluster = cluster();
-        cluster.take_in(&[range(0, 99, 11, &[12])]).unwrap();
+        cluster.take_in(&[range(0, 99, 11, &[12])]);
         assert!(cluster.at("127.0.0.1:12").is_some());
         assert!(replicas(&cluster, 11).is_empty(), "it was opened anew as a primary");
         cluster.suspect(TopologyHint::Moved(5, "127.0.0.1:12".into()));
         assert_eq!(owner(&cluster, 5), Some(address(12)));
         // An older map lists it as a replica.
-        cluster.take_in(&[range(0, 99, 11, &[12])]).unwrap();
+        cluster.take_in(&[range(0, 99, 11, &[12])]);
         assert_eq!(owner(&cluster, 5), Some(address(11)));
         cluster.close().await;
     }
@@ -403,7 +393,7 @@ mod tests {
     async fn one_node_with_an_old_view_takes_nothing_from_who_answers() {
         let cluster = cluster();
         let present = vec![range(0, 99, 11, &[12]), range(100, 199, 21, &[])];
-        cluster.take_in(&present).unwrap();
+        cluster.take_in(&present);
         let now = cluster.nodes.clock.now();
         {
             let map = cluster.map();
@@ -430,8 +420,8 @@ mod tests {
     async fn one_node_alone_gives_slots_back_to_nobody_who_has_just_lost_them() {
         let cluster = cluster();
         let before = vec![range(0, 99, 11, &[]), range(100, 199, 21, &[])];
-        cluster.take_in(&before).unwrap();
-        cluster.take_in(&[range(0, 49, 11, &[]), range(50, 199, 21, &[])]).unwrap();
+        cluster.take_in(&before);
+        cluster.take_in(&[range(0, 49, 11, &[]), range(50, 199, 21, &[])]);
         let now = cluster.nodes.clock.now();
         {
             let map = cluster.map();

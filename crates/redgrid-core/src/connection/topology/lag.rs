@@ -112,11 +112,10 @@ enum Place {
 
 async fn place(nodes: &Nodes, node: &Node) -> Place {
     let within = nodes.settings.max_replica_lag.min(nodes.settings.response_timeout);
-    let answer = tokio::time::timeout(within, node.call(vec![Request::command("ROLE")])).await;
-    match answer.map(|mut answers| answers.pop()) {
-        Ok(Some(Ok(role))) => place_in(role),
-        Ok(Some(Err(ServerError::NotSent { .. } | ServerError::Unauthorized { .. }))) => Place::Gone,
-        Ok(Some(Err(ServerError::Refused { code, .. }))) if !code.is_passing() => Place::Untold,
+    match tokio::time::timeout(within, node.call_one(Request::command("ROLE"))).await {
+        Ok(Ok(role)) => place_in(role),
+        Ok(Err(ServerError::NotSent { .. } | ServerError::Unauthorized { .. })) => Place::Gone,
+        Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => Place::Untold,
         Ok(_) | Err(_) => Place::Silent,
     }
 }

@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use super::nowhere::{Hope, said_by};
 use super::replicated::{Replicated, role};
 use super::votes::{Choice, Election};
-use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, Network, ReplicatedNodes, Settings};
 use crate::connection::link::{NodeRole, patience};
 use crate::connection::node::{Node, Nodes};
@@ -23,27 +22,22 @@ use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
 /// Starts querying the nodes.
-pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
+pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::Replicated, nodes.clone(), "no node has answered yet");
     // One connection is enough to query a node's role.
     let asking = Nodes { settings: Settings { connections_per_node: 1, ..nodes.settings.clone() }, ..nodes };
-    let mut listed = Vec::new();
-    for address in &servers.nodes {
-        listed.push((address.clone(), asking.open(address, NodeRole::Any)?));
-    }
+    let listed = servers.nodes.iter().map(|address| (address.clone(), asking.open(address, NodeRole::Any)));
     let watch = Watch {
         replicated: Arc::clone(&replicated),
-        listed,
-        settings: asking.settings,
-        network: asking.entry.network,
-        missed_since: None,
+        listed: listed.collect(),
+        settings: asking.settings.clone(),
+        network: Arc::clone(&asking.entry.network),
         open_since: None,
-        looked_after: None,
     };
     // The connections are closed when the task ends.
     replicated.watched_by(tokio::spawn(watch.run()));
     replicated.compare_replicas();
-    Ok(replicated)
+    replicated
 }
 
 struct Watch {
@@ -51,62 +45,27 @@ struct Watch {
     listed: Vec<(Address, Arc<Node>)>,
     settings: Settings,
     network: Arc<Network>,
-    /// When the primary stopped answering.
-    missed_since: Option<Instant>,
     /// Since when the choice between several nodes has been open.
     open_since: Option<Instant>,
-    /// When the replicas were last checked.
-    looked_after: Option<Instant>,
 }
 
 impl Watch {
     async fn run(mut self) {
         loop {
-            if let Err(error) = self.look().await {
-                tracing::warn!(%error, "what the nodes say could not be followed");
-            }
-            if self.looked_after.is_none_or(|at| at.elapsed() >= self.settings.scan_interval) {
-                self.looked_after = Some(Instant::now());
-                self.replicated.look_after_replicas();
-            }
-            let interval = self.interval();
-            let doubted = async {
-                self.replicated.doubts.notified().await;
-                tokio::time::sleep(gap(&self.settings)).await;
-            };
-            tokio::select! {
-                () = doubted => {}
-                () = tokio::time::sleep(interval) => {}
-            }
+            self.look().await;
+            self.replicated.look_after_replicas_at_intervals();
+            self.replicated.next_look(self.open_since.is_some()).await;
         }
-    }
-
-    /// Returns the pause before the next refresh.
-    fn interval(&mut self) -> Duration {
-        let scan_interval = self.settings.scan_interval;
-        if self.open_since.is_some() || self.replicated.primary_address().is_none() {
-            return self.settings.retry_delay.min(scan_interval);
-        }
-        self.note_missed();
-        match self.missed_since.map(|since| since.elapsed()) {
-            Some(missed_for) if missed_for < EAGER_FOR => eager_interval(missed_for).min(scan_interval),
-            _ => scan_interval,
-        }
-    }
-
-    fn note_missed(&mut self) {
-        let is_missed = self.replicated.misses_primary();
-        self.missed_since = is_missed.then(|| self.missed_since.unwrap_or_else(Instant::now));
     }
 
     /// Returns whether a state has lasted for two thirds of the request timeout.
     ///
     /// A request that was sent to a silent primary then still has time to be sent to another one.
-    fn is_for_long(&self, since: Option<Instant>) -> bool {
-        since.is_some_and(|since| since.elapsed() >= self.settings.response_timeout / 3 * 2)
+    fn is_for_long(&self, lasted: Option<Duration>) -> bool {
+        lasted.is_some_and(|lasted| lasted >= self.settings.response_timeout / 3 * 2)
     }
 
-    async fn look(&mut self) -> Result<(), ServerError> {
+    async fn look(&mut self) {
         let listed = self.listed.clone();
         let asking = listed.iter().map(|(address, node)| async move {
             let limit = patience(node.time().round_trip());
@@ -115,14 +74,14 @@ impl Watch {
         });
         let answers = join_all(asking).await;
         let present = self.replicated.primary_address();
-        self.note_missed();
+        let missed_for = self.replicated.missed_for();
         let election = Election {
             answers: &answers,
             present: present.as_ref(),
             // A busy primary may have a live connection although it has not answered this time.
-            present_answers: self.missed_since.is_none(),
-            is_silent_for_long: self.is_for_long(self.missed_since),
-            is_open_for_long: self.is_for_long(self.open_since),
+            present_answers: missed_for.is_none(),
+            is_silent_for_long: self.is_for_long(missed_for),
+            is_open_for_long: self.is_for_long(self.open_since.map(|since| since.elapsed())),
             network: &self.network,
         };
         let choice = election.choice();
@@ -137,16 +96,12 @@ impl Watch {
             let trouble = errors.first().map(|(node, error)| format!(": {}", said_by(node, error)));
             let why = if is_open { "several nodes may be the primary" } else { "no node says that it is the primary" };
             let why = format!("{why}{}", trouble.unwrap_or_default());
-            self.replicated.unknown_because(why, hope);
-            return Ok(());
+            return self.replicated.unknown_because(why, hope);
         };
         self.replicated.told();
-        self.replicated.set_primary(primary.clone())?;
-        if present.as_ref() != Some(primary) {
-            self.missed_since = None;
-        }
+        self.replicated.set_primary(primary.clone(), None);
         let is_silent = answers.iter().filter(|(_, answer)| answer.is_err());
         let silent: Vec<_> = is_silent.map(|(address, _)| (*address).clone()).collect();
-        self.replicated.set_replicas(&election.replicas_of(primary), &silent)
+        self.replicated.set_replicas(&election.replicas_of(primary), &silent);
     }
 }

@@ -11,17 +11,16 @@ use crate::config::{Address, MasterSlave};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::{DeploymentKind, Server};
-use crate::error::ServerError;
 
 /// Opens the topology with the configured primary.
-pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
+pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::MasterSlave, nodes.clone(), "no primary is set");
-    replicated.set_primary(servers.primary.clone())?;
-    replicated.set_replicas(&servers.replicas, &[])?;
+    replicated.set_primary(servers.primary.clone(), None);
+    replicated.set_replicas(&servers.replicas, &[]);
     let watching = watch(Arc::clone(&replicated), servers.clone(), nodes);
     replicated.watched_by(tokio::spawn(watching));
     replicated.compare_replicas();
-    Ok(replicated)
+    replicated
 }
 
 async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) {
@@ -39,7 +38,7 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
             continue;
         }
         if asked.as_ref().is_none_or(|(address, _)| *address != primary) {
-            let Ok(node) = nodes.open(&primary, NodeRole::Any) else { continue };
+            let node = nodes.open(&primary, NodeRole::Any);
             if let Some((_, former)) = asked.replace((primary.clone(), node)) {
                 former.close().await;
             }
@@ -53,9 +52,8 @@ async fn watch(replicated: Arc<Replicated>, servers: MasterSlave, nodes: Nodes) 
             && listed.contains(&other)
         {
             let replicas: Vec<_> = listed.iter().filter(|address| **address != other).cloned().collect();
-            if let Err(error) = replicated.set_primary(other).and_then(|()| replicated.set_replicas(&replicas, &[])) {
-                tracing::warn!(%error, "the primary could not be followed");
-            }
+            replicated.set_primary(other, None);
+            replicated.set_replicas(&replicas, &[]);
         }
         if let Some((_, node)) = asked.take() {
             node.close().await;

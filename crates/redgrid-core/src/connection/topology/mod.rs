@@ -14,19 +14,21 @@ mod votes;
 
 pub(super) use single::Single;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+use futures_util::future::join_all;
 
 #[cfg(unix)]
 use super::endpoint::Endpoint;
 use super::link::NodeRole;
 use super::node::{Node, Nodes};
 use super::slot::slot;
-use super::{ConnectError, Server, Topology};
+use super::{ConnectError, Server, ShardServers, Topology};
 use crate::clock::Clock;
 use crate::config::{Config, ReadMode, Servers, Settings, SubscriptionMode};
-use crate::error::ServerError;
 
 /// The longest pause between a topology hint and its refresh: 50 ms.
 ///
@@ -74,20 +76,29 @@ fn gap(settings: &Settings) -> Duration {
     settings.retry_delay.min(LONGEST_GAP)
 }
 
+/// Closes nodes in the background.
+fn close(nodes: Vec<Arc<Node>>) {
+    if !nodes.is_empty() {
+        tokio::spawn(async move {
+            join_all(nodes.iter().map(|node| node.close())).await;
+        });
+    }
+}
+
+fn shard(primary: &Arc<Node>, slots: Vec<RangeInclusive<u16>>, replicas: &[Arc<Node>]) -> ShardServers {
+    let server = |node: &Arc<Node>| Arc::clone(node) as Arc<dyn Server>;
+    ShardServers { primary: server(primary), slots, replicas: replicas.iter().map(server).collect() }
+}
+
 /// Returns the server for a read, in round-robin order according to the read mode.
 ///
 /// Candidates are the primary and the replicas that are connected to it and not lagging. Without a
 /// usable replica it is the primary.
-fn reader<'a>(
-    mode: ReadMode,
-    turn: &AtomicUsize,
-    primary: &Arc<Node>,
-    replicas: impl Iterator<Item = &'a Arc<Node>>,
-) -> Arc<dyn Server> {
+fn reader(mode: ReadMode, turn: &AtomicUsize, primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
     if mode == ReadMode::Primary {
         return Arc::clone(primary) as Arc<dyn Server>;
     }
-    let fit: Vec<_> = replicas.filter(|replica| replica.is_fit()).collect();
+    let fit: Vec<_> = replicas.iter().filter(|replica| replica.is_fit()).collect();
     let with_primary = usize::from(mode != ReadMode::Replica || fit.is_empty());
     let turn = turn.fetch_add(1, Ordering::Relaxed) % (fit.len() + with_primary);
     Arc::clone(fit.get(turn).copied().unwrap_or(primary)) as Arc<dyn Server>
@@ -98,16 +109,11 @@ fn reader<'a>(
 /// All clients with the same known replicas choose the same one. So waiters are counted there and
 /// receive a release at the same time. If it is not usable the next replica is chosen, and without
 /// any the primary.
-fn listener<'a>(
-    mode: SubscriptionMode,
-    key: &[u8],
-    primary: &Arc<Node>,
-    replicas: impl Iterator<Item = &'a Arc<Node>>,
-) -> Arc<dyn Server> {
+fn listener(mode: SubscriptionMode, key: &[u8], primary: &Arc<Node>, replicas: &[Arc<Node>]) -> Arc<dyn Server> {
     if mode == SubscriptionMode::Primary {
         return Arc::clone(primary) as Arc<dyn Server>;
     }
-    let mut known: Vec<_> = replicas.collect();
+    let mut known: Vec<_> = replicas.iter().collect();
     known.sort_by_key(|replica| replica.id());
     let first = usize::from(slot(key)) % known.len().max(1);
     known.rotate_left(first);
@@ -118,24 +124,20 @@ fn listener<'a>(
 /// Starts the discovery of the configured servers and returns without waiting for it.
 pub(super) fn open(config: &Config, clock: &Clock) -> Result<Arc<dyn Topology>, ConnectError> {
     let nodes = Nodes::new(config, clock)?;
-    open_on(config, nodes).map_err(ConnectError::Client)
-}
-
-fn open_on(config: &Config, nodes: Nodes) -> Result<Arc<dyn Topology>, ServerError> {
     Ok(match &config.servers {
-        Servers::Single(single) => {
-            Arc::new(Single::new(nodes.open(&single.address, NodeRole::Any)? as Arc<dyn Server>))
-        }
+        Servers::Single(single) => Arc::new(Single::new(nodes.open(&single.address, NodeRole::Any))),
         #[cfg(unix)]
         Servers::Unix(socket) => {
-            Arc::new(Single::new(nodes.open_at(Endpoint::Unix(socket.path.clone()), NodeRole::Any)? as Arc<dyn Server>))
+            Arc::new(Single::new(nodes.open_at(Endpoint::Unix(socket.path.clone()), NodeRole::Any)))
         }
         #[cfg(not(unix))]
-        Servers::Unix(_) => return Err(ServerError::not_sent("this system has no unix sockets")),
-        Servers::MasterSlave(servers) => master_slave::open(servers, nodes)?,
-        Servers::Replicated(servers) => listed::open(servers, nodes)?,
-        Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes)?,
-        Servers::Cluster(cluster) => cluster::open(cluster, nodes)?,
+        Servers::Unix(_) => {
+            return Err(ConnectError::Client(crate::ServerError::not_sent("this system has no unix sockets")));
+        }
+        Servers::MasterSlave(servers) => master_slave::open(servers, nodes),
+        Servers::Replicated(servers) => listed::open(servers, nodes),
+        Servers::Sentinel(sentinel) => sentinel::open(sentinel, nodes),
+        Servers::Cluster(cluster) => cluster::open(cluster, nodes),
     })
 }
 

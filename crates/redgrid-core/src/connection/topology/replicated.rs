@@ -2,17 +2,18 @@
 //! `sentinel`, `master_slave` and `listed`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::lag::{self, Copies};
 use super::nowhere::{Hope, Nowhere};
-use super::{listener, reader};
+use super::{EAGER_FOR, close, eager_interval, gap, listener, reader, shard};
 use crate::config::Address;
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
@@ -45,13 +46,12 @@ pub(super) struct Replicated {
 
 #[derive(Default)]
 struct Members {
-    primary: Option<(Address, Arc<Node>)>,
-    replicas: Vec<Replica>,
-}
-
-struct Replica {
-    address: Address,
-    node: Arc<Node>,
+    primary: Option<Arc<Node>>,
+    replicas: Vec<Arc<Node>>,
+    /// When the primary stopped answering.
+    missed_since: Option<Instant>,
+    /// When the replicas were last checked.
+    looked_after: Option<Instant>,
 }
 
 impl Replicated {
@@ -83,9 +83,8 @@ impl Replicated {
 
     fn copies(&self) -> Vec<Copies> {
         let members = self.members();
-        let Some((_, primary)) = &members.primary else { return Vec::new() };
-        let replicas = members.replicas.iter().map(|replica| Arc::clone(&replica.node)).collect();
-        vec![Copies { primary: Arc::clone(primary), replicas }]
+        let copies = |primary: &Arc<Node>| Copies { primary: Arc::clone(primary), replicas: members.replicas.clone() };
+        members.primary.iter().map(copies).collect()
     }
 
     /// Registers a task that is aborted when the topology is closed.
@@ -113,17 +112,36 @@ impl Replicated {
     }
 
     pub(super) fn primary_address(&self) -> Option<Address> {
-        self.members().primary.as_ref().map(|(address, _)| address.clone())
+        self.members().primary.as_ref().and_then(|primary| primary.address().cloned())
     }
 
     /// Opens a node that is a primary or is about to become one.
-    pub(super) fn open(&self, address: &Address) -> Result<Arc<Node>, ServerError> {
+    pub(super) fn open(&self, address: &Address) -> Arc<Node> {
         self.nodes.open(address, NodeRole::Primary)
     }
 
-    /// Returns whether the primary does not answer.
-    pub(super) fn misses_primary(&self) -> bool {
-        self.members().primary.as_ref().is_some_and(|(_, node)| !node.answers())
+    /// Returns for how long the primary has not answered, as found by these calls.
+    pub(super) fn missed_for(&self) -> Option<Duration> {
+        let mut members = self.change_members();
+        let is_missed = members.primary.as_ref().is_some_and(|node| !node.answers());
+        members.missed_since = is_missed.then(|| members.missed_since.unwrap_or_else(Instant::now));
+        members.missed_since.map(|since| since.elapsed())
+    }
+
+    /// Waits until the primary is to be determined again: at the next interval, or after a hint.
+    ///
+    /// The interval is short while the primary is unknown or does not answer.
+    pub(super) async fn next_look(&self, is_unknown: bool) {
+        let settings = &self.nodes.settings;
+        let interval = match self.missed_for() {
+            _ if is_unknown || self.primary_address().is_none() => settings.retry_delay,
+            Some(missed_for) if missed_for < EAGER_FOR => eager_interval(missed_for),
+            _ => settings.scan_interval,
+        };
+        tokio::select! {
+            () = self.doubts.notified() => tokio::time::sleep(gap(settings)).await,
+            () = tokio::time::sleep(interval.min(settings.scan_interval)) => {}
+        }
     }
 
     /// Suspends requests to the primary for a moment, at most [`HELD_BACK`].
@@ -131,7 +149,7 @@ impl Replicated {
     /// Writes that it acknowledges would be lost once the promoted server replaces it. Callers wait
     /// as they do without a primary.
     pub(super) fn hold_back(&self) {
-        let Some(node) = self.members().primary.as_ref().map(|(_, node)| Arc::clone(node)) else { return };
+        let Some(node) = self.members().primary.clone() else { return };
         if node.hold_back(true) {
             return;
         }
@@ -144,42 +162,32 @@ impl Replicated {
 
     /// Resumes requests to the primary: it is not being replaced.
     pub(super) fn go_on(&self) {
-        if let Some((_, node)) = &self.members().primary {
+        if let Some(node) = &self.members().primary {
             go_on(node, &self.changes);
         }
     }
 
     /// Sets the primary. The connections to the former one are closed, so that nothing more is
     /// written there.
-    pub(super) fn set_primary(&self, address: Address) -> Result<(), ServerError> {
-        self.set_primary_at(address, None)
-    }
-
-    /// Sets the primary, with a node that may have been opened before.
-    pub(super) fn set_primary_at(&self, address: Address, opened: Option<Arc<Node>>) -> Result<(), ServerError> {
-        let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
+    ///
+    /// `opened` is its node if that was opened before.
+    pub(super) fn set_primary(&self, address: Address, opened: Option<Arc<Node>>) {
+        let mut members = self.change_members();
         // Checked under the lock, which `close` takes after setting the flag: it then closes the
         // node opened here.
-        if members.primary.as_ref().is_some_and(|(known, _)| *known == address) || self.closed.load(Ordering::Acquire) {
-            return Ok(());
+        if members.primary.as_ref().is_some_and(|known| known.is_at(&address)) || self.closed.load(Ordering::Acquire) {
+            return;
         }
-        let node = match opened {
-            Some(node) => node,
-            None => self.open(&address)?,
-        };
+        let node = opened.unwrap_or_else(|| self.open(&address));
         tracing::info!(%address, "primary");
         // The new primary may have been a replica; two nodes at one address would be confused.
         let (promoted, replicas): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut members.replicas).into_iter().partition(|replica| replica.address == address);
-        members.replicas = replicas;
-        let former = members.primary.replace((address, node)).map(|(_, former)| former);
+            std::mem::take(&mut members.replicas).into_iter().partition(|replica| replica.is_at(&address));
+        (members.replicas, members.missed_since) = (replicas, None);
+        let former = members.primary.replace(node);
         drop(members);
-        let former: Vec<_> = former.into_iter().chain(promoted.into_iter().map(|replica| replica.node)).collect();
-        tokio::spawn(async move {
-            join_all(former.iter().map(|node| node.close())).await;
-        });
+        close(former.into_iter().chain(promoted).collect());
         self.changes.send_modify(|count| *count += 1);
-        Ok(())
     }
 
     /// Sets the replicas.
@@ -187,25 +195,23 @@ impl Replicated {
     /// Replicas in `doubted` are regarded as down by another server. They stay while they are
     /// connected, as the next server queried may report otherwise. Without reads and subscriptions
     /// at replicas none is opened.
-    pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) -> Result<(), ServerError> {
-        let mut members = self.members.write().unwrap_or_else(|p| p.into_inner());
+    pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
+        let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
-            return Ok(());
+            return;
         }
-        let stays = |known: &Replica| {
-            let is_up = || known.node.connection_id().borrow().is_some();
-            addresses.contains(&known.address) || doubted.contains(&known.address) && is_up()
+        let stays = |known: &Arc<Node>| {
+            let is_in = |addresses: &[Address]| addresses.iter().any(|address| known.is_at(address));
+            is_in(addresses) || is_in(doubted) && known.connection_id().borrow().is_some()
         };
         let (stay, leave): (Vec<_>, Vec<_>) = std::mem::take(&mut members.replicas).into_iter().partition(stays);
         members.replicas = stay;
         let mut changed = !leave.is_empty();
         // A promoted replica is named as a replica until all servers know of it; two nodes at one
         // address would be confused.
-        let primary = members.primary.as_ref().map(|(address, _)| address.clone());
-        for address in addresses.iter().filter(|address| Some(*address) != primary.as_ref()) {
-            if !members.replicas.iter().any(|known| known.address == *address) {
-                let node = self.nodes.open(address, NodeRole::Replica)?;
-                members.replicas.push(Replica { address: address.clone(), node });
+        for address in addresses {
+            if !members.replicas.iter().chain(&members.primary).any(|known| known.is_at(address)) {
+                members.replicas.push(self.nodes.open(address, NodeRole::Replica));
                 changed = true;
             }
         }
@@ -213,20 +219,40 @@ impl Replicated {
         if changed {
             self.changes.send_modify(|count| *count += 1);
         }
-        tokio::spawn(async move {
-            join_all(leave.iter().map(|replica| replica.node.close())).await;
-        });
-        Ok(())
+        close(leave);
     }
 
     /// Schedules checks that exclude replicas without their primary, or still loading their data,
     /// from reads.
     pub(super) fn look_after_replicas(&self) {
-        self.members().replicas.iter().for_each(|replica| replica.node.look_after());
+        self.members().replicas.iter().for_each(|replica| replica.look_after());
     }
 
-    fn members(&self) -> std::sync::RwLockReadGuard<'_, Members> {
+    /// Does that once per interval, however often it is called.
+    pub(super) fn look_after_replicas_at_intervals(&self) {
+        let mut members = self.change_members();
+        if members.looked_after.is_none_or(|at| at.elapsed() >= self.nodes.settings.scan_interval) {
+            members.looked_after = Some(Instant::now());
+            drop(members);
+            self.look_after_replicas();
+        }
+    }
+
+    fn members(&self) -> RwLockReadGuard<'_, Members> {
         self.members.read().unwrap_or_else(|p| p.into_inner())
+    }
+
+    fn change_members(&self) -> RwLockWriteGuard<'_, Members> {
+        self.members.write().unwrap_or_else(|p| p.into_inner())
+    }
+
+    /// Returns the server that `choose` takes of the primary and its replicas.
+    fn choose(&self, choose: impl Fn(&Arc<Node>, &[Arc<Node>]) -> Arc<dyn Server>) -> Arc<dyn Server> {
+        let members = self.members();
+        match &members.primary {
+            Some(primary) => choose(primary, &members.replicas),
+            None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
+        }
     }
 }
 
@@ -240,10 +266,7 @@ fn go_on(node: &Node, changes: &watch::Sender<u64>) {
 #[async_trait]
 impl Topology for Replicated {
     fn primary(&self, _key: &[u8]) -> Arc<dyn Server> {
-        match &self.members().primary {
-            Some((_, node)) => Arc::clone(node) as Arc<dyn Server>,
-            None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
-        }
+        self.choose(|primary, _| Arc::clone(primary) as Arc<dyn Server>)
     }
 
     fn primaries(&self) -> Vec<Arc<dyn Server>> {
@@ -256,9 +279,7 @@ impl Topology for Replicated {
 
     fn shards(&self) -> Vec<ShardServers> {
         let members = self.members();
-        let Some((_, primary)) = &members.primary else { return Vec::new() };
-        let replicas = members.replicas.iter().map(|replica| Arc::clone(&replica.node) as Arc<dyn Server>).collect();
-        vec![ShardServers { primary: Arc::clone(primary) as Arc<dyn Server>, slots: Vec::new(), replicas }]
+        members.primary.iter().map(|primary| shard(primary, Vec::new(), &members.replicas)).collect()
     }
 
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
@@ -267,17 +288,11 @@ impl Topology for Replicated {
     }
 
     fn reader(&self, _key: &[u8]) -> Arc<dyn Server> {
-        let members = self.members();
-        let Some((_, primary)) = &members.primary else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
-        let replicas = members.replicas.iter().map(|replica| &replica.node);
-        reader(self.nodes.settings.read_mode, &self.turn, primary, replicas)
+        self.choose(|primary, replicas| reader(self.nodes.settings.read_mode, &self.turn, primary, replicas))
     }
 
     fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
-        let members = self.members();
-        let Some((_, primary)) = &members.primary else { return Arc::clone(&self.nowhere) as Arc<dyn Server> };
-        let replicas = members.replicas.iter().map(|replica| &replica.node);
-        listener(self.nodes.settings.subscription_mode, key, primary, replicas)
+        self.choose(|primary, replicas| listener(self.nodes.settings.subscription_mode, key, primary, replicas))
     }
 
     fn suspect(&self, doubt: TopologyHint) {
@@ -302,10 +317,8 @@ impl Topology for Replicated {
             task.abort();
         }
         self.set_sentinels(Vec::new());
-        let members = std::mem::take(&mut *self.members.write().unwrap_or_else(|p| p.into_inner()));
-        let nodes = members.primary.into_iter().map(|(_, node)| node);
-        let nodes: Vec<_> = nodes.chain(members.replicas.into_iter().map(|replica| replica.node)).collect();
-        join_all(nodes.iter().map(|node| node.close())).await;
+        let members = std::mem::take(&mut *self.change_members());
+        join_all(members.primary.iter().chain(&members.replicas).map(|node| node.close())).await;
     }
 }
 
@@ -327,8 +340,7 @@ pub(super) enum Role {
 
 /// Queries the role of a server.
 pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
-    let reply = node.call(vec![Request::command("ROLE")]).await.pop();
-    role_of(reply.unwrap_or_else(|| Err(ServerError::unknown("no result")))?.into_typed::<Vec<Reply>>()?)
+    role_of(node.call_one(Request::command("ROLE")).await?.into_typed::<Vec<Reply>>()?)
 }
 
 /// Reads the role from a reply to `ROLE`. A sentinel has none.
@@ -370,16 +382,16 @@ mod tests {
     }
 
     fn replicas(of: &Replicated) -> Vec<Address> {
-        of.members().replicas.iter().map(|replica| replica.address.clone()).collect()
+        of.members().replicas.iter().filter_map(|replica| replica.address().cloned()).collect()
     }
 
     #[tokio::test]
     async fn who_has_been_promoted_is_no_replica_although_it_is_named_as_one() {
         let replicated = replicated();
-        replicated.set_primary(addresses(&[1])[0].clone()).unwrap();
-        replicated.set_replicas(&addresses(&[2, 3]), &[]).unwrap();
-        replicated.set_primary(addresses(&[2])[0].clone()).unwrap();
-        replicated.set_replicas(&addresses(&[2, 3]), &[]).unwrap();
+        replicated.set_primary(addresses(&[1])[0].clone(), None);
+        replicated.set_replicas(&addresses(&[2, 3]), &[]);
+        replicated.set_primary(addresses(&[2])[0].clone(), None);
+        replicated.set_replicas(&addresses(&[2, 3]), &[]);
         assert_eq!(replicas(&replicated), addresses(&[3]));
         replicated.close().await;
     }
@@ -387,8 +399,8 @@ mod tests {
     #[tokio::test]
     async fn who_is_taken_for_down_and_not_connected_is_no_replica() {
         let replicated = replicated();
-        replicated.set_replicas(&addresses(&[2, 3]), &[]).unwrap();
-        replicated.set_replicas(&addresses(&[2]), &addresses(&[3, 4])).unwrap();
+        replicated.set_replicas(&addresses(&[2, 3]), &[]);
+        replicated.set_replicas(&addresses(&[2]), &addresses(&[3, 4]));
         assert_eq!(replicas(&replicated), addresses(&[2]));
         replicated.close().await;
     }

@@ -11,9 +11,9 @@
 //! promotion requests to the former primary are briefly suspended: writes acknowledged after the
 //! promotion would be lost.
 
-mod ear;
 mod elected;
-mod told;
+mod events;
+mod report;
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -26,12 +26,11 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use self::ear::Ear;
 use self::elected::Elected;
-use self::told::{Told, is_among_most, others_by, primary_by, replicas_by};
+use self::events::SentinelEvents;
+use self::report::{PrimaryReport, is_among_most, others_by, primary_by, replicas_by};
 use super::nowhere::{Hope, said_by};
 use super::replicated::Replicated;
-use super::{EAGER_FOR, eager_interval, gap};
 use crate::config::{Address, Sentinel};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
@@ -53,7 +52,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const MOST_SILENT: u32 = 5;
 
 /// Starts querying the sentinels.
-pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>, ServerError> {
+pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::Sentinel, nodes.clone(), "no sentinel has answered yet");
     let asking = Nodes { entry: nodes.entry.at_sentinels(sentinel, &nodes.settings), ..nodes };
     let mut watch = Watch {
@@ -66,16 +65,12 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Result<Arc<Replicated>,
         latest: 0,
         elected: None,
         held_back_for: None,
-        missed_since: None,
-        looked_after: None,
         silent: 0,
     };
-    for address in &sentinel.sentinels {
-        watch.ask(address)?;
-    }
+    sentinel.sentinels.iter().for_each(|address| watch.ask(address));
     replicated.watched_by(tokio::spawn(watch.run()));
     replicated.compare_replicas();
-    Ok(replicated)
+    replicated
 }
 
 struct Watch {
@@ -94,10 +89,6 @@ struct Watch {
     /// The replica for which requests were last suspended, and the election before it: never twice
     /// for the same one.
     held_back_for: Option<(u64, Address)>,
-    /// When the primary stopped answering.
-    missed_since: Option<Instant>,
-    /// When the replicas were last checked.
-    looked_after: Option<Instant>,
     /// The number of consecutive refreshes without an answer.
     silent: u32,
 }
@@ -117,22 +108,21 @@ impl Drop for Asked {
 }
 
 impl Watch {
-    fn ask(&mut self, address: &Address) -> Result<(), ServerError> {
+    fn ask(&mut self, address: &Address) {
         if !self.sentinels.contains_key(address) {
-            let node = self.nodes.open(address, NodeRole::Sentinel)?;
+            let node = self.nodes.open(address, NodeRole::Sentinel);
             let pause = self.nodes.settings.retry_delay.min(LONGEST_PAUSE);
-            let ear = Ear {
+            let events = SentinelEvents {
                 node: Arc::clone(&node),
                 name: self.name.clone(),
                 replicated: Arc::clone(&self.replicated),
                 switched: Arc::clone(&self.switched),
                 pause,
             };
-            let listening = tokio::spawn(ear.listen());
+            let listening = tokio::spawn(events.listen());
             self.sentinels.insert(address.clone(), Asked { node, listening, lost_at: Some(Instant::now()) });
             self.tell_sentinels();
         }
-        Ok(())
     }
 
     fn tell_sentinels(&self) {
@@ -140,19 +130,9 @@ impl Watch {
     }
 
     async fn run(mut self) {
-        let settings = self.nodes.settings.clone();
         loop {
-            if let Err(error) = self.look().await {
-                tracing::warn!(%error, "what the sentinels say could not be followed");
-            }
-            self.look_after_replicas();
-            let interval = match self.replicated.primary_address() {
-                Some(_) => match self.primary_looked_for() {
-                    Some(missed_for) => eager_interval(missed_for).min(settings.scan_interval),
-                    None => settings.scan_interval,
-                },
-                None => settings.retry_delay.min(settings.scan_interval),
-            };
+            self.look().await;
+            self.replicated.look_after_replicas_at_intervals();
             let chosen = self.elected.as_ref().filter(|elected| elected.followed_at.is_none());
             let mut chosen = chosen.map(|elected| elected.node.connection_id());
             let promoted = async {
@@ -164,32 +144,12 @@ impl Watch {
                     std::future::pending::<()>().await;
                 }
             };
-            let doubted = async {
-                self.replicated.doubts.notified().await;
-                tokio::time::sleep(gap(&settings)).await;
-            };
             tokio::select! {
                 () = promoted => { self.follow_elected(); }
                 () = self.switched.notified() => {}
-                () = doubted => {}
-                () = tokio::time::sleep(interval) => {}
+                () = self.replicated.next_look(false) => {}
             }
         }
-    }
-
-    /// Checks the replicas at most once per interval, however often the sentinels are queried.
-    fn look_after_replicas(&mut self) {
-        if self.looked_after.is_none_or(|at| at.elapsed() >= self.nodes.settings.scan_interval) {
-            self.looked_after = Some(Instant::now());
-            self.replicated.look_after_replicas();
-        }
-    }
-
-    /// Returns how long the primary has been missing while its replacement is sought eagerly.
-    fn primary_looked_for(&mut self) -> Option<Duration> {
-        let is_missed = self.replicated.misses_primary();
-        self.missed_since = is_missed.then(|| self.missed_since.unwrap_or_else(Instant::now));
-        self.missed_since.map(|since| since.elapsed()).filter(|missed_for| *missed_for < EAGER_FOR)
     }
 
     /// Follows the chosen replica once it reports to be a primary; returns whether it is followed.
@@ -197,9 +157,8 @@ impl Watch {
         let Some(elected) = &mut self.elected else { return false };
         if elected.followed_at.is_none() && elected.is_primary() {
             let node = Arc::clone(&elected.node);
-            if self.replicated.set_primary_at(elected.address.clone(), Some(node)).is_ok() {
-                elected.followed_at = Some(Instant::now());
-            }
+            self.replicated.set_primary(elected.address.clone(), Some(node));
+            elected.followed_at = Some(Instant::now());
         }
         let is_followed = elected.is_followed();
         if elected.followed_at.is_some() && !is_followed {
@@ -224,7 +183,7 @@ impl Watch {
         gone
     }
 
-    async fn look(&mut self) -> Result<(), ServerError> {
+    async fn look(&mut self) {
         let long_gone = self.long_gone();
         let (name, patience) = (&*self.name.clone(), self.nodes.settings.connect_timeout);
         let asking = self.sentinels.values().map(|asked| async move {
@@ -242,8 +201,7 @@ impl Watch {
             if self.silent == MOST_SILENT {
                 tracing::warn!(why, "the sentinels have been silent for some time; a failover would not be noticed");
             }
-            self.replicated.unknown_because(why, hope);
-            return Ok(());
+            return self.replicated.unknown_because(why, hope);
         };
         if self.silent >= MOST_SILENT {
             tracing::info!("a sentinel has answered again");
@@ -252,23 +210,23 @@ impl Watch {
         self.replicated.told();
         let said = answers.iter().filter(|(_, told)| told.is_ok()).count();
         let is_down = is_called_down(answers.iter().filter_map(|(_, told)| told.as_ref().ok()), &told.primary);
-        let (by, told) = (Arc::clone(by), Told { is_down, ..told.clone() });
+        let (by, told) = (Arc::clone(by), PrimaryReport { is_down, ..told.clone() });
         let all = self.sentinels.len();
         let is_news = is_followed(told.epoch, self.latest, said, all)
             || is_followed(told.epoch, self.latest, said, all - long_gone.len()) && is_among_most(&*by, name).await;
         if !is_news {
             tracing::debug!(by = %by.id(), "it knows of an older election only");
-            return Ok(());
+            return;
         }
         self.latest = told.epoch;
         let leader = self.elected.as_ref().map(|elected| &elected.leader);
         let is_heard =
             leader.is_some_and(|leader| answers.iter().any(|(node, told)| told.is_ok() && Arc::ptr_eq(node, leader)));
-        self.follow(&by, told, is_heard)?;
+        self.follow(&by, told, is_heard);
         if self.nodes.settings.uses_replicas()
             && let Ok((up, down)) = replicas_by(&*by, name).await
         {
-            self.replicated.set_replicas(&up, &down)?;
+            self.replicated.set_replicas(&up, &down);
         }
         // Configured sentinels stay, whatever the others know: the last one left may be among them.
         if let Ok(others) = others_by(&*by, name).await {
@@ -282,17 +240,14 @@ impl Watch {
                 self.sentinels.remove(gone);
             });
             self.tell_sentinels();
-            for other in &others {
-                self.ask(other)?;
-            }
+            others.iter().for_each(|other| self.ask(other));
         }
-        Ok(())
     }
 
     /// Follows the server that `by` names as the primary, or as the chosen replica.
     ///
     /// `is_heard`: the sentinel that leads the failover has answered this time.
-    fn follow(&mut self, by: &Arc<Node>, told: Told, is_heard: bool) -> Result<(), ServerError> {
+    fn follow(&mut self, by: &Arc<Node>, told: PrimaryReport, is_heard: bool) {
         // The election was counted and its winner is named, or the failover was given up.
         let is_over =
             |elected: &mut Elected| elected.after != told.epoch || elected.is_given_up(told.elected.as_ref(), is_heard);
@@ -306,7 +261,7 @@ impl Watch {
                 self.held_back_for = held_back_for;
                 self.replicated.hold_back();
             }
-            let node = self.replicated.open(&address)?;
+            let node = self.replicated.open(&address);
             self.elected = Some(Elected::new(address, node, told.epoch, by));
         } else if let Some(elected) = &mut self.elected {
             elected.is_backed = told.is_down || has_chosen;
@@ -315,15 +270,14 @@ impl Watch {
             }
         }
         if self.follow_elected() {
-            return Ok(());
+            return;
         }
         let is_over = before.is_some() && self.elected.is_none();
         let opened = before.filter(|elected| elected.address == told.primary).map(|elected| elected.node);
-        self.replicated.set_primary_at(told.primary, opened)?;
+        self.replicated.set_primary(told.primary, opened);
         if is_over {
             self.replicated.go_on();
         }
-        Ok(())
     }
 
     /// Collects answers until the result is clear.
@@ -340,8 +294,8 @@ impl Watch {
     ///   must not delay the result.
     async fn until_clear<T>(
         &self,
-        mut asking: FuturesUnordered<impl Future<Output = (T, Result<Told, ServerError>)>>,
-    ) -> Vec<(T, Result<Told, ServerError>)> {
+        mut asking: FuturesUnordered<impl Future<Output = (T, Result<PrimaryReport, ServerError>)>>,
+    ) -> Vec<(T, Result<PrimaryReport, ServerError>)> {
         let (all, known) = (asking.len(), self.replicated.primary_address().is_some());
         let mut answers = Vec::with_capacity(all);
         let mut enough = pin!(std::future::pending().left_future());
@@ -377,7 +331,7 @@ impl Watch {
 
 /// Returns whether most of the sentinels that answered regard this primary as down. A single one
 /// may be cut off from it.
-fn is_called_down<'a>(answers: impl Iterator<Item = &'a Told>, primary: &Address) -> bool {
+fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary: &Address) -> bool {
     let (mut all, mut down) = (0, 0);
     for told in answers {
         all += 1;
@@ -404,12 +358,13 @@ const FORGOTTEN_AFTER: u32 = 10;
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Told, is_called_down, is_followed};
+    use super::{Address, PrimaryReport, is_called_down, is_followed};
 
     #[test]
     fn a_primary_is_down_by_the_word_of_most() {
         let one = Address::new("one", 1);
-        let told = |primary: &Address, is_down| Told { primary: primary.clone(), epoch: 1, elected: None, is_down };
+        let told =
+            |primary: &Address, is_down| PrimaryReport { primary: primary.clone(), epoch: 1, elected: None, is_down };
         let is_down = |downs: &[bool]| {
             let answers: Vec<_> = downs.iter().map(|down| told(&one, *down)).collect();
             is_called_down(answers.iter(), &one)

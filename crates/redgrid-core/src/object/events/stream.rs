@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use super::notify_config::NotifyConfig;
 use super::{Event, Gap, Kind, Kinds, ListenError, Notice};
 use crate::pattern::matches;
-use crate::pubsub::{AllPrimariesSubscription, BufferEvent, MessageBuffer, Registration, SubscriptionManager};
+use crate::pubsub::{AllPrimariesSubscription, MessageBuffer, PubSubEvent, Registration, SubscriptionManager};
 
 /// A stream of the events of an object, or of all objects that match a pattern.
 ///
@@ -147,11 +147,11 @@ impl Stream for Events {
         loop {
             return Poll::Ready(Some(match std::task::ready!(self.buffer.poll_next(context)) {
                 None => return Poll::Ready(None),
-                Some(BufferEvent::Message { channel, payload }) => match self.filter.event(&channel, &payload) {
+                Some(PubSubEvent::Message { channel, payload }) => match self.filter.event(&channel, &payload) {
                     Some(event) => Notice::Event(event),
                     None => continue,
                 },
-                Some(BufferEvent::Gap) => {
+                Some(PubSubEvent::Gap) => {
                     let Some(notify_config) = self.notify_config.clone() else { return Poll::Ready(Some(INTERRUPTED)) };
                     // The server may be another one, with its own setting. Until it is checked and
                     // changed, it may publish nothing.
@@ -161,8 +161,8 @@ impl Stream for Events {
                     self.delayed_gap = Some(Box::pin(async move { clock.sleep_until(now + GAP_DELAY).await }));
                     return self.poll_next(context);
                 }
-                Some(BufferEvent::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
-                Some(BufferEvent::Denied(_)) => Notice::Uncertain(ListenError::Denied),
+                Some(PubSubEvent::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
+                Some(PubSubEvent::Denied(_)) => Notice::Uncertain(ListenError::Denied),
             }));
         }
     }

@@ -50,8 +50,7 @@ impl Cluster {
     ///
     /// Why no node has answered, and whether waiting can help.
     async fn look(&self) -> Result<(), (String, Hope)> {
-        let open = |error: ServerError| (error.to_string(), Hope::Some);
-        let mut candidates = self.candidates().map_err(open)?;
+        let mut candidates = self.candidates();
         let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
         candidates.rotate_left(turn);
         // Answering nodes come first.
@@ -63,7 +62,8 @@ impl Cluster {
         loop {
             let believed = self.map().believed(&told, self.nodes.clock.now(), |node| node.answers());
             if let Some(at) = believed {
-                return self.take_in(&told[at]).map_err(open);
+                self.take_in(&told[at]);
+                return Ok(());
             }
             if let Some(node) = waiting.next() {
                 asking.push(async move {
@@ -94,7 +94,10 @@ impl Cluster {
                             return Err((why.unwrap_or_else(|| "none is set".into()), Hope::of(all())));
                         }
                         // No other node has answered.
-                        [ranges] => return self.take_in(ranges).map_err(open),
+                        [ranges] => {
+                            self.take_in(ranges);
+                            return Ok(());
+                        }
                         _ => return Err(("they contradict each other".into(), Hope::Some)),
                     },
                     None => {}
@@ -104,31 +107,28 @@ impl Cluster {
         }
     }
 
-    fn candidates(&self) -> Result<Vec<Arc<Node>>, ServerError> {
+    fn candidates(&self) -> Vec<Arc<Node>> {
         let mut map = self.map();
         let has_contact = map.known.values().any(|known| known.node.connection_id().borrow().is_some());
         if !has_contact {
             // Start again with the seeds; a name may have a new address.
             for seed in &self.seeds {
-                self.node(&mut map, seed, NodeRole::Any, self.nodes.clock.now() + NAMED_FOR)?;
+                let _ = self.node(&mut map, seed, NodeRole::Any, self.nodes.clock.now() + NAMED_FOR);
             }
         }
-        Ok(map.known.values().map(|known| Arc::clone(&known.node)).collect())
+        map.known.values().map(|known| Arc::clone(&known.node)).collect()
     }
 
     async fn ask(&self, node: &Node) -> Result<Vec<Range>, ServerError> {
-        let call = async |request| {
-            let answer = node.call(vec![request]).await.pop();
-            answer.unwrap_or_else(|| Err(ServerError::unknown("no result")))
-        };
-        let ranges = slots::read(call(Request::command("CLUSTER").arg("SLOTS")).await?, node.id().host())?;
+        let slots = node.call_one(Request::command("CLUSTER").arg("SLOTS")).await?;
+        let ranges = slots::read(slots, node.id().host())?;
         if ranges.is_empty() {
             return Err(ServerError::not_sent(format!("{} knows of no slots", node.id())));
         }
         if !self.map().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
                 // Redisson's check and its rule: no error means support.
-                let answer = call(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
+                let answer = node.call_one(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
                 if answer.as_ref().is_err_and(|error| error.code().is_none_or(Code::is_passing)) {
                     answer?;
                 } else {

@@ -1,0 +1,217 @@
+//! State that all objects of one client share.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+
+use crate::clock::{Clock, Instant};
+use crate::config::{Durability, Settings};
+use crate::connection::events::Events;
+use crate::connection::given_back::GivenBack;
+use crate::connection::lifecycle::Lifecycle;
+use crate::connection::retry::{Progress, RequestOutcome, RetryPolicy, jittered, send_with_retries};
+use crate::connection::route::commit;
+use crate::connection::{CommitError, Reply, Request, Server, Topology};
+use crate::error::{Code, ServerError};
+use crate::inline_bytes::InlineBytes;
+use crate::participant::Participants;
+use crate::pinned::pinned;
+use crate::pubsub::SubscriptionManager;
+use crate::unpolled::UnpolledRegistry;
+
+/// Returns whether the current runtime has one thread.
+///
+/// If client and server are close to each other, a single call in flight then leaves each of them
+/// idle half of the time.
+pub(in crate::connection) fn is_one_thread() -> bool {
+    Handle::current().metrics().num_workers() == 1
+}
+
+/// State that all objects of one client share.
+pub(crate) struct Core {
+    pub(crate) id: String,
+    pub(crate) clock: Clock,
+    pub(crate) settings: Settings,
+    /// The database of the servers.
+    pub(crate) database: u8,
+    pub(crate) topology: Arc<dyn Topology>,
+    pub(crate) subscriptions: Arc<SubscriptionManager>,
+    pub(in crate::connection) events: Arc<Events>,
+    pub(crate) participants: Participants,
+    pub(crate) given_back: GivenBack,
+    /// Requests that their callers poll in place, and grants that are not accepted yet.
+    pub(crate) unpolled: UnpolledRegistry,
+    /// See [`is_one_thread`].
+    pub(crate) one_thread: bool,
+    pub(in crate::connection) tasks: Mutex<Vec<JoinHandle<()>>>,
+    pub(crate) life: Lifecycle,
+    /// The runtime in which the client's tasks run.
+    pub(crate) runtime: tokio::runtime::Id,
+}
+
+impl Core {
+    /// Returns the current primary of a key.
+    pub(crate) fn home(&self, key: &[u8]) -> Arc<dyn Server> {
+        self.topology.primary(key)
+    }
+
+    /// Returns whether there is a connection to the primary of `key`.
+    pub(crate) fn is_connected(&self, key: &[u8]) -> bool {
+        self.home(key).current_connection_id().is_some()
+    }
+
+    /// Returns the last contact with the primary of `key`, while a caller waits.
+    ///
+    /// It is now if the connection is up and no reply is overdue. `None` without a connection.
+    pub(crate) fn contact(&self, key: &[u8]) -> Option<Instant> {
+        let home = self.home(key);
+        home.current_connection_id().is_some().then(|| self.clock.now() - home.silent_for())
+    }
+
+    /// Returns the error of a request for `key` that was not sent in time, with its cause.
+    pub(crate) fn no_contact(&self, key: &[u8]) -> ServerError {
+        let home = self.home(key);
+        self.hinted(match home.current_connection_id() {
+            None => home.unreached(),
+            Some(_) => ServerError::not_sent(format!("there was no contact with {} in time", home.id())),
+        })
+    }
+
+    /// Adds a hint to the error if the request came from another runtime than the client's.
+    ///
+    /// The client's runtime may not be driven then.
+    pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
+        const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
+        if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
+            return error;
+        }
+        match error {
+            ServerError::NotSent { reason } => ServerError::not_sent(format!("{reason} ({HINT})")),
+            ServerError::Unknown { reason } => ServerError::unknown(format!("{reason} ({HINT})")),
+            other => other,
+        }
+    }
+
+    /// Sends a request until it is finally answered or `until` has passed.
+    ///
+    /// # Errors
+    ///
+    /// The error is true of all its transmissions.
+    pub(crate) async fn ask(
+        &self,
+        request: Request,
+        until: Instant,
+        persistence: RetryPolicy,
+    ) -> Result<Reply, ServerError> {
+        let progress = Progress::default();
+        tokio::select! {
+            biased;
+            asked = self.exchange(request, until, persistence, &progress) => match asked.result {
+                // It is settled: the caller retries with fewer keys in any case.
+                Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => Err(error),
+                Err(error) if asked.retransmission_ends.is_some() => Err(error.after_unanswered()),
+                result => result,
+            },
+            () = self.clock.wait_until(until) => Err(progress.at_the_end()),
+        }
+    }
+
+    /// Sends a request until it is finally answered; see [`send_with_retries`].
+    ///
+    /// Boxed once, here: every operation contains this future, and would reserve its size two or
+    /// three times over.
+    pub(crate) fn exchange<'a>(
+        &'a self,
+        request: Request,
+        until: Instant,
+        persistence: RetryPolicy,
+        progress: &'a Progress,
+    ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
+        self.exchange_shared(Arc::new(request), until, persistence, progress)
+    }
+
+    /// Sends a shared request; see [`Core::exchange`].
+    ///
+    /// It is an `Arc`: a request waiting to be batched is also owned by the batch that sends it.
+    pub(in crate::connection) fn exchange_shared<'a>(
+        &'a self,
+        request: Arc<Request>,
+        until: Instant,
+        persistence: RetryPolicy,
+        progress: &'a Progress,
+    ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
+        pinned(|| async move {
+            let mut unanswered = None;
+            loop {
+                let mut asked = send_with_retries(self, &request, until, persistence, progress).await;
+                match self.too_late(&request, &mut asked, until, progress, &mut unanswered) {
+                    None => return asked,
+                    Some(again) => Box::pin(self.clock.sleep_until(again)).await,
+                }
+            }
+        })
+    }
+
+    /// Returns when to send the request again because it reached the server too late.
+    ///
+    /// `None` if it was finally answered. `unanswered` covers all transmissions.
+    fn too_late(
+        &self,
+        request: &Request,
+        asked: &mut RequestOutcome,
+        until: Instant,
+        progress: &Progress,
+        unanswered: &mut Option<Instant>,
+    ) -> Option<Instant> {
+        *unanswered = (*unanswered).max(asked.retransmission_ends);
+        asked.retransmission_ends = *unanswered;
+        if !request.late_reply_has_time || !asked.has_reported_time() {
+            return None;
+        }
+        // This transmission had no effect. An earlier one may have.
+        progress.came_late(unanswered.is_some());
+        let again = self.clock.now() + jittered(self.settings.retry_delay);
+        if again < until {
+            return Some(again);
+        }
+        asked.result = Err(match unanswered {
+            Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
+            None => ServerError::not_sent("the server found the request too late"),
+        });
+        None
+    }
+
+    /// Waits until the reply to a request for `key` is as durable as requested.
+    pub(crate) async fn commit(
+        &self,
+        asked: &RequestOutcome,
+        durability: Durability,
+        key: &[u8],
+    ) -> Result<(), CommitError> {
+        commit(&*asked.by, asked.epoch.as_ref(), durability, key).await
+    }
+
+    /// Returns the holder field for a number, in Redisson's form `<uuid>:<number>`.
+    pub(crate) fn field(&self, number: u64) -> Bytes {
+        let text = InlineBytes::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with_number(number));
+        text.map_or_else(|| format!("{}:{number}", self.id).into(), InlineBytes::into_bytes)
+    }
+
+    /// Returns the channel that notifies this client of holds taken over by force: prefix, id and
+    /// `}`.
+    pub(in crate::connection) fn notices(&self) -> Bytes {
+        format!("{}{}}}", self.notice_prefix(), self.id).into()
+    }
+
+    /// Returns the prefix of the notice channels; the client's id follows.
+    pub(crate) fn notice_prefix(&self) -> String {
+        self.settings.namespace.notice_prefix()
+    }
+
+    pub(in crate::connection) fn tasks(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.tasks.lock().unwrap_or_else(|p| p.into_inner())
+    }
+}

@@ -1,0 +1,95 @@
+//! The topology as a value.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use crate::connection::{NodeId, Topology};
+
+/// The topology as a client knows it at one moment; from
+/// [`Client::topology`](crate::Client::topology).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Deployment {
+    /// The kind of the deployment.
+    pub kind: DeploymentKind,
+    /// The primaries with their slots and replicas; empty while they are unknown.
+    pub shards: Vec<Shard>,
+}
+
+/// How the servers of a deployment work together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeploymentKind {
+    /// One server.
+    Single,
+    /// A fixed primary with replicas.
+    MasterSlave,
+    /// A list of nodes, of which one is the primary.
+    Replicated,
+    /// A primary that sentinels name.
+    Sentinel,
+    /// Primaries that share the slots.
+    Cluster,
+}
+
+impl fmt::Display for DeploymentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DeploymentKind::Single => "single",
+            DeploymentKind::MasterSlave => "master-slave",
+            DeploymentKind::Replicated => "replicated",
+            DeploymentKind::Sentinel => "sentinel",
+            DeploymentKind::Cluster => "cluster",
+        })
+    }
+}
+
+/// A primary with its slots and replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shard {
+    /// The primary.
+    pub primary: NodeId,
+    /// The slots that it serves, in order. Empty outside a cluster, where it serves every key.
+    pub slots: Vec<RangeInclusive<u16>>,
+    /// The replicas that the client uses for reads or subscriptions.
+    ///
+    /// Empty if it uses primaries only (`read_mode`, `subscription_mode`).
+    pub replicas: Vec<NodeId>,
+}
+
+impl Shard {
+    /// Returns whether both serve a common slot. Outside a cluster each serves every key.
+    pub(in crate::connection) fn shares_slots(&self, other: &Shard) -> bool {
+        let overlap = |one: &RangeInclusive<u16>, other: &RangeInclusive<u16>| {
+            one.start() <= other.end() && other.start() <= one.end()
+        };
+        let both_serve_all = self.slots.is_empty() && other.slots.is_empty();
+        both_serve_all || self.slots.iter().any(|one| other.slots.iter().any(|other| overlap(one, other)))
+    }
+
+    /// Returns whether it serves every slot of the other.
+    pub(in crate::connection) fn serves_all_of(&self, other: &Shard) -> bool {
+        // Ranges of one shard do not touch, so each of the other's lies within one of these.
+        let within = |inner: &RangeInclusive<u16>| {
+            self.slots.iter().any(|outer| outer.start() <= inner.start() && inner.end() <= outer.end())
+        };
+        other.slots.iter().all(within)
+    }
+}
+
+impl Deployment {
+    /// Returns the shard of a primary; `None` if the node is not a primary.
+    pub fn shard(&self, primary: &NodeId) -> Option<&Shard> {
+        self.shards.iter().find(|shard| shard.primary == *primary)
+    }
+
+    pub(in crate::connection) fn of(topology: &dyn Topology) -> Deployment {
+        let shards = topology.shards().into_iter().map(|shard| Shard {
+            primary: shard.primary.id().clone(),
+            slots: shard.slots,
+            replicas: shard.replicas.iter().map(|replica| replica.id().clone()).collect(),
+        });
+        Deployment { kind: topology.kind(), shards: shards.collect() }
+    }
+}

@@ -1,0 +1,162 @@
+//! Waiting for the servers, as long as waiting can help.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_all;
+
+use super::Client;
+use crate::connection::core::Core;
+use crate::connection::{Request, Server};
+use crate::error::ServerError;
+
+impl Client {
+    /// Waits until every node has answered its handshake.
+    ///
+    /// # Errors
+    ///
+    /// [`NotReady::Unavailable`] when `within` has passed, with the cause. It is returned at once
+    /// where waiting cannot help. That is so if the host name is unknown, or if the target never
+    /// answered and does not speak the expected protocol. Examples are HTTP, and TLS where the
+    /// other side does not use it.
+    ///
+    /// [`NotReady::Unauthorized`] as soon as a server refuses the client's password or certificate,
+    /// or its own certificate is refused: waiting does not help then. If a [credential
+    /// provider](crate::config::CredentialProvider) has the password, the refusal must last for
+    /// `timeout`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
+        let began = self.0.core.clock.now();
+        let (why, waited) = match tokio::time::timeout(within, ready(&self.0.core)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => {
+                let waited = self.0.core.clock.now().since(began);
+                // In whole milliseconds, for the message.
+                (why, waited - Duration::from_nanos(u64::from(waited.subsec_nanos() % 1_000_000)))
+            }
+            Err(_) => (self.missing().await, within),
+        };
+        Err(match why {
+            ServerError::ShuttingDown => NotReady::ShuttingDown,
+            source @ ServerError::Unauthorized { .. } => NotReady::Unauthorized { source },
+            source => NotReady::Unavailable { waited, source },
+        })
+    }
+
+    /// Returns why a server is not connected. A server that is connected but hangs is not
+    /// considered.
+    async fn missing(&self) -> ServerError {
+        let mut why = ServerError::not_sent("not connected");
+        let down = |server: &Arc<dyn Server>| server.current_connection_id().is_none();
+        for server in self.0.core.topology.primaries().into_iter().filter(down) {
+            if let Err(error) = server.call_one(Request::command("PING")).await {
+                why = error;
+            }
+        }
+        why
+    }
+}
+
+/// Completes when every primary has answered its handshake.
+///
+/// # Errors
+///
+/// [`ServerError::Unauthorized`] as soon as a primary refuses this client. If the client has ended,
+/// the error says why.
+async fn ready(core: &Core) -> Result<(), ServerError> {
+    let mut changes = core.topology.changes();
+    loop {
+        if let Some(ended) = core.life.error() {
+            return Err(ended);
+        }
+        let primaries = core.topology.primaries();
+        let all = async {
+            for server in &primaries {
+                if server.connection_id().wait_for(Option::is_some).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let refused = primaries.iter().map(|server| {
+            let mut refusal = server.refusal();
+            Box::pin(async move {
+                let refused = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
+                match refused {
+                    Some(refused) => refused,
+                    None => std::future::pending().await,
+                }
+            })
+        });
+        let refused = async {
+            match primaries.is_empty() {
+                true => std::future::pending().await,
+                false => select_all(refused).await.0,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = all => return Ok(()),
+            refused = refused => return Err(refused),
+            () = core.life.over() => {}
+            Ok(()) = changes.changed() => {}
+        }
+    }
+}
+
+/// Completes when waiting does not help at any primary: each refuses this client, or is a wrong
+/// target.
+pub(crate) async fn refused(core: &Core) -> ServerError {
+    let mut changes = core.topology.changes();
+    loop {
+        let primaries = core.topology.primaries();
+        let by_all = async {
+            let mut last = None;
+            for server in &primaries {
+                let mut refusal = server.refusal();
+                last = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
+                if last.is_none() {
+                    break;
+                }
+            }
+            match last {
+                Some(refused) => refused,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            refused = by_all => return refused,
+            changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
+        }
+    }
+}
+
+/// Why a client is not ready.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotReady {
+    /// Not every server answered in time, or the runtime of the client has ended.
+    #[error("not every server answered within {waited:?}: {source}")]
+    Unavailable {
+        /// How long the call waited.
+        waited: Duration,
+        /// Why a server is not connected.
+        #[source]
+        source: ServerError,
+    },
+    /// A server refuses the password, the user or the certificate of this client, or its own
+    /// certificate is refused.
+    ///
+    /// The client keeps trying, in case this is corrected.
+    #[error("a server does not accept this client, or its certificate is rejected: {source}")]
+    Unauthorized {
+        /// The message of the server, or what is wrong with the certificate.
+        #[source]
+        source: ServerError,
+    },
+    /// The client was shut down.
+    #[error("the client is shut down")]
+    ShuttingDown,
+}

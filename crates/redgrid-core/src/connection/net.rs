@@ -1,0 +1,26 @@
+//! One node and its connections: dialing, logging in, supervision, and what is sent on them.
+//!
+//! - `dedicated`: a connection for one purpose, such as MULTI/EXEC or SCRIPT KILL.
+//! - `dial`: opening a byte stream to an address; `socks`: through a SOCKS5 proxy.
+//! - `encryption`: TLS.
+//! - `endpoint`: address, credentials and encryption of a server, and all connections to it.
+//! - `link`: one supervised connection; its `pipeline` carries requests in order, and messages.
+//! - `login`: passwords that change.
+//! - `node`: one node with all its connections; `node/carry` encodes requests.
+//! - `pool`: the connections for requests of one node.
+//! - `server_clock`: a lower bound of the server's clock.
+//! - `subscriber`: the connections that carry subscriptions.
+//! - `trouble`: why a connection failed, in words for users.
+
+pub(super) mod dedicated;
+pub(super) mod dial;
+pub(super) mod encryption;
+pub(super) mod endpoint;
+pub(super) mod link;
+pub(super) mod login;
+pub(super) mod node;
+pub(super) mod pool;
+pub(super) mod server_clock;
+pub(super) mod socks;
+pub(super) mod subscriber;
+pub(super) mod trouble;

@@ -1,0 +1,257 @@
+//! A connection to a node for one purpose, opened on first use.
+//!
+//! A node has one for MULTI/EXEC, whose commands must not be interleaved with others. It has
+//! another one for SCRIPT KILL, which must not queue behind other requests. A busy server accepts
+//! SCRIPT KILL but answers no handshake.
+//!
+//! # Why all or none
+//!
+//! MULTI and the commands are written back to back, as one piece. So all of them use one
+//! connection, or are lost with it. EXEC follows once every command is known to be queued; on any
+//! other connection the server refuses it. The server discards queued commands that get no EXEC.
+//! Whether MULTI is permitted is checked once per connection: after a refused MULTI the commands
+//! would be executed.
+//!
+//! Keep-alive requests that are sent on the connection meanwhile are queued after the commands.
+//! Their replies follow those of the commands.
+//!
+//! # Which server process
+//!
+//! The connection must lead to the same process as the connections for requests, or nothing is
+//! executed. The address may meanwhile belong to another server. Older connections then still lead
+//! to the former server, which keeps answering. The older of the two connections is replaced.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::clock::Instant;
+use crate::connection::endpoint::Connections;
+use crate::connection::link::{Connection, Handshake, WireCommand, wire};
+use crate::connection::pool::ConnectionPool;
+use crate::connection::{ConnectionId, Reply};
+use crate::error::{Code, ServerError};
+
+/// A dedicated connection of a node.
+pub(in crate::connection) struct DedicatedConnection {
+    connections: Arc<Connections>,
+    /// The connections for requests, if this one must lead to the same process.
+    beside: Option<Arc<ConnectionPool>>,
+    /// Opened at first use.
+    link: OnceLock<Arc<Connection>>,
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Number of the connection on which MULTI is known to be permitted.
+    permitted: AtomicU64,
+}
+
+impl DedicatedConnection {
+    /// Creates a connection to the process that `beside` leads to, or one for commands that a busy
+    /// server accepts. Does not connect yet.
+    pub(in crate::connection) fn new(connections: &Arc<Connections>, beside: Option<Arc<ConnectionPool>>) -> Arc<Self> {
+        Arc::new(DedicatedConnection {
+            connections: Arc::clone(connections),
+            beside,
+            link: OnceLock::new(),
+            turn: Arc::default(),
+            permitted: AtomicU64::new(0),
+        })
+    }
+
+    /// Sends one command, after waiting for exclusive use of the connection.
+    pub(in crate::connection) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
+        let (link, _, _turn) = self.turn().await?;
+        link.send(command).await
+    }
+
+    /// Executes all of `commands`, or none.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped while it waits for exclusive use of the connection, nothing is
+    /// sent. After that, the transaction runs to its end in the background.
+    pub(in crate::connection) async fn run_transaction(
+        self: &Arc<Self>,
+        asking: bool,
+        commands: Vec<WireCommand>,
+    ) -> Result<Reply, ServerError> {
+        let ((link, epoch, turn), this) = (self.turn().await?, Arc::clone(self));
+        let work = tokio::spawn(async move {
+            let answer = this.carry_out((&link, &epoch), asking, commands).await;
+            drop(turn);
+            answer
+        });
+        work.await.unwrap_or_else(|_| Err(ServerError::unknown("the task that had it carried out ended")))
+    }
+
+    /// Waits for exclusive use of the connection and for its handshake, at most one response
+    /// timeout.
+    ///
+    /// Returns the connection with its id.
+    async fn turn(&self) -> Result<(Arc<Connection>, ConnectionId, tokio::sync::OwnedMutexGuard<()>), ServerError> {
+        let target = &self.connections.target;
+        let by = target.clock.now() + target.settings.response_timeout;
+        let link = self.link();
+        let turn = Arc::clone(&self.turn).lock_owned();
+        let turn =
+            self.in_time(by, turn).await.ok_or_else(|| ServerError::not_sent("others had their turn for too long"))?;
+        let mut epoch = link.epoch();
+        let up = async { epoch.wait_for(Option::is_some).await.ok().and_then(|epoch| epoch.clone()) };
+        let epoch = self.in_time(by, up).await.flatten().ok_or_else(|| link.down())?;
+        Ok((link, epoch, turn))
+    }
+
+    async fn in_time<T>(&self, by: Instant, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.connections.target.clock.sleep_until(by) => None,
+        }
+    }
+
+    fn link(&self) -> Arc<Connection> {
+        let open = || match self.beside {
+            Some(_) => self.connections.open("batches", Handshake::Identity),
+            None => self.connections.open("aside", Handshake::Nothing),
+        };
+        Arc::clone(self.link.get_or_init(open))
+    }
+
+    async fn carry_out(
+        &self,
+        (link, epoch): (&Connection, &ConnectionId),
+        asking: bool,
+        commands: Vec<WireCommand>,
+    ) -> Result<Reply, ServerError> {
+        let connection = epoch.connection;
+        self.check_process(link, epoch)?;
+        if self.permitted.load(Ordering::Relaxed) != connection {
+            link.send(wire(["MULTI"])).await?;
+            forget(link).await;
+            self.permitted.store(connection, Ordering::Relaxed);
+        }
+        let names: Vec<_> = commands.iter().map(|command| command[0].clone()).collect();
+        let asked = asking.then(|| wire(["ASKING"]));
+        let multi = wire(["MULTI"]);
+        let mut queued =
+            link.send_together(asked.into_iter().chain([multi]).chain(commands).collect()).await.into_iter();
+        let began: Vec<_> = queued.by_ref().take(1 + usize::from(asking)).collect();
+        let queued: Vec<_> = queued.collect();
+        if let Some(Err(error)) = began.iter().find(|answer| answer.is_err()) {
+            link.renew();
+            // After a refused MULTI the commands ran individually. After a refused ASKING they were
+            // only queued.
+            let alone = matches!(began.last(), Some(Err(ServerError::Refused { .. })))
+                && queued.iter().any(|answer| !matches!(answer, Err(ServerError::Refused { .. })));
+            return Err(match alone {
+                true => ServerError::unknown(format!(
+                    "what was to be one step may have been carried out one by one: {error}"
+                )),
+                false => nothing(error),
+            });
+        }
+        if let Some(at) = queued.iter().position(|answer| !is_queued(answer)) {
+            forget(link).await;
+            return Err(match &queued[at] {
+                Err(ServerError::Refused { code, message }) if !code.is_passing() => {
+                    let (code, nth, of) = (*code, at + 1, names.len());
+                    let name = String::from_utf8_lossy(&names[at]);
+                    let message = format!("{message} (`{name}`, command {nth} of {of}: none was carried out)");
+                    ServerError::Refused { code, message }
+                }
+                Err(error) => nothing(error),
+                Ok(_) => ServerError::not_sent("a command was not queued behind MULTI"),
+            });
+        }
+        // A replaced connection may lead to another process.
+        if link.epoch().borrow().as_ref() != Some(epoch) {
+            forget(link).await;
+            return Err(ServerError::not_sent("the connection was replaced before EXEC"));
+        }
+        match link.send(wire(["EXEC"])).await.map_err(discarded) {
+            Ok(Reply::Array(mut answers)) if answers.len() >= names.len() => {
+                if answers.len() > names.len() {
+                    // A handshake ran within the transaction: its commands were queued, and got
+                    // unexpected replies.
+                    link.renew();
+                    answers.truncate(names.len());
+                }
+                Ok(Reply::Array(answers))
+            }
+            Ok(other) => {
+                link.renew();
+                Err(other.misfit("a list of answers to what was queued"))
+            }
+            Err(ServerError::Refused { code: Code::Other, message }) if message.contains("without MULTI") => {
+                Err(ServerError::not_sent("the connection was replaced before EXEC"))
+            }
+            Err(error) => {
+                if error.is_unknown() {
+                    link.renew();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks that it leads to the same process as the connections for requests.
+    ///
+    /// If the user may not read the `run_id`, the processes count as the same.
+    fn check_process(&self, link: &Connection, epoch: &ConnectionId) -> Result<(), ServerError> {
+        let Some(beside) = &self.beside else { return Ok(()) };
+        let Some(there) = beside.epoch().borrow().clone() else { return Err(beside.down()) };
+        if there.run_id == epoch.run_id || there.run_id.is_empty() || epoch.run_id.is_empty() {
+            return Ok(());
+        }
+        if there.connection > epoch.connection {
+            link.renew();
+        } else {
+            beside.reconnect("another connection leads to another server process");
+        }
+        Err(ServerError::not_sent("the address leads to another server process now"))
+    }
+}
+
+/// Discards the queued commands, by DISCARD or else by replacing the connection.
+async fn forget(link: &Connection) {
+    if link.send(wire(["DISCARD"])).await.is_err() {
+        link.renew();
+    }
+}
+
+fn is_queued(answer: &Result<Reply, ServerError>) -> bool {
+    matches!(answer, Ok(Reply::Bytes(word)) if &word[..] == b"QUEUED")
+}
+
+/// Returns the error of a transaction without EXEC: nothing was executed, whatever happened before.
+fn nothing(error: &ServerError) -> ServerError {
+    match error {
+        ServerError::Refused { .. } => error.clone(),
+        other => ServerError::not_sent(format!("nothing was carried out, as EXEC was not sent: {other}")),
+    }
+}
+
+/// Extracts why the server discarded the queued commands, where it says so.
+///
+/// The transaction had no effect then, like a single command that is refused.
+fn discarded(error: ServerError) -> ServerError {
+    let why = |message: &str| message.strip_prefix("EXECABORT Transaction discarded because of: ").map(str::to_owned);
+    match &error {
+        ServerError::Refused { message, .. } => why(message).map_or(error, ServerError::refused),
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_discarded_for_a_passing_reason_is_refused_for_that() {
+        let code = |words: &str| discarded(ServerError::refused(words)).code();
+        let because = |why: &str| code(&format!("EXECABORT Transaction discarded because of: {why}"));
+        assert_eq!(because("READONLY You can't write against a read only replica."), Some(Code::ReadOnly));
+        assert_eq!(because("NOREPLICAS Not enough good replicas to write."), Some(Code::NoReplicas));
+        assert_eq!(because("OOM command not allowed when used memory > 'maxmemory'."), Some(Code::OutOfMemory));
+        assert_eq!(code("EXECABORT Transaction discarded because of previous errors."), Some(Code::Other));
+        assert!(discarded(ServerError::unknown("cut")).is_unknown());
+    }
+}

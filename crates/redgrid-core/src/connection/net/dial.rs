@@ -1,0 +1,162 @@
+//! Opens a byte stream to a server's address: resolves names, races several addresses, uses
+//! proxies.
+//!
+//! If a name has several addresses, each is tried 250 ms after the previous one, or as soon as that
+//! failed (RFC 8305, "Happy Eyeballs"). The first address that accepts a connection wins.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use crate::config::Address;
+use crate::config::network::{Network, Stream};
+use crate::connection::endpoint::Endpoint;
+use crate::connection::socks;
+use crate::connection::trouble::{Trouble, of_system};
+
+/// Delay before the next address of a name is tried: 250 ms, the value of RFC 8305.
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Opens a stream to the server at `place`.
+///
+/// # Errors
+///
+/// The name has no address, none of its addresses accepts a connection, the dialer failed, or the
+/// attempt took longer than `within`.
+///
+/// # Cancel safety
+///
+/// Dropping the future leaves no connection behind.
+pub(in crate::connection) async fn dial(
+    place: &Endpoint,
+    network: &Network,
+    within: Duration,
+) -> Result<Box<dyn Stream>, Trouble> {
+    let late = || Trouble::passing(format!("no connection to {place} came about within {within:?}"));
+    let dialing = async {
+        match place {
+            Endpoint::Tcp(address) => to_address(network.mapped(address), network, within).await,
+            #[cfg(unix)]
+            Endpoint::Unix(path) => match tokio::net::UnixStream::connect(path).await {
+                Ok(stream) => Ok(Box::new(stream) as Box<dyn Stream>),
+                Err(error) => Err(Trouble::passing(of_system(&error))),
+            },
+        }
+    };
+    timeout(within, dialing).await.unwrap_or_else(|_| Err(late()))
+}
+
+async fn to_address(address: &Address, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
+    let Address { host, port } = address;
+    if let Some(dialer) = &network.dialer {
+        let failed = |error: io::Error| Trouble::passing(format!("the dialer failed: {}", of_system(&error)));
+        return dialer.dial(host, *port).await.map_err(failed);
+    }
+    if let Some(proxy) = &network.socks {
+        let of_proxy =
+            |trouble: Trouble| Trouble::passing(format!("the SOCKS proxy at {}: {}", proxy.address, trouble.words));
+        let stream = connect(&proxy.address, network, within).await.map_err(of_proxy)?;
+        let stream = socks::pass(stream, proxy, host, *port).await.map_err(Trouble::passing)?;
+        return Ok(Box::new(stream));
+    }
+    Ok(Box::new(connect(address, network, within).await?))
+}
+
+/// Connects by TCP.
+async fn connect(Address { host, port }: &Address, network: &Network, within: Duration) -> Result<TcpStream, Trouble> {
+    let unknown = |error: io::Error| Trouble::unresolved(host, &error);
+    let addresses = match (host.parse::<IpAddr>(), &network.resolver) {
+        (Ok(ip), _) => vec![SocketAddr::new(ip, *port)],
+        (_, Some(resolver)) => resolver.resolve(host, *port).await.map_err(unknown)?,
+        (_, None) => tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown)?.collect(),
+    };
+    if addresses.is_empty() {
+        return Err(Trouble::lasting(format!("the name `{host}` has no address")));
+    }
+    let failed = |error: io::Error| Trouble::passing(of_system(&error));
+    let stream = match addresses[..] {
+        [only] => TcpStream::connect(only).await.map_err(failed)?,
+        _ => race(addresses, within).await.map_err(failed)?,
+    };
+    stream.set_nodelay(true).map_err(failed)?;
+    Ok(stream)
+}
+
+/// Connects to the first address that accepts a connection.
+async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<TcpStream> {
+    let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    let step = NEXT_ADDRESS.min(share);
+    let connect = async |address| (address, TcpStream::connect(address).await);
+    let mut waiting = in_turns(addresses).into_iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut last = None;
+    attempts.extend(waiting.next().map(connect));
+    loop {
+        tokio::select! {
+            attempt = attempts.next() => match attempt {
+                Some((_, Ok(stream))) => return Ok(stream),
+                Some((address, Err(error))) => {
+                    last = Some(io::Error::new(error.kind(), format!("{address}: {}", of_system(&error))));
+                    attempts.extend(waiting.next().map(connect));
+                }
+                None => return Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into())),
+            },
+            () = sleep(step), if waiting.len() > 0 => attempts.extend(waiting.next().map(connect)),
+        }
+    }
+}
+
+/// Reorders the addresses so that IPv6 and IPv4 alternate, starting with the family of the first.
+fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (ones, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
+    let mut ordered = Vec::with_capacity(ones.len() + others.len());
+    let (mut ones, mut others) = (ones.into_iter(), others.into_iter());
+    loop {
+        let (one, other) = (ones.next(), others.next());
+        if one.is_none() && other.is_none() {
+            return ordered;
+        }
+        ordered.extend(one.into_iter().chain(other));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn families_alternate_and_each_keeps_its_order() {
+        let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let [a, b, c] = ["[::1]:1", "[::2]:1", "[::3]:1"].map(address);
+        let [x, y] = ["127.0.0.1:1", "127.0.0.2:1"].map(address);
+        assert_eq!(in_turns(vec![a, b, c, x, y]), [a, x, b, y, c]);
+        assert_eq!(in_turns(vec![x, a, y]), [x, a, y]);
+        assert_eq!(in_turns(vec![x]), [x]);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_gives_way_at_once_and_one_that_is_silent_after_its_share() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = {
+            let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            taken.local_addr().unwrap()
+        };
+        // A documentation address (RFC 5737): packets to it are dropped, or refused by this
+        // machine.
+        let silent = "192.0.2.1:9".parse().unwrap();
+        let within = Duration::from_secs(20);
+        assert_eq!(race(vec![closed, open], within).await.unwrap().peer_addr().unwrap(), open);
+        assert_eq!(race(vec![silent, open], within).await.unwrap().peer_addr().unwrap(), open);
+        let error = race(vec![closed, closed], within).await.unwrap_err();
+        assert!(error.to_string().starts_with(&closed.to_string()), "{error}");
+    }
+}

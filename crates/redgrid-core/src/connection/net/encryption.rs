@@ -1,0 +1,228 @@
+//! TLS, by rustls. The server's certificate is always verified, unless the program supplies its own
+//! `rustls::ClientConfig`.
+
+#[cfg(feature = "tls")]
+mod certificates;
+
+#[cfg(feature = "tls")]
+pub(in crate::connection) use with::Encryption;
+#[cfg(not(feature = "tls"))]
+pub(in crate::connection) use without::Encryption;
+
+#[cfg(feature = "tls")]
+mod with {
+    use std::io;
+    use std::sync::{Arc, Mutex, MutexGuard};
+
+    use rustls::ClientConfig;
+    use rustls::pki_types::ServerName;
+    use tokio_rustls::TlsConnector;
+
+    use super::certificates::{Pems, Wrong};
+    use crate::config::network::Stream;
+    use crate::config::{Config, ConfigError, Tls};
+
+    /// TLS state that all connections of a client share: certificates, and sessions to resume.
+    #[derive(Clone)]
+    pub(in crate::connection) struct Encryption(Arc<Shared>);
+
+    struct Shared {
+        tls: Tls,
+        current: Mutex<Current>,
+        /// Held while files are read. An older state of the files never replaces a newer one, and a
+        /// file system that hangs blocks one thread at most.
+        reading: Arc<tokio::sync::Mutex<()>>,
+    }
+
+    /// The certificates of new connections.
+    struct Current {
+        connector: TlsConnector,
+        /// The files' contents that they were made from; `None` if they never change.
+        pems: Option<Pems>,
+        /// Why the files cannot be used now, as it was logged.
+        trouble: Option<String>,
+    }
+
+    impl Encryption {
+        /// Reads the certificates that the configuration names; `None` if TLS is not configured.
+        ///
+        /// # Errors
+        ///
+        /// [`ConfigError`] names the setting, and the file if there is one.
+        pub(in crate::connection) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
+            let Some(tls) = &config.access.tls else { return Ok(None) };
+            let wrong = |Wrong { setting, expected }| ConfigError::Value { origin: config.origin(setting), expected };
+            if let Some(name) = &tls.server_name {
+                ServerName::try_from(name.as_str()).map_err(|_| {
+                    let expected = format!("a host name or an IP address, found `{}`", name.escape_debug());
+                    wrong(Wrong { setting: "tls_server_name", expected })
+                })?;
+            }
+            let (client, pems) = match &tls.own {
+                Some(own) => (ClientConfig::clone(&own.0), None),
+                None => {
+                    let pems = Pems::read(tls).map_err(wrong)?;
+                    (pems.client_config().map_err(wrong)?, tls.has_files().then_some(pems))
+                }
+            };
+            let current = Current { connector: connector(client), pems, trouble: None };
+            let (current, reading) = (Mutex::new(current), Arc::default());
+            Ok(Some(Encryption(Arc::new(Shared { tls: tls.clone(), current, reading }))))
+        }
+
+        /// Encrypts a stream to the server `host`.
+        ///
+        /// The certificate must be for that name, unless `server_name` is configured.
+        pub(in crate::connection) async fn encrypt(
+            &self,
+            stream: Box<dyn Stream>,
+            host: &str,
+        ) -> io::Result<Box<dyn Stream>> {
+            let name = self.0.tls.server_name.as_deref().unwrap_or(host).to_owned();
+            let name = ServerName::try_from(name).map_err(io::Error::other)?;
+            let connector = self.0.current().connector.clone();
+            Ok(Box::new(connector.connect(name, stream).await?))
+        }
+
+        /// Reads the files again, and applies changes.
+        ///
+        /// Unusable files are logged, once for each reason, and change nothing.
+        ///
+        /// # Cancel safety
+        ///
+        /// The future may be dropped at any time. A read that has begun continues, and the next one
+        /// starts after it.
+        pub(in crate::connection) async fn refresh(&self) {
+            if self.0.current().pems.is_none() {
+                return;
+            }
+            let shared = Arc::clone(&self.0);
+            let reading = Arc::clone(&shared.reading).lock_owned().await;
+            // The files may be on a slow disk, or on another machine.
+            let read = tokio::task::spawn_blocking(move || {
+                shared.read_again();
+                drop(reading);
+            });
+            let _ = read.await;
+        }
+    }
+
+    fn connector(client: ClientConfig) -> TlsConnector {
+        Arc::new(client).into()
+    }
+
+    impl Shared {
+        fn current(&self) -> MutexGuard<'_, Current> {
+            self.current.lock().unwrap_or_else(|p| p.into_inner())
+        }
+
+        fn read_again(&self) {
+            let changed = Pems::read(&self.tls).and_then(|pems| {
+                if self.current().pems.as_ref() == Some(&pems) {
+                    return Ok(None);
+                }
+                Ok(Some((pems.client_config()?, pems)))
+            });
+            let mut current = self.current();
+            match changed {
+                Ok(None) => current.trouble = None,
+                Ok(Some((client, pems))) => {
+                    *current = Current { connector: connector(client), pems: Some(pems), trouble: None };
+                    tracing::info!("new connections use the certificates that the files have now");
+                }
+                Err(Wrong { setting, expected }) => {
+                    if current.trouble.as_ref() != Some(&expected) {
+                        tracing::warn!("`{setting}`: expected {expected}; the former certificates are still used");
+                        current.trouble = Some(expected);
+                    }
+                }
+            }
+        }
+    }
+
+    #[cfg(all(test, unix))]
+    mod tests {
+        use std::future::Future;
+        use std::time::Duration;
+
+        use rustls::RootCertStore;
+
+        use super::*;
+
+        fn encryption(tls: Tls) -> Encryption {
+            let client = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_root_certificates(RootCertStore::empty())
+                .with_no_client_auth();
+            let pems = Pems::read(&Tls::default()).ok();
+            let current = Current { connector: connector(client), pems, trouble: None };
+            Encryption(Arc::new(Shared { tls, current: Mutex::new(current), reading: Arc::default() }))
+        }
+
+        async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+            tokio::time::timeout(limit, work).await.ok()
+        }
+
+        #[test]
+        fn a_file_system_that_hangs_occupies_one_thread() {
+            let pipe = std::env::temp_dir().join(format!("redgrid-certificates-{}", std::process::id()));
+            // Opening it for reading waits for a writer.
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            let encryption = encryption(Tls { ca_file: Some(pipe.clone()), ..Tls::default() });
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().max_blocking_threads(2).build().unwrap();
+            let is_free = runtime.block_on(async {
+                for _ in 0..3 {
+                    assert!(within(Duration::from_millis(20), encryption.refresh()).await.is_none());
+                }
+                within(Duration::from_secs(10), tokio::task::spawn_blocking(|| ())).await.is_some()
+            });
+            // The reads that have begun hang for good.
+            runtime.shutdown_background();
+            std::fs::remove_file(&pipe).unwrap();
+            assert!(is_free, "no blocking thread is left");
+        }
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+mod without {
+    use std::io;
+
+    use crate::config::network::Stream;
+    use crate::config::{Config, ConfigError};
+
+    /// Uninhabited: without the feature `tls` no connection is encrypted.
+    #[derive(Clone)]
+    pub(in crate::connection) enum Encryption {}
+
+    impl Encryption {
+        pub(in crate::connection) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
+            if config.access.tls.is_none() {
+                return Ok(None);
+            }
+            let clause = "needs the feature `tls` of redgrid, which this program is built without".into();
+            Err(ConfigError::Unsupported { origin: config.origin("tls"), clause })
+        }
+
+        pub(in crate::connection) async fn encrypt(&self, _: Box<dyn Stream>, _: &str) -> io::Result<Box<dyn Stream>> {
+            match *self {}
+        }
+
+        pub(in crate::connection) async fn refresh(&self) {
+            match *self {}
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "tls")))]
+mod tests {
+    use crate::Config;
+
+    #[test]
+    fn without_the_feature_encryption_is_refused_and_the_feature_named() {
+        let error = super::Encryption::of(&Config::from_url("rediss://h").unwrap()).err().unwrap().to_string();
+        assert!(error.contains("the feature `tls`") && error.contains("the URL"), "{error}");
+    }
+}

@@ -1,0 +1,145 @@
+//! How a server is reached: its address, credentials and encryption, and all connections to it.
+
+use std::fmt;
+#[cfg(unix)]
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use futures_util::future::join_all;
+
+use crate::clock::Clock;
+use crate::config::{Address, Config, ConfigError, Network, Secret, Sentinel, Settings};
+use crate::connection::encryption::Encryption;
+use crate::connection::link::{Connection, Handshake};
+use crate::connection::login::Logins;
+use crate::connection::pool::PoolMember;
+
+/// The address of one server, and how to connect to it.
+#[derive(Clone)]
+pub(in crate::connection) struct Target {
+    pub(in crate::connection) place: Endpoint,
+    pub(in crate::connection) entry: ConnectOptions,
+    pub(in crate::connection) settings: Settings,
+    pub(in crate::connection) clock: Clock,
+    /// Why the server does not speak RESP3, in its own message, once a connection has found out.
+    ///
+    /// Shared by all connections to the server.
+    pub(in crate::connection) without_resp3: Arc<OnceLock<String>>,
+}
+
+/// All connections to one server. They are opened as needed, and closed together.
+pub(in crate::connection) struct Connections {
+    pub(in crate::connection) target: Arc<Target>,
+    /// `None` once closed.
+    open: Mutex<Option<Vec<Arc<Connection>>>>,
+}
+
+impl Connections {
+    pub(in crate::connection) fn new(target: Target) -> Arc<Self> {
+        Arc::new(Connections { target: Arc::new(target), open: Mutex::new(Some(Vec::new())) })
+    }
+
+    /// Opens a connection named `<client name>:<suffix>`. Once they are closed, it is closed, too.
+    pub(in crate::connection) fn open(&self, suffix: &str, greeting: Handshake) -> Arc<Connection> {
+        let name = format!("{}:{suffix}", self.target.settings.client_name);
+        self.open_to(&self.target, name, greeting, None)
+    }
+
+    /// Opens a connection of a pool.
+    pub(in crate::connection) fn open_member(&self, greeting: Handshake, member: PoolMember) -> Arc<Connection> {
+        self.open_to(&self.target, self.target.settings.client_name.clone(), greeting, Some(member))
+    }
+
+    /// Opens a connection with other settings.
+    pub(in crate::connection) fn open_to(
+        &self,
+        target: &Arc<Target>,
+        name: String,
+        greeting: Handshake,
+        member: Option<PoolMember>,
+    ) -> Arc<Connection> {
+        let connection = Connection::open(target, name, greeting, member);
+        match &mut *self.open.lock().unwrap_or_else(|p| p.into_inner()) {
+            Some(open) => open.push(Arc::clone(&connection)),
+            None => connection.close(),
+        }
+        connection
+    }
+
+    /// Signals all connections to close; no further one is opened. Returns those that were open.
+    pub(in crate::connection) fn stop(&self) -> Vec<Arc<Connection>> {
+        let open = self.open.lock().unwrap_or_else(|p| p.into_inner()).take().unwrap_or_default();
+        open.iter().for_each(|connection| connection.close());
+        open
+    }
+
+    /// Closes all connections.
+    pub(in crate::connection) async fn close(&self) {
+        join_all(self.stop().iter().map(|connection| connection.ended())).await;
+    }
+}
+
+/// The address of a server.
+#[derive(Clone)]
+pub(in crate::connection) enum Endpoint {
+    Tcp(Address),
+    /// A Unix socket.
+    #[cfg(unix)]
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Tcp(address) => address.fmt(f),
+            #[cfg(unix)]
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Credentials and connection settings for the servers of one kind.
+#[derive(Clone)]
+pub(in crate::connection) struct ConnectOptions {
+    pub(in crate::connection) username: Option<String>,
+    pub(in crate::connection) password: Option<Secret>,
+    /// The credential provider, if username and password change.
+    pub(in crate::connection) logins: Option<Arc<Logins>>,
+    pub(in crate::connection) database: u8,
+    pub(in crate::connection) encryption: Option<Encryption>,
+    /// How connections are opened.
+    pub(in crate::connection) network: Arc<Network>,
+}
+
+impl ConnectOptions {
+    /// Returns the options of the data servers. Certificates are read now.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the file that is missing or invalid.
+    pub(in crate::connection) fn of(config: &Config) -> Result<ConnectOptions, ConfigError> {
+        let (access, settings) = (config.access.clone(), &config.settings);
+        Ok(ConnectOptions {
+            username: access.username,
+            password: access.password,
+            logins: access.provider.map(|provider| Arc::new(Logins::new(provider, settings))),
+            database: access.database,
+            encryption: Encryption::of(config)?,
+            network: Arc::new(config.network.clone()),
+        })
+    }
+
+    /// Returns the options of sentinels: separate credentials, the same certificates, and database
+    /// 0.
+    pub(in crate::connection) fn at_sentinels(&self, sentinel: &Sentinel, settings: &Settings) -> ConnectOptions {
+        let provider = sentinel.provider.clone();
+        ConnectOptions {
+            username: sentinel.username.clone(),
+            password: sentinel.password.clone(),
+            logins: provider.map(|provider| Arc::new(Logins::new(provider, settings))),
+            database: 0,
+            encryption: self.encryption.clone(),
+            network: Arc::clone(&self.network),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What answers a request, and what a server sends unasked.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::{Expects, Waiting};
+use crate::connection::trouble::NO_PROTOCOL;
+use crate::connection::{Push, Reply};
+use crate::error::ServerError;
+
+/// What a push means.
+pub(super) enum Pushed {
+    Message(Push),
+    /// All confirmations of this request have arrived.
+    Confirmed(Waiting),
+    Nothing,
+}
+
+const MESSAGES: [&[u8]; 3] = [b"message", b"pmessage", b"smessage"];
+const SUBSCRIBED: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
+const UNSUBSCRIBED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
+
+/// Returns whether an array is one of those that RESP2 sends for subscriptions.
+pub(super) fn is_push(parts: &[Reply]) -> bool {
+    let Some(Reply::Bytes(word)) = parts.first() else { return false };
+    [MESSAGES, SUBSCRIBED, UNSUBSCRIBED].iter().flatten().any(|push| *push == &word[..])
+}
+
+/// Classifies a push. `waiting` are the outstanding requests, the oldest first.
+///
+/// # Errors
+///
+/// Why the connection must end.
+pub(super) fn sort(parts: Vec<Reply>, waiting: &mut VecDeque<Waiting>) -> Result<Pushed, String> {
+    let mut words = parts.into_iter().map(|part| match part {
+        Reply::Bytes(bytes) => bytes,
+        Reply::Int(n) => n.to_string().into(),
+        _ => Bytes::new(),
+    });
+    let mut next = || words.next().unwrap_or_default();
+    let word = next();
+    Ok(match &word[..] {
+        b"message" => Pushed::Message(Push::Message { channel: next(), payload: next() }),
+        b"smessage" => Pushed::Message(Push::ShardedMessage { channel: next(), payload: next() }),
+        b"pmessage" => Pushed::Message(Push::PatternMessage { pattern: next(), channel: next(), payload: next() }),
+        word if SUBSCRIBED.contains(&word) || UNSUBSCRIBED.contains(&word) => {
+            let channel = next();
+            let confirmed = waiting.front_mut().is_some_and(|first| first.confirm(word, &channel));
+            match waiting.front() {
+                Some(Waiting { expects: Expects::Confirmations(_, missing), .. })
+                    if confirmed && missing.is_empty() =>
+                {
+                    waiting.pop_front().map_or(Pushed::Nothing, Pushed::Confirmed)
+                }
+                _ if confirmed => Pushed::Nothing,
+                _ if word == b"sunsubscribe" && waiting.iter().any(|one| one.leaves(&channel)) => Pushed::Nothing,
+                _ if word == b"sunsubscribe" => Pushed::Message(Push::Lost { channel }),
+                _ => return Err(NO_PROTOCOL.into()),
+            }
+        }
+        _ => Pushed::Nothing,
+    })
+}
+
+impl Waiting {
+    /// Returns whether a reply answers this request (`true`) or is only a side effect of it
+    /// (`false`); `None` if neither is possible.
+    pub(super) fn is_answered_by(&self, reply: &Reply) -> Option<bool> {
+        match (&self.expects, reply) {
+            (Expects::Reply, _) | (Expects::Confirmations(..), Reply::Error(_)) => Some(true),
+            (Expects::Confirmations(..), _) => None,
+            (Expects::Pong { .. }, Reply::Error(error)) => Some(refuses_ping(error)),
+            (Expects::Pong { token, .. }, reply) => is_pong(reply, token).then_some(true),
+        }
+    }
+
+    /// Returns whether this request unsubscribes from a sharded channel.
+    fn leaves(&self, channel: &Bytes) -> bool {
+        matches!(&self.expects, Expects::Pong { channels, .. } if channels.contains(channel))
+    }
+
+    /// Consumes a confirmation if this request waits for it.
+    fn confirm(&mut self, word: &[u8], channel: &[u8]) -> bool {
+        let Expects::Confirmations(command, missing) = &mut self.expects else { return false };
+        let at = missing.iter().position(|missing| missing == channel).filter(|_| command.as_bytes() == word);
+        at.map(|at| missing.swap_remove(at)).is_some()
+    }
+}
+
+/// Returns whether `reply` answers a PING with `token`. With RESP2 the answer is an array of two.
+fn is_pong(reply: &Reply, token: &Bytes) -> bool {
+    match reply {
+        Reply::Bytes(text) => text == token,
+        Reply::Array(parts) => matches!(parts.last(), Some(Reply::Bytes(text)) if text == token),
+        _ => false,
+    }
+}
+
+/// Returns whether the server rejects PING itself. Errors quote the command name with `'` or a
+/// backtick.
+fn refuses_ping(error: &ServerError) -> bool {
+    let ServerError::Refused { message, .. } = error else { return false };
+    let message = message.to_ascii_lowercase();
+    ["'ping'", "`ping`"].iter().any(|named| message.contains(named))
+}
+
+/// Returns the reason contained in an unrequested reply.
+///
+/// A server that refuses a connection sends an error and closes it.
+pub(super) fn unasked(reply: Reply) -> String {
+    match reply {
+        Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }) => message,
+        _ => NO_PROTOCOL.into(),
+    }
+}

@@ -1,0 +1,270 @@
+//! Set-up of a connection, and diagnosis of the listener if the set-up fails.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::diagnose::listener;
+use super::pipeline::{Expects, Outputs, Pipeline};
+use super::server_text::{refuses_resp3, without_arguments};
+use super::silence::Silence;
+use super::{Connection, LATE, WireCommand, wire};
+use crate::config::network::Stream;
+use crate::config::{Credentials, Protocol};
+use crate::connection::dial::dial;
+use crate::connection::endpoint::Endpoint;
+use crate::connection::login::Login;
+use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
+use crate::connection::{Push, Reply};
+use crate::error::ServerError;
+
+/// A connection that is being set up. Dropping it closes the connection.
+pub(super) struct Connected {
+    pipeline: Pipeline,
+    is_kept: bool,
+}
+
+impl Connected {
+    pub(super) fn into_pipeline(mut self) -> Pipeline {
+        self.is_kept = true;
+        self.pipeline.clone()
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.pipeline.abort();
+        }
+    }
+}
+
+/// Why there is no connection.
+struct Failure {
+    trouble: Trouble,
+    /// The error of the server or of the layers below; `None` if the server was not reached.
+    said: Option<String>,
+    /// The diagnosis of the listener, if it has already been made.
+    found: Option<Trouble>,
+}
+
+impl Failure {
+    fn of(said: String) -> Self {
+        Failure { trouble: Trouble::of(&said), said: Some(said), found: None }
+    }
+}
+
+impl Connection {
+    /// Sets up the next connection.
+    ///
+    /// If the first connection takes long, the listener is diagnosed concurrently. A server without
+    /// TLS waits for the rest of a command, and a server of another protocol may be silent. The
+    /// diagnosis is reported at once, while the connection attempt uses the rest of its time.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped set-up leaves no connection behind.
+    pub(super) async fn set_up(&self) -> Result<Connected, Trouble> {
+        if let Some(encryption) = &self.target.entry.encryption {
+            // Files that cannot be read in time are used by a later connection.
+            let _ = timeout(self.connect_timeout(), encryption.refresh()).await;
+        }
+        let is_resp2 = self.speaks_resp2();
+        let failure = match self.connect(is_resp2).await {
+            Ok(connected) => return Ok(connected),
+            Err(Failure { said: Some(said), .. }) if !is_resp2 && self.falls_back(&said) => {
+                match self.connect(true).await {
+                    Ok(connected) => return Ok(connected),
+                    Err(failure) => failure,
+                }
+            }
+            Err(failure) => failure,
+        };
+        let found = match (failure.found, &failure.said) {
+            (Some(found), _) => Some(found),
+            // A listener that rejects with an error code or because of its certificate is a server.
+            (None, Some(said)) if failure.trouble.kind != Kind::Unauthorized && !begins_with_code(said) => {
+                self.look_into().await
+            }
+            (None, _) => None,
+        };
+        Err(found.unwrap_or(failure.trouble))
+    }
+
+    fn connect_timeout(&self) -> Duration {
+        self.target.settings.connect_timeout
+    }
+
+    fn speaks_resp2(&self) -> bool {
+        match self.target.settings.protocol {
+            Protocol::Auto => self.target.without_resp3.get().is_some(),
+            Protocol::Resp3 => false,
+            Protocol::Resp2 => true,
+        }
+    }
+
+    /// Returns whether this error rejects RESP3. All later connections to the server then use
+    /// RESP2.
+    fn falls_back(&self, said: &str) -> bool {
+        if self.target.settings.protocol != Protocol::Auto || !refuses_resp3(said) {
+            return false;
+        }
+        let note = format!("the server speaks RESP2 only ({})", without_arguments(said));
+        if self.target.without_resp3.set(note.clone()).is_ok() {
+            tracing::warn!(node = %self.target.place, "{note}");
+        }
+        true
+    }
+
+    async fn connect(&self, is_resp2: bool) -> Result<Connected, Failure> {
+        let stream = self.dial().await.map_err(|trouble| Failure { trouble, said: None, found: None })?;
+        let told = self.told(Arc::clone(&self.silence), self.messages.clone());
+        let looked_into = async {
+            sleep(LATE).await;
+            let found = self.look_into().await;
+            if let Some(trouble) = &found {
+                self.fail_by(trouble.clone());
+            }
+            found
+        };
+        let mut found = None;
+        let mut connecting = pin!(self.log_in_on(stream, is_resp2, self.login.as_deref(), told));
+        let connected = tokio::select! {
+            biased;
+            connected = &mut connecting => connected,
+            looked = looked_into => {
+                found = looked;
+                connecting.await
+            }
+        };
+        connected.map_err(|said| Failure { found, ..Failure::of(without_arguments(&said).to_owned()) })
+    }
+
+    fn told(&self, silence: Arc<Silence>, messages: mpsc::UnboundedSender<Push>) -> Outputs {
+        let entry = &self.target.entry;
+        let is_socket = entry.encryption.is_none() && entry.network.dialer.is_none();
+        Outputs { silence, clock: self.target.clock.clone(), messages, is_socket }
+    }
+
+    async fn dial(&self) -> Result<Box<dyn Stream>, Trouble> {
+        dial(&self.target.place, &self.target.entry.network, self.connect_timeout()).await
+    }
+
+    /// Encrypts a stream if configured, and logs in on it.
+    ///
+    /// # Errors
+    ///
+    /// The error text of the server or of a layer below.
+    async fn log_in_on(
+        &self,
+        stream: Box<dyn Stream>,
+        is_resp2: bool,
+        login: Option<&Login>,
+        told: Outputs,
+    ) -> Result<Connected, String> {
+        let entry = &self.target.entry;
+        let stream = match (&entry.encryption, &self.target.place) {
+            (Some(encryption), Endpoint::Tcp(address)) => {
+                let host = &entry.network.mapped(address).host;
+                let encrypted = timeout(self.connect_timeout(), encryption.encrypt(stream, host)).await;
+                encrypted.map_err(|_| LATE_ANSWER)?.map_err(|error| format!("{error:?}"))?
+            }
+            _ => stream,
+        };
+        let connected = Connected { pipeline: Pipeline::start(stream, is_resp2, told), is_kept: false };
+        let credentials = match login {
+            Some(login) => Some(login.fetch().await?),
+            None => {
+                let username = || entry.username.clone();
+                entry.password.clone().map(|password| Credentials { username: username(), password })
+            }
+        };
+        let logged_in = timeout(self.connect_timeout(), log_in(&connected.pipeline, credentials, entry.database)).await;
+        logged_in.map_err(|_| LATE_ANSWER)??;
+        Ok(connected)
+    }
+
+    /// Returns whether the server accepts the provider's current credentials, tried on a temporary
+    /// connection.
+    pub(super) async fn is_login_accepted(&self) -> bool {
+        let Some(logins) = self.target.entry.logins.clone() else { return false };
+        let Ok(stream) = self.dial().await else { return false };
+        let login = Login::new(logins);
+        let told = self.told(Arc::default(), mpsc::unbounded_channel().0);
+        match self.log_in_on(stream, self.speaks_resp2(), Some(&login), told).await {
+            Ok(connected) => {
+                connected.pipeline.quit().await;
+                true
+            }
+            Err(said) => {
+                let why = readable(without_arguments(&said));
+                tracing::warn!(why, "the server does not accept the new password yet; the connection stays");
+                false
+            }
+        }
+    }
+
+    /// Diagnoses the listener if no connection can be established; `None` if that explains nothing.
+    ///
+    /// Only connections for requests do so, and only before their first success: a listener that
+    /// has answered once is a server.
+    pub(super) async fn look_into(&self) -> Option<Trouble> {
+        if self.seat.is_none() || self.has_been_up.load(Ordering::Acquire) {
+            return None;
+        }
+        listener(|| async { self.dial().await.ok() }).await?.trouble(self.target.entry.encryption.is_some())
+    }
+}
+
+/// Returns the username and the password as arguments of HELLO and AUTH.
+///
+/// Proxies and servers before Redis 6, which speak RESP2, accept the password alone.
+pub(super) fn login_words(credentials: Credentials, is_resp2: bool) -> WireCommand {
+    let Credentials { username, password } = credentials;
+    let user = username.or_else(|| (!is_resp2).then(|| "default".into()));
+    user.into_iter().chain([password.reveal().to_owned()]).map(Bytes::from).collect()
+}
+
+/// Logs in, and selects the protocol and the database.
+///
+/// # Errors
+///
+/// The error text of the server, or why the connection has ended.
+async fn log_in(pipeline: &Pipeline, credentials: Option<Credentials>, database: u8) -> Result<(), String> {
+    let is_resp2 = pipeline.is_resp2();
+    let login = credentials
+        .into_iter()
+        .flat_map(|credentials| std::iter::once("AUTH".into()).chain(login_words(credentials, is_resp2)));
+    let command: WireCommand =
+        if is_resp2 { login.collect() } else { wire(["HELLO", "3"]).into_iter().chain(login).collect() };
+    if !command.is_empty() {
+        ask(pipeline, &command).await?;
+    }
+    if database != 0 {
+        ask(pipeline, &["SELECT".into(), database.to_string().into()]).await?;
+    }
+    Ok(())
+}
+
+async fn ask(pipeline: &Pipeline, command: &[Bytes]) -> Result<(), String> {
+    let ended = || pipeline.end().unwrap_or_else(|| CLOSED.into());
+    let answer = pipeline.ask(command, Expects::Reply).map_err(|_| ended())?;
+    match answer.await {
+        Ok(Ok(Reply::Error(ServerError::Refused { message, .. } | ServerError::Unauthorized { message }))) => {
+            Err(message)
+        }
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(ended()),
+    }
+}
+
+/// Returns whether the first word looks like a server's error code, such as `ERR` or `WRONGPASS`.
+fn begins_with_code(said: &str) -> bool {
+    let is_of_code = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    said.split_once(' ').is_some_and(|(word, _)| word.len() > 1 && word.chars().all(is_of_code))
+}

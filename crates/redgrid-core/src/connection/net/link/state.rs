@@ -1,0 +1,120 @@
+//! Why a connection is down, and whether waiting can help.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Connection;
+use super::pipeline::{Pipeline, Unanswered};
+use crate::connection::trouble::{Kind, Trouble, readable};
+use crate::error::ServerError;
+
+impl Connection {
+    /// Returns the error of a request that is not sent because there is no connection.
+    pub(in crate::connection) fn down(&self) -> ServerError {
+        self.refusal().unwrap_or_else(|| self.unconnected())
+    }
+
+    fn unconnected(&self) -> ServerError {
+        ServerError::not_sent(format!("no connection to {}: {}", self.target.place, self.trouble()))
+    }
+
+    /// Returns the error if waiting cannot help: the server rejects this client, or the target is
+    /// wrong.
+    ///
+    /// With a credentials provider, a rejected login counts only after a grace period. A wrong
+    /// target counts only if there has never been a connection.
+    fn refusal(&self) -> Option<ServerError> {
+        let (kind, since) = {
+            let state = self.state();
+            (state.trouble.kind, state.refused_since)
+        };
+        match kind {
+            Kind::Passing => None,
+            Kind::Unauthorized => {
+                // Server and provider may have different passwords while the password is changed.
+                let grace = if self.login.is_some() { self.timeout() } else { Duration::ZERO };
+                let is_over = since.is_some_and(|since| since.elapsed() >= grace);
+                is_over.then(|| self.unauthorized(self.trouble()))
+            }
+            Kind::Lasting => (!self.has_been_up.load(Ordering::Acquire)).then(|| self.unconnected()),
+        }
+    }
+
+    /// Builds the error of a rejected client. The server's text comes first: it contains the error
+    /// code.
+    fn unauthorized(&self, words: String) -> ServerError {
+        ServerError::Unauthorized { message: format!("{words} (at {})", self.target.place) }
+    }
+
+    /// Returns the error of a request without a reply.
+    pub(super) fn unanswered(&self, pipeline: &Pipeline, why: Unanswered) -> ServerError {
+        let place = &self.target.place;
+        match why {
+            Unanswered::NotWritten => ServerError::not_sent(format!("no connection to {place}")),
+            Unanswered::Full => ServerError::not_sent(format!("too many requests wait for the connection to {place}")),
+            Unanswered::Lost => {
+                let reason = readable(&pipeline.end().unwrap_or_default());
+                ServerError::unknown(format!("{reason} (at {place})"))
+            }
+        }
+    }
+
+    /// Notes that the handshake was answered and clears previous refusals.
+    pub(super) fn greeted(&self) {
+        self.has_been_up.store(true, Ordering::Release);
+        let mut state = self.state();
+        (state.refused_since, state.trouble.kind) = (None, Kind::Passing);
+        drop(state);
+        if let Some(seat) = &self.seat {
+            seat.refuse(None);
+        }
+    }
+
+    /// Adds the node to a rejected login on a connection that is up.
+    pub(super) fn named(&self, error: ServerError) -> ServerError {
+        match error {
+            ServerError::Unauthorized { message } => self.unauthorized(message),
+            other => other,
+        }
+    }
+
+    /// Returns why there is no connection, or why there was none before the current one.
+    pub(in crate::connection) fn trouble(&self) -> String {
+        let of_login = self.login.as_ref().and_then(|login| login.trouble());
+        of_login.unwrap_or_else(|| self.state().trouble.words.clone())
+    }
+
+    pub(super) fn fail(&self, why: &str) {
+        self.fail_by(Trouble::of(why));
+    }
+
+    pub(super) fn fail_by(&self, trouble: Trouble) {
+        let why = trouble.words.clone();
+        // Set the reason first: a caller that sees the lost connection may read it.
+        let mut state = self.state();
+        let is_refused = trouble.kind == Kind::Unauthorized;
+        state.refused_since = is_refused.then(|| state.refused_since.unwrap_or_else(Instant::now));
+        state.trouble = trouble;
+        drop(state);
+        if let Some(seat) = &self.seat {
+            seat.refuse(self.refusal());
+            seat.tell(None);
+        }
+        let lost = self.epoch.send_replace(None).is_some();
+        if lost {
+            tracing::debug!(client = %self.client_name, why, "connection lost");
+        }
+    }
+
+    /// Returns the reason of an error, without the failure prefix and without the node.
+    pub(super) fn reason(&self, error: &ServerError) -> String {
+        let reason = match error {
+            ServerError::Refused { message, .. } | ServerError::Unauthorized { message } => message,
+            ServerError::NotSent { reason } | ServerError::Unknown { reason } => &**reason,
+            ServerError::ShuttingDown | ServerError::Decode { .. } => return error.to_string(),
+        };
+        reason.strip_suffix(&format!(" (at {})", self.target.place)).unwrap_or(reason).to_owned()
+    }
+}

@@ -1,0 +1,193 @@
+//! Logging in with a password that changes.
+//!
+//! The credential provider is called before each connection is set up. Live connections call it
+//! every `credentials_interval`, one call for all of a client, and log in again if the credentials
+//! differ. A login that the server refuses leaves a connection unchanged. So nothing is lost while
+//! the server does not know the new password yet. A connection with subscriptions that uses RESP2
+//! accepts no login: it is replaced after a short-lived connection has logged in.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::config::{Credentials, Provider, Settings};
+use crate::error::ServerError;
+
+/// The credential provider of a client, and its last result.
+pub(in crate::connection) struct Logins {
+    provider: Provider,
+    within: Duration,
+    pub(in crate::connection) every: Duration,
+    /// The last credentials or failure, and when it was returned.
+    last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
+    /// Held by the caller that calls the provider for all connections.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Logins {
+    pub(in crate::connection) fn new(provider: Provider, settings: &Settings) -> Self {
+        let Settings { connect_timeout: within, credentials_interval: every, .. } = *settings;
+        Logins { provider, within, every, last: Mutex::default(), turn: tokio::sync::Mutex::default() }
+    }
+
+    /// Calls the provider, in a task of its own: a panic there must not end the connection's task.
+    async fn ask(&self) -> Result<Credentials, String> {
+        let provider = self.provider.clone();
+        let mut asking = tokio::spawn(async move { provider.fetch().await });
+        match tokio::time::timeout(self.within, &mut asking).await {
+            Ok(Ok(Ok(credentials))) => Ok(credentials),
+            Ok(Ok(Err(error))) => Err(format!("the credential provider failed: {}", in_full(&*error))),
+            Ok(Err(_)) => Err("the credential provider panicked".into()),
+            Err(_) => {
+                asking.abort();
+                Err(format!("the credential provider did not answer within {:?}", self.within))
+            }
+        }
+    }
+
+    /// Returns fresh credentials from the provider.
+    async fn now(&self) -> Result<Credentials, String> {
+        let said = self.ask().await;
+        *self.last() = Some((Instant::now(), said.clone()));
+        said
+    }
+
+    /// Returns the provider's last result for any connection, if it is younger than half an
+    /// interval.
+    ///
+    /// This includes failures, because a failed call may have taken long. Otherwise calls the
+    /// provider.
+    async fn lately(&self) -> Result<Credentials, String> {
+        let _turn = self.turn.lock().await;
+        let recent = self.last().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
+        match recent {
+            Some((_, said)) => said,
+            None => self.now().await,
+        }
+    }
+
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Result<Credentials, String>)>> {
+        self.last.lock().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+/// The credentials of one connection.
+pub(in crate::connection) struct Login {
+    logins: Arc<Logins>,
+    state: Mutex<State>,
+    /// Held while the connection logs in again.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    shown: Option<Credentials>,
+    /// Number of logins on the connection.
+    count: u64,
+    /// The last failure of the provider.
+    trouble: Option<String>,
+}
+
+impl Login {
+    pub(in crate::connection) fn new(logins: Arc<Logins>) -> Arc<Self> {
+        Arc::new(Login { logins, state: Mutex::default(), turn: tokio::sync::Mutex::default() })
+    }
+
+    /// Returns the interval of regular calls of the provider.
+    pub(in crate::connection) fn every(&self) -> Duration {
+        self.logins.every
+    }
+
+    /// Returns why a new connection cannot log in.
+    pub(in crate::connection) fn trouble(&self) -> Option<String> {
+        self.state().trouble.clone()
+    }
+
+    /// Returns the number of logins; to be read before a request that may be refused.
+    pub(in crate::connection) fn count(&self) -> u64 {
+        self.state().count
+    }
+
+    /// Returns fresh credentials for a new connection.
+    ///
+    /// # Errors
+    ///
+    /// The provider's failure.
+    pub(in crate::connection) async fn fetch(&self) -> Result<Credentials, String> {
+        let asked = self.logins.now().await;
+        let mut state = self.state();
+        match &asked {
+            Ok(credentials) => {
+                *state = State { shown: Some(credentials.clone()), count: state.count + 1, trouble: None };
+            }
+            Err(reason) => state.trouble = Some(reason.clone()),
+        }
+        asked
+    }
+
+    /// Logs in again, by `auth`, if the provider's credentials have changed.
+    pub(in crate::connection) async fn follow<F>(&self, auth: impl FnOnce(Credentials) -> F) -> Result<(), ServerError>
+    where
+        F: Future<Output = Result<(), ServerError>>,
+    {
+        let _turn = self.turn.lock().await;
+        let (credentials, count) = (self.logins.lately().await.map_err(ServerError::not_sent)?, self.count());
+        if self.state().shown.as_ref() == Some(&credentials) {
+            return Ok(());
+        }
+        self.show(credentials, count, auth).await?;
+        tracing::debug!("logged in anew with other credentials");
+        Ok(())
+    }
+
+    /// Logs in again after a request sent at `count` was refused, unless a login has happened
+    /// since.
+    pub(in crate::connection) async fn again<F>(
+        &self,
+        count: u64,
+        auth: impl FnOnce(Credentials) -> F,
+    ) -> Result<(), ServerError>
+    where
+        F: Future<Output = Result<(), ServerError>>,
+    {
+        let _turn = self.turn.lock().await;
+        if self.count() != count {
+            return Ok(());
+        }
+        let credentials = self.logins.now().await.map_err(ServerError::not_sent)?;
+        self.show(credentials, count, auth).await
+    }
+
+    async fn show<F>(
+        &self,
+        credentials: Credentials,
+        count: u64,
+        auth: impl FnOnce(Credentials) -> F,
+    ) -> Result<(), ServerError>
+    where
+        F: Future<Output = Result<(), ServerError>>,
+    {
+        auth(credentials.clone()).await?;
+        let mut state = self.state();
+        // A connection made meanwhile has used newer credentials.
+        if state.count == count {
+            (state.shown, state.count) = (Some(credentials), count + 1);
+        }
+        Ok(())
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,370 @@
+//! Server-side batching: a script that executes the calls of many callers as one request.
+//!
+//! A few requests are in flight at a time. Further calls wait and form a batch when one of the
+//! requests is answered. A lone call has no overhead: its caller sends its own script. Waiting
+//! calls do not depend on callers polling. An inline call with an unpolled future blocks them only
+//! briefly.
+//!
+//! Measured on two cores over loopback. Up to four concurrent calls never wait. With more callers
+//! on several threads, all calls share one batch. It is sent once as many calls wait as the last
+//! one answered. A request has a fixed cost on both sides: wake-ups, a write and a read; a larger
+//! batch spreads it over more calls. Compared with two requests of half the size, 16 tasks needed
+//! three quarters of the client's CPU time and four fifths of the server's. With 8 tasks it was two
+//! thirds of both.
+//!
+//! With about a hundred callers or more, four requests in flight are faster (256 tasks: 1.13
+//! times). Four are also faster with a distant server, where waiting for the next batch costs a
+//! part of a round trip. At 64 calls per batch the fixed cost on the server is negligible, and the
+//! batch completes within 0.3 ms.
+//!
+//! Without batches, `W1` of `redgrid bench` had 0.78 of the rate with 16 tasks, 0.62 with 64, 0.52
+//! with 256, and the same rate with one task. With four requests in flight to a near server it was
+//! 0.95 with 16 tasks, at 1.4 times the CPU time. Without yields before a batch it was 0.93 to 0.99
+//! with 16 to 256 tasks.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+
+use super::Node;
+use super::batch_queue::{BatchMode, BatchQueue, Call};
+use crate::clock::Instant;
+use crate::connection::slot::slot;
+use crate::connection::{Arg, Reply, Request, ResponseFuture};
+use crate::error::{Code, ServerError};
+use crate::inline_bytes::decimal;
+use crate::pinned::pinned;
+use crate::script::{BatchPhase, BatchScript};
+
+/// Maximum yields of a sender to its answered callers, until as many calls wait again.
+///
+/// A caller that is woken on another thread starts a moment later.
+const MAX_YIELDS: usize = 5;
+
+/// A server is near if its round trip takes at most 0.3 ms without load.
+const NEAR: Duration = Duration::from_micros(300);
+
+/// A call that has waited for 5 to 10 ms is sent, whatever is in flight.
+///
+/// Waiting assumes that the requests in flight are polled and answered soon. A distant server
+/// delays waiting calls no longer than that.
+const MAX_WAIT: Duration = Duration::from_millis(5);
+
+/// A call that has waited for half of its reply timeout (1/2) is not sent. The rest is for the
+/// reply.
+const SENT_WITHIN: u32 = 2;
+
+/// The batched calls of one node.
+pub(super) struct Batchers {
+    node: Weak<Node>,
+    runtime: Handle,
+    by_slot: bool,
+    queues: Mutex<HashMap<BatchKey, BatchQueue, foldhash::fast::RandomState>>,
+}
+
+/// The calls that can share a batch: those of one script on one connection; in a cluster, of one
+/// slot.
+#[derive(Clone, Copy)]
+struct BatchKey {
+    script: &'static BatchScript,
+    /// The number of the connection or the slot.
+    at: u16,
+}
+
+impl BatchKey {
+    /// Returns what is compared. Each script has one static instance, so its address identifies it.
+    fn identity(self) -> (usize, u16) {
+        (std::ptr::from_ref(self.script).addr(), self.at)
+    }
+}
+
+impl PartialEq for BatchKey {
+    fn eq(&self, other: &BatchKey) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for BatchKey {}
+
+impl Hash for BatchKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
+impl Batchers {
+    /// Creates the batches of a node. `by_slot` is set for a node of a cluster.
+    pub(super) fn new(node: Weak<Node>, by_slot: bool) -> Self {
+        Batchers { node, runtime: Handle::current(), by_slot, queues: Mutex::default() }
+    }
+
+    /// Sends a request once, alone or in a batch.
+    ///
+    /// If the future is dropped while the request waits for a batch, the request is not sent.
+    pub(super) fn call<'a>(
+        &self,
+        node: &'a Node,
+        (script, phase): (&'static BatchScript, BatchPhase),
+        request: &'a Arc<Request>,
+        limit: Instant,
+    ) -> ResponseFuture<'a> {
+        let first_key = request.first_key();
+        let at = if self.by_slot { slot(first_key) } else { node.commands.shard_of(first_key) };
+        let key = BatchKey { script, at };
+        match self.enter(node, key, phase, request, limit) {
+            None => {
+                let in_flight = InlineCall { node, key };
+                ResponseFuture::inline(|| async move {
+                    let _in_flight = in_flight;
+                    node.one(node.line(request), request, Some(limit)).await
+                })
+            }
+            Some(reply) => ResponseFuture::queued(reply),
+        }
+    }
+
+    /// Registers a call. Returns the receiver of its reply if the call has to wait.
+    fn enter(
+        &self,
+        node: &Node,
+        key: BatchKey,
+        phase: BatchPhase,
+        request: &Arc<Request>,
+        limit: Instant,
+    ) -> Option<oneshot::Receiver<Result<Reply, ServerError>>> {
+        let mode = node.batch_mode();
+        let mut queues = self.queues();
+        let queue = queues.entry(key).or_default();
+        if queue.waiting.is_empty() && queue.has_room(mode) {
+            // The common case: a lone call reads no clock.
+            queue.inline_in_flight += 1;
+            return None;
+        }
+        let now = node.clock.now();
+        let (answer, reply) = oneshot::channel();
+        let until = now + node.connections.target.settings.response_timeout / SENT_WITHIN;
+        queue.waiting.push_back(Call { request: Arc::clone(request), phase, since: now, until, limit, answer });
+        let needs_sender = queue.has_room(mode);
+        queue.senders += usize::from(needs_sender);
+        let needs_watch = !std::mem::replace(&mut queue.watched, true);
+        drop(queues);
+        if needs_sender {
+            self.start_sender(key);
+        }
+        if needs_watch {
+            self.runtime.spawn(watch(Weak::clone(&self.node), key));
+        }
+        Some(reply)
+    }
+
+    /// Starts a task that sends waiting calls. The caller has counted it.
+    fn start_sender(&self, key: BatchKey) {
+        self.runtime.spawn(pinned(|| send_waiting(Weak::clone(&self.node), key)));
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<BatchKey, BatchQueue, foldhash::fast::RandomState>> {
+        self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Changes a queue, and removes it when it is idle. Starts a sender if `change` returns true.
+    fn change(&self, key: BatchKey, change: impl FnOnce(&mut BatchQueue) -> bool) {
+        let mut queues = self.queues();
+        let Some(queue) = queues.get_mut(&key) else { return };
+        let needs_sender = change(queue);
+        if needs_sender {
+            queue.senders += 1;
+        } else if queue.is_idle() {
+            queues.remove(&key);
+        }
+        drop(queues);
+        if needs_sender {
+            self.start_sender(key);
+        }
+    }
+
+    /// Takes the calls of the next batch; see [`BatchQueue::take_batch`].
+    fn take_batch(&self, key: BatchKey, node: &Node, has_sent: bool) -> Vec<Call> {
+        let (now, mode, mut calls) = (node.clock.now(), node.batch_mode(), Vec::new());
+        self.change(key, |queue| {
+            calls = queue.take_batch(mode, now, has_sent);
+            false
+        });
+        calls
+    }
+
+    /// Yields to callers that were answered together, so that their next calls form a batch.
+    async fn coalesce(&self, key: BatchKey, answered: usize) {
+        for _ in 0..MAX_YIELDS {
+            yield_now().await;
+            if self.queues().get(&key).is_none_or(|queue| queue.waiting.len() >= answered) {
+                return;
+            }
+        }
+    }
+}
+
+impl Node {
+    fn batch_mode(&self) -> BatchMode {
+        if self.time.round_trip() <= NEAR { BatchMode::Near } else { BatchMode::Far }
+    }
+}
+
+/// Ends the inline call of a caller, also when its future is dropped, and starts waiting calls.
+struct InlineCall<'a> {
+    node: &'a Node,
+    key: BatchKey,
+}
+
+impl Drop for InlineCall<'_> {
+    fn drop(&mut self) {
+        self.node.batchers.change(self.key, |queue| {
+            queue.inline_in_flight -= 1;
+            // Read the clock only if calls wait.
+            !queue.waiting.is_empty()
+                && queue.has_room(self.node.batch_mode())
+                && queue.longest_wait(self.node.clock.now()).is_some()
+        });
+    }
+}
+
+/// Runs while calls wait: sends those that wait too long, and fails those past their deadline.
+async fn watch(node: Weak<Node>, key: BatchKey) {
+    loop {
+        tokio::time::sleep(MAX_WAIT).await;
+        let Some(node) = node.upgrade() else { return };
+        let (now, mut goes_on) = (node.clock.now(), false);
+        node.batchers.change(key, |queue| {
+            let longest_wait = queue.longest_wait(now);
+            goes_on = longest_wait.is_some();
+            queue.watched = goes_on;
+            longest_wait.is_some_and(|waited| waited >= MAX_WAIT)
+        });
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// Sends waiting calls until none is left, or other senders suffice.
+async fn send_waiting(node: Weak<Node>, key: BatchKey) {
+    let mut has_sent = false;
+    // The reply senders are dropped with the node, which notifies the waiting callers.
+    while let Some(node) = node.upgrade() {
+        let calls = node.batchers.take_batch(key, &node, has_sent);
+        has_sent = true;
+        match calls.len() {
+            0 => return,
+            1 => send_each(&node, calls).await,
+            count => {
+                let rest = send_batch(&node, key.script, calls).await;
+                send_each(&node, rest).await;
+                node.batchers.coalesce(key, count).await;
+            }
+        }
+    }
+}
+
+/// Sends each call by itself.
+async fn send_each(node: &Node, calls: Vec<Call>) {
+    if calls.is_empty() {
+        return;
+    }
+    if !node.commands.is_up() {
+        // A connection without a completed handshake is not used.
+        fail_all(calls, &node.commands.down());
+        return;
+    }
+    join_all(calls.into_iter().map(async |Call { request, limit, answer, .. }| {
+        let sent = node.one(node.line(&request), &request, Some(limit));
+        if let Some(reply) = in_time(node, limit, sent).await {
+            let _ = answer.send(reply);
+        }
+    }))
+    .await;
+}
+
+/// Awaits a reply until `limit`. A dropped request may have been executed; its callers receive
+/// that error.
+async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
+    let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
+    if reply.is_none() {
+        // As for a single request that gets no reply within the client's timeout.
+        node.look_after();
+    }
+    reply
+}
+
+/// Sends calls as a batch and returns those to send alone.
+///
+/// The returned calls did nothing in the batch; their own script reports the reason.
+async fn send_batch(node: &Node, script: &'static BatchScript, mut calls: Vec<Call>) -> Vec<Call> {
+    if !node.commands.is_up() {
+        return fail_all(calls, &node.commands.down());
+    }
+    // Stable sort: calls of one phase keep their order.
+    calls.sort_by_key(|call| call.phase != BatchPhase::Release);
+    let releases = calls.iter().filter(|call| call.phase == BatchPhase::Release).count();
+    let not_after = calls.iter().filter(|call| call.request.args.contains(&Arg::NotAfter)).map(|call| call.limit).min();
+    // Arguments that are common to all calls come first.
+    let none = Arg::Bytes(Bytes::from_static(b"0"));
+    let common = [Arg::Bytes(decimal(releases as i64)), not_after.map_or(none, |_| Arg::NotAfter), Arg::Publish];
+    let own = calls.iter().flat_map(|call| &call.request.args).filter(|arg| arg.is_its_own());
+    let args = common.iter().chain(own);
+    let keys = calls.iter().map(|call| &call.request.keys[0]);
+    let (link, arg_count) = (node.line(&calls[0].request), common.len() + calls.len() * script.arg_count);
+    let sent = node.script((link, script.body()), (keys, args), arg_count, not_after);
+    let limit = calls.iter().map(|call| call.limit).min().unwrap_or(Instant::MAX);
+    let Some(reply) = in_time(node, limit, sent).await else { return Vec::new() };
+    match reply {
+        Ok(Reply::Array(replies)) if replies.len() == 1 + calls.len() => answer_each(calls, replies),
+        // Nothing was executed. The error of one call may not concern the others.
+        Err(ServerError::Refused { code, .. }) if !concerns_all(code) => calls,
+        Ok(other) => fail_all(calls, &other.misfit("a list of answers")),
+        Err(error) => fail_all(calls, &error),
+    }
+}
+
+/// Answers each call with its part of a batch's reply. Returns those with an error: they did
+/// nothing.
+fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
+    let (mut replies, mut failed) = (replies.into_iter(), Vec::new());
+    // The server's time is read once for the whole batch.
+    let time = replies.next().unwrap_or(Reply::Nil);
+    for (call, reply) in calls.into_iter().zip(replies) {
+        let reply = match reply {
+            Reply::Error(_) => {
+                failed.push(call);
+                continue;
+            }
+            // The script returns 1 for the common result, a grant.
+            Reply::Int(1) if call.phase == BatchPhase::Acquire => time.clone(),
+            Reply::Int(short) if call.phase == BatchPhase::Acquire => {
+                Reply::Array(vec![Reply::Int(short), time.clone(), Reply::Int(0)])
+            }
+            reply => reply,
+        };
+        // The caller may have been dropped.
+        let _ = call.answer.send(Ok(reply));
+    }
+    failed
+}
+
+/// Sends the same error to all calls; returns no remaining calls.
+fn fail_all(calls: Vec<Call>, error: &ServerError) -> Vec<Call> {
+    for call in calls {
+        let _ = call.answer.send(Err(error.clone()));
+    }
+    Vec::new()
+}
+
+/// Returns whether a rejection concerns the server as a whole instead of single keys.
+fn concerns_all(code: Code) -> bool {
+    matches!(code, Code::ReadOnly | Code::Loading | Code::ClusterDown | Code::MasterDown | Code::Busy | Code::Moved)
+}

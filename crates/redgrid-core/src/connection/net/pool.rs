@@ -1,0 +1,231 @@
+//! The connections for requests to one node: one, or several that count as one.
+//!
+//! All requests of a name use the same connection, which keeps their order. The pool has one
+//! connection id. It exists while all connections are up and lead to the same process, and changes
+//! as soon as any connection is new. All grants are verified then, as if all connections were new.
+//! That costs a few superfluous requests, and never misses one.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::connection::ConnectionId;
+use crate::connection::endpoint::Connections;
+use crate::connection::link::{Connection, Handshake};
+use crate::connection::slot::slot;
+use crate::error::ServerError;
+
+pub(in crate::connection) struct ConnectionPool {
+    links: Vec<Arc<Connection>>,
+    together: Arc<PoolState>,
+}
+
+impl ConnectionPool {
+    /// Opens `count` connections.
+    pub(in crate::connection) fn open(
+        connections: &Connections,
+        count: u32,
+        greeting: impl Fn() -> Handshake,
+    ) -> Arc<ConnectionPool> {
+        let count = usize::try_from(count).unwrap_or(1).max(1);
+        let together = Arc::new(PoolState {
+            seats: Mutex::new(Members { lives: vec![MemberState::default(); count], ..Members::default() }),
+            epoch: watch::Sender::new(None),
+            refusal: watch::Sender::new(None),
+        });
+        let mut links = Vec::with_capacity(count);
+        for at in 0..count {
+            let member = PoolMember { at, together: Arc::clone(&together) };
+            let link = connections.open_member(greeting(), member);
+            together.members().links.push(Arc::downgrade(&link));
+            links.push(link);
+        }
+        Arc::new(ConnectionPool { links, together })
+    }
+
+    /// Returns the connection for a key's name, or for requests without a key.
+    pub(in crate::connection) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
+        &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
+    }
+
+    /// Returns the index of the connection for a key.
+    pub(in crate::connection) fn shard_of(&self, key: &[u8]) -> u16 {
+        let count = u16::try_from(self.links.len()).unwrap_or(u16::MAX);
+        if count > 1 { slot(key) % count } else { 0 }
+    }
+
+    pub(in crate::connection) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
+        self.together.epoch.subscribe()
+    }
+
+    pub(in crate::connection) fn current_epoch(&self) -> Option<ConnectionId> {
+        self.together.epoch.borrow().clone()
+    }
+
+    pub(in crate::connection) fn is_up(&self) -> bool {
+        self.together.epoch.borrow().is_some()
+    }
+
+    /// Returns whether all connections are up, and no reply on them has been overdue for long.
+    pub(in crate::connection) fn answers(&self) -> bool {
+        self.is_up() && self.links.iter().all(|link| link.answers())
+    }
+
+    /// Returns for how long the server has sent nothing on a connection with an outstanding reply.
+    ///
+    /// The longest such time of all connections counts.
+    pub(in crate::connection) fn silent_for(&self) -> Duration {
+        self.links.iter().map(|link| link.silent_for()).max().unwrap_or_default()
+    }
+
+    /// Watches the refusal of this client by the server, on any of the connections.
+    pub(in crate::connection) fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
+        self.together.refusal.subscribe()
+    }
+
+    /// Returns the replication history of the current id, as the last handshake read it; see
+    /// [`Connection::history`].
+    pub(in crate::connection) fn history(&self) -> Arc<str> {
+        Arc::clone(&self.together.members().history)
+    }
+
+    /// Returns the error of a request that is not sent because a connection is missing.
+    pub(in crate::connection) fn down(&self) -> ServerError {
+        self.missing().down()
+    }
+
+    /// Returns why a connection is missing, or why one was missing before.
+    pub(in crate::connection) fn trouble(&self) -> String {
+        self.missing().trouble()
+    }
+
+    fn missing(&self) -> &Arc<Connection> {
+        self.links.iter().find(|link| !link.is_up()).unwrap_or(&self.links[0])
+    }
+
+    /// Schedules a probe of all connections.
+    pub(in crate::connection) fn suspect(&self) {
+        self.links.iter().for_each(|link| link.suspect());
+    }
+
+    /// Handles a report, from another connection, that the server accepts no writes.
+    pub(in crate::connection) fn report_read_only(&self) {
+        self.links.iter().for_each(|link| link.report_read_only());
+    }
+
+    /// Schedules the replacement of all connections, because they lead elsewhere.
+    pub(in crate::connection) fn reconnect(&self, why: &str) {
+        self.links.iter().for_each(|link| link.reconnect(why));
+    }
+
+    /// Starts a new connection id on the same connections.
+    pub(in crate::connection) fn repeat_handshake(&self, why: &str) {
+        self.links.iter().for_each(|link| link.repeat_handshake(why));
+    }
+}
+
+struct PoolState {
+    seats: Mutex<Members>,
+    epoch: watch::Sender<Option<ConnectionId>>,
+    refusal: watch::Sender<Option<ServerError>>,
+}
+
+#[derive(Default)]
+struct Members {
+    links: Vec<Weak<Connection>>,
+    lives: Vec<MemberState>,
+    history: Arc<str>,
+}
+
+/// State of one connection: the process it leads to, while it is up, and its number.
+#[derive(Clone, Default)]
+struct MemberState {
+    run_id: Option<Arc<str>>,
+    connection: u64,
+}
+
+impl PoolState {
+    fn members(&self) -> std::sync::MutexGuard<'_, Members> {
+        self.seats.lock().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+/// Returns the id of the pool: the common process, and the highest connection number.
+///
+/// A new connection has a higher number than all before it.
+fn of_all(lives: &[MemberState]) -> Option<ConnectionId> {
+    let run_id = lives.first()?.run_id.clone()?;
+    let same = lives.iter().all(|life| life.run_id.as_ref() == Some(&run_id));
+    same.then(|| ConnectionId {
+        run_id,
+        connection: lives.iter().map(|life| life.connection).max().unwrap_or_default(),
+    })
+}
+
+/// A connection's membership in its pool.
+pub(in crate::connection) struct PoolMember {
+    at: usize,
+    together: Arc<PoolState>,
+}
+
+impl PoolMember {
+    /// Sets or clears the server's refusal of this client, as seen by this connection.
+    pub(in crate::connection) fn refuse(&self, refusal: Option<ServerError>) {
+        self.together.refusal.send_if_modified(|known| {
+            let changed = *known != refusal;
+            *known = refusal;
+            changed
+        });
+    }
+
+    /// Reports the new id of this connection and the replication history from its handshake, or
+    /// that it is down.
+    pub(in crate::connection) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
+        let mut seats = self.together.members();
+        let mut astray = Vec::new();
+        match epoch {
+            Some((epoch, history)) => {
+                seats.lives[self.at] =
+                    MemberState { run_id: Some(Arc::clone(&epoch.run_id)), connection: epoch.connection };
+                seats.history = Arc::clone(history);
+                // The newest connection leads to where new connections of the others would lead,
+                // too.
+                let elsewhere = |life: &MemberState| life.run_id.as_ref().is_some_and(|run_id| *run_id != epoch.run_id);
+                let links = seats.links.iter().zip(&seats.lives);
+                astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));
+            }
+            None => seats.lives[self.at].run_id = None,
+        }
+        let epoch = of_all(&seats.lives);
+        // Sent under the lock, to keep the order of events.
+        self.together.epoch.send_if_modified(|told| {
+            let changed = *told != epoch;
+            *told = epoch;
+            changed
+        });
+        drop(seats);
+        astray.iter().for_each(|link| link.reconnect("another connection leads to another server process"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn life(run_id: &str, connection: u64) -> MemberState {
+        MemberState { run_id: (!run_id.is_empty()).then(|| run_id.into()), connection }
+    }
+
+    #[test]
+    fn several_count_as_one_only_while_all_are_up_and_lead_to_the_same_process() {
+        let epoch = |run_id: &str, connection| Some(ConnectionId { run_id: run_id.into(), connection });
+        assert_eq!(of_all(&[life("a", 1)]), epoch("a", 1));
+        assert_eq!(of_all(&[life("a", 1), life("a", 2)]), epoch("a", 2));
+        assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);
+        assert_eq!(of_all(&[life("a", 1), life("b", 2)]), None);
+        // Whichever of them is new, the number changes.
+        assert_eq!(of_all(&[life("a", 3), life("a", 2)]), epoch("a", 3));
+        assert_eq!(of_all(&[life("a", 3), life("a", 4)]), epoch("a", 4));
+    }
+}

@@ -1,0 +1,243 @@
+//! The connections of a node that carry subscriptions: SUBSCRIBE, UNSUBSCRIBE and PING, nothing
+//! else.
+//!
+//! A subscription is active once the server has confirmed it. Plain and sharded channels share a
+//! connection that is always open. Those for keyspace events and for patterns are opened at the
+//! first subscription.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use tokio::sync::{mpsc, watch};
+
+use crate::connection::endpoint::Connections;
+use crate::connection::link::{Connection, Handshake, wants_login};
+use crate::connection::{ChannelKind, ConnectionId, Push, Refused};
+use crate::error::{Code, ServerError};
+
+/// How long to wait for a connection that is opened at the first subscription: 250 ms.
+///
+/// That is more than it takes nearby. Other subscriptions at the node wait meanwhile, and a failed
+/// one is retried.
+const CONNECTING: Duration = Duration::from_millis(250);
+
+/// All subscriptions at one node.
+pub(in crate::connection) struct Subscriptions {
+    connections: Arc<Connections>,
+    /// The id of the connections for requests. If those lead to another process, the connections
+    /// here follow.
+    commands: watch::Receiver<Option<ConnectionId>>,
+    pushes: Pushes,
+    messages: Arc<Subscriber>,
+    events: OnceLock<Arc<Subscriber>>,
+    patterns: OnceLock<Arc<Subscriber>>,
+}
+
+/// The stream of pushes of all connections.
+type Pushes = Arc<Mutex<mpsc::UnboundedSender<Push>>>;
+
+impl Subscriptions {
+    /// Opens the connection for plain and sharded channels.
+    pub(in crate::connection) fn open(
+        connections: &Arc<Connections>,
+        commands: watch::Receiver<Option<ConnectionId>>,
+        greeting: Handshake,
+    ) -> Self {
+        let pushes = Arc::new(Mutex::new(mpsc::unbounded_channel().0));
+        let link = connections.open("subscriber", greeting);
+        let messages = Subscriber::open(link, commands.clone(), &pushes, Push::Gap);
+        let connections = Arc::clone(connections);
+        let (events, patterns) = Default::default();
+        Subscriptions { connections, commands, pushes, messages, events, patterns }
+    }
+
+    /// Returns the connection for channels of a kind, and opens it if needed.
+    fn subscriber(&self, kind: ChannelKind) -> &Subscriber {
+        let (known, name, gap) = match kind {
+            ChannelKind::Plain | ChannelKind::Sharded => return &self.messages,
+            ChannelKind::Events => (&self.events, "events", Push::EventsGap),
+            ChannelKind::Patterns => (&self.patterns, "patterns", Push::PatternsGap),
+        };
+        known.get_or_init(|| {
+            let link = self.connections.open(name, Handshake::Identity);
+            Subscriber::open(link, self.commands.clone(), &self.pushes, gap)
+        })
+    }
+
+    /// Subscribes channels, and returns those that the server refused.
+    pub(in crate::connection) async fn subscribe(
+        &self,
+        kind: ChannelKind,
+        channels: Vec<Bytes>,
+    ) -> Result<Refused, ServerError> {
+        let subscriber = self.subscriber(kind);
+        if matches!(kind, ChannelKind::Events | ChannelKind::Patterns) {
+            let mut epoch = subscriber.link.epoch();
+            let _ = tokio::time::timeout(CONNECTING, epoch.wait_for(Option::is_some)).await;
+        }
+        subscriber.subscribe(kind, channels).await
+    }
+
+    /// Unsubscribes channels, and reports it once none of their messages can follow.
+    pub(in crate::connection) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
+        let subscriber = self.subscriber(kind);
+        subscriber.end(kind, &channels).await;
+        let _ = subscriber.ended.send(channels);
+    }
+
+    /// Returns the stream of pushes from now on; the stream of an earlier call ends.
+    pub(in crate::connection) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        *self.pushes.lock().unwrap_or_else(|p| p.into_inner()) = sender;
+        receiver
+    }
+}
+
+/// One connection with subscriptions.
+struct Subscriber {
+    link: Arc<Connection>,
+    /// Ended subscriptions, to be reported after their last message.
+    ended: mpsc::UnboundedSender<Vec<Bytes>>,
+    /// Number of the last connection with a confirmed subscription; 0 before the first.
+    confirmed: AtomicU64,
+}
+
+impl Subscriber {
+    fn open(
+        link: Arc<Connection>,
+        commands: watch::Receiver<Option<ConnectionId>>,
+        pushes: &Pushes,
+        gap: Push,
+    ) -> Arc<Self> {
+        let (ended, endings) = mpsc::unbounded_channel();
+        let subscriber = Arc::new(Subscriber { link, ended, confirmed: AtomicU64::new(0) });
+        // The task ends with the connection.
+        tokio::spawn(Arc::clone(&subscriber).read(Arc::clone(pushes), endings, commands, gap));
+        subscriber
+    }
+
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
+        if channels.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(connection) = self.connection() else { return Err(self.link.down()) };
+        let refused = match self.ask_for(kind, &channels).await {
+            Ok(refused) => refused,
+            // A passing refusal is not the connection's fault: keep it.
+            Err(error @ ServerError::Refused { .. }) if !wants_login(&error) => return Err(error),
+            Err(error) => {
+                self.link.renew();
+                return Err(error);
+            }
+        };
+        // Store first, then check: either the reading task sees the store after the connection was
+        // lost, or the check here sees the loss.
+        self.confirmed.store(connection, Ordering::SeqCst);
+        if self.connection() != Some(connection) {
+            return Err(ServerError::unknown("the connection was replaced"));
+        }
+        Ok(refused)
+    }
+
+    async fn ask_for(&self, kind: ChannelKind, channels: &[Bytes]) -> Result<Refused, ServerError> {
+        let (command, parts): (_, Vec<_>) = match kind {
+            ChannelKind::Plain | ChannelKind::Events => ("subscribe", vec![channels]),
+            ChannelKind::Patterns => ("psubscribe", vec![channels]),
+            // Each channel may be refused individually, because its slot has moved.
+            ChannelKind::Sharded => ("ssubscribe", channels.chunks(1).collect()),
+        };
+        let answers = join_all(parts.iter().map(|part| self.link.send_channels(command, part))).await;
+        let mut refused = Vec::new();
+        for (part, answer) in parts.into_iter().zip(answers) {
+            match answer {
+                Ok(()) => {}
+                Err(error @ ServerError::Refused { .. }) => {
+                    let passes = error.code().is_some_and(Code::is_passing) || wants_login(&error);
+                    if passes && kind != ChannelKind::Sharded {
+                        return Err(error);
+                    }
+                    // One denied channel denies all of its command.
+                    refused.extend(part.iter().map(|channel| (channel.clone(), error.clone())));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(refused)
+    }
+
+    fn connection(&self) -> Option<u64> {
+        self.link.epoch().borrow().as_ref().map(|epoch| epoch.connection)
+    }
+
+    async fn end(&self, kind: ChannelKind, channels: &[Bytes]) {
+        // An UNSUBSCRIBE without channels would end all subscriptions.
+        if channels.is_empty() || !self.link.is_up() {
+            return;
+        }
+        let command = match kind {
+            ChannelKind::Plain | ChannelKind::Events => "unsubscribe",
+            ChannelKind::Patterns => "punsubscribe",
+            ChannelKind::Sharded => return self.link.leave_sharded(channels).await,
+        };
+        // On a refusal the channels are not subscribed, or the connection is lost.
+        let _ = self.link.send_channels(command, channels).await;
+    }
+
+    /// Forwards messages, and reports a gap when the connection is lost and when it is new.
+    async fn read(
+        self: Arc<Self>,
+        pushes: Pushes,
+        mut endings: mpsc::UnboundedReceiver<Vec<Bytes>>,
+        mut commands: watch::Receiver<Option<ConnectionId>>,
+        gap: Push,
+    ) {
+        let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
+        let mut messages = self.link.messages();
+        let mut epoch = self.link.epoch();
+        // The connection may already be up.
+        epoch.mark_changed();
+        let mut told = 0;
+        let mut closing = std::pin::pin!(self.link.closing());
+        loop {
+            tokio::select! {
+                // Messages first: those of the old connection precede the gap.
+                biased;
+                Some(message) = messages.recv() => { let _ = push(message); }
+                () = &mut closing => return,
+                Some(channels) = endings.recv() => {
+                    // Messages that arrived before the end, in the same moment.
+                    while let Ok(message) = messages.try_recv() { let _ = push(message); }
+                    let _ = push(Push::Ended { channels });
+                }
+                changed = epoch.changed() => {
+                    if changed.is_err() { return }
+                    let connection = epoch.borrow_and_update().as_ref().map_or(0, |epoch| epoch.connection);
+                    // The connection is lost or new; in both cases no subscription is active.
+                    // Connections that are opened at the first subscription are awaited there. As
+                    // long as nothing was subscribed on one, nothing was missed.
+                    if connection != told {
+                        if ![0, connection].contains(&self.confirmed.load(Ordering::SeqCst)) || gap == Push::Gap {
+                            let _ = push(gap.clone());
+                        }
+                        told = connection;
+                    }
+                }
+                changed = commands.changed() => {
+                    if changed.is_err() { return }
+                    let (asked, heard) = (commands.borrow_and_update().clone(), epoch.borrow().clone());
+                    if asked.zip(heard).is_some_and(|(asked, heard)| is_elsewhere(&heard.run_id, &asked.run_id)) {
+                        self.link.reconnect("requests go to another server process");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether two connections lead to different processes, as far as their run ids are known.
+fn is_elsewhere(one: &str, other: &str) -> bool {
+    !one.is_empty() && !other.is_empty() && one != other
+}

@@ -1,0 +1,146 @@
+//! Why a connection could not be made or was lost: a message for users, and whether waiting can
+//! help.
+//!
+//! Only this module interprets the texts of other layers: errors of the system and of rustls, in
+//! their debug form, and refusals by servers.
+
+mod words;
+
+use std::io;
+
+pub(in crate::connection) use self::words::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
+
+/// Why there is no connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::connection) struct Trouble {
+    pub(in crate::connection) words: String,
+    pub(in crate::connection) kind: Kind,
+}
+
+/// Whether waiting can help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::connection) enum Kind {
+    /// The cause may pass.
+    Passing,
+    /// The server refuses the password, user or certificate of this client, or its own certificate
+    /// is refused.
+    Unauthorized,
+    /// The target is wrong: its name is unknown, or it does not speak the expected protocol.
+    Lasting,
+}
+
+impl Trouble {
+    /// Classifies an error text of the system, of rustls or of a server.
+    pub(in crate::connection) fn of(why: &str) -> Self {
+        Trouble { words: readable(why), kind: Kind::of(why) }
+    }
+
+    pub(in crate::connection) fn passing(words: impl Into<String>) -> Self {
+        Trouble { words: words.into(), kind: Kind::Passing }
+    }
+
+    pub(in crate::connection) fn lasting(words: impl Into<String>) -> Self {
+        Trouble { words: words.into(), kind: Kind::Lasting }
+    }
+
+    /// Returns the error for a host name that could not be resolved.
+    pub(in crate::connection) fn unresolved(host: &str, error: &io::Error) -> Self {
+        let said = of_system(error);
+        let is_unknown =
+            error.kind() == io::ErrorKind::NotFound || UNKNOWN_NAMES.iter().any(|mark| said.contains(mark));
+        let words = format!("the name `{host}` can not be resolved: {said}");
+        if is_unknown { Trouble::lasting(words) } else { Trouble::passing(words) }
+    }
+}
+
+impl Kind {
+    fn of(why: &str) -> Self {
+        let has = |marks: &[&str]| marks.iter().any(|mark| why.contains(mark));
+        match () {
+            () if has(&UNAUTHORIZED) => Kind::Unauthorized,
+            () if has(&LASTING) => Kind::Lasting,
+            () => Kind::Passing,
+        }
+    }
+}
+
+/// Substrings that mark a refusal of this client by the server, or of the server's certificate by
+/// this client. Alerts come from a server that rejects the client's certificate.
+const UNAUTHORIZED: [&str; 16] = [
+    "WRONGPASS ",
+    "NOAUTH ",
+    // From AUTH, at servers before version 6 and at proxies.
+    "ERR invalid password",
+    "DENIED Redis is running in protected mode",
+    "InvalidCertificate(",
+    "UnknownIssuer",
+    "NotValidForName",
+    "AlertReceived(CertificateRequired)",
+    "AlertReceived(BadCertificate)",
+    "AlertReceived(UnsupportedCertificate)",
+    "AlertReceived(CertificateRevoked)",
+    "AlertReceived(CertificateExpired)",
+    "AlertReceived(CertificateUnknown)",
+    "AlertReceived(UnknownCA)",
+    "AlertReceived(AccessDenied)",
+    // The signature of the client's certificate is invalid.
+    "AlertReceived(DecryptError)",
+];
+
+/// Substrings that mark a server other than the expected one.
+const LASTING: [&str; 7] = [
+    "NOPROTO ",
+    "ERR DB index is out of range",
+    "ERR invalid DB index",
+    "InvalidMessage(",
+    "PeerIncompatible(",
+    "AlertReceived(HandshakeFailure)",
+    "AlertReceived(ProtocolVersion)",
+];
+
+/// Messages of the resolvers of Linux (glibc, musl), macOS and Windows for a name that does not
+/// exist. Other failures of a resolver may pass.
+const UNKNOWN_NAMES: [&str; 5] = [
+    "Name or service not known",
+    "Name does not resolve",
+    "nodename nor servname provided, or not known",
+    "No such host is known",
+    "No address associated with hostname",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_and_a_wrong_target_are_distinguished_from_what_may_pass() {
+        for (why, kind) in [
+            ("WRONGPASS invalid username-password pair or user is disabled.", Kind::Unauthorized),
+            ("NOAUTH HELLO must be called with the client already authenticated", Kind::Unauthorized),
+            ("Custom { kind: InvalidData, error: InvalidCertificate(Expired) }", Kind::Unauthorized),
+            ("Custom { kind: InvalidData, error: AlertReceived(UnknownCA) }", Kind::Unauthorized),
+            ("NOPROTO unsupported protocol version", Kind::Lasting),
+            ("ERR DB index is out of range", Kind::Lasting),
+            ("Custom { kind: InvalidData, error: InvalidMessage(InvalidContentType) }", Kind::Lasting),
+            ("Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }", Kind::Passing),
+            ("LOADING Redis is loading the dataset in memory", Kind::Passing),
+            ("ERR max number of clients reached", Kind::Passing),
+            ("the credential provider failed: the vault is sealed", Kind::Passing),
+            ("AlertReceived(InternalError)", Kind::Passing),
+        ] {
+            assert_eq!(Trouble::of(why).kind, kind, "{why}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_distinguished_from_a_resolver_that_fails() {
+        let kind = |error: io::Error| Trouble::unresolved("db", &error).kind;
+        let lookup = |why: &str| io::Error::other(format!("failed to lookup address information: {why}"));
+        assert_eq!(kind(lookup("Name or service not known")), Kind::Lasting);
+        assert_eq!(kind(lookup("Temporary failure in name resolution")), Kind::Passing);
+        assert_eq!(kind(io::Error::new(io::ErrorKind::NotFound, "no record")), Kind::Lasting);
+        assert_eq!(kind(io::Error::other("no record")), Kind::Passing);
+        let words = Trouble::unresolved("db", &lookup("Name or service not known")).words;
+        assert_eq!(words, "the name `db` can not be resolved: Name or service not known");
+    }
+}

@@ -1,0 +1,193 @@
+//! Requests to a primary itself instead of to the primary of a key.
+//!
+//! They serve requests that concern every primary: counting keys, listing their names, or loading
+//! scripts.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use crate::author::ClientExt;
+use crate::clock::Instant;
+use crate::connection::route::is_doubtful;
+use crate::connection::{
+    Client, ConnectionId, Core, FromReply, NodeId, Reply, Request, Server, TopologyHint, is_same, jittered,
+};
+use crate::error::ServerError;
+
+/// The result of a request at each node that it was sent to.
+pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
+
+/// A node that was primary at the time of [`ClientExt::primaries`]. A node that replaces it is another
+/// `Primary`.
+#[derive(Clone)]
+pub struct Primary {
+    server: Arc<dyn Server>,
+    slots: Vec<RangeInclusive<u16>>,
+}
+
+impl Primary {
+    /// Returns the id of the node.
+    pub fn id(&self) -> &NodeId {
+        self.server.id()
+    }
+
+    /// Returns the slots that it served, in order. Empty outside a cluster, where it serves every
+    /// key.
+    pub fn slots(&self) -> &[RangeInclusive<u16>] {
+        &self.slots
+    }
+
+    /// Returns the id of the current connection; `None` while there is none.
+    pub fn epoch(&self) -> Option<ConnectionId> {
+        self.server.current_connection_id()
+    }
+
+    /// Returns whether the node is still a primary.
+    pub(crate) fn is_current(&self, client: &Client) -> bool {
+        decides(client.core(), &self.server)
+    }
+}
+
+impl fmt::Debug for Primary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Primary").field("id", self.id()).field("slots", &self.slots).finish()
+    }
+}
+
+impl Client {
+    pub(crate) async fn primaries_until(&self, until: Instant) -> Result<Vec<Primary>, ServerError> {
+        let core = self.core();
+        let mut changes = core.topology.changes();
+        loop {
+            self.is_open()?;
+            changes.mark_unchanged();
+            let shards = core.topology.shards();
+            if !shards.is_empty() {
+                let primary =
+                    |shard: crate::connection::ShardServers| Primary { server: shard.primary, slots: shard.slots };
+                return Ok(shards.into_iter().map(primary).collect());
+            }
+            let unknown = || match core.topology.primary(b"").trouble() {
+                Some(why) => ServerError::not_sent(why),
+                None => ServerError::not_sent("nobody has told yet who decides for keys"),
+            };
+            let mut refusal = core.topology.primary(b"").refusal();
+            tokio::select! {
+                Ok(refused) = refusal.wait_for(Option::is_some) => {
+                    return Err(refused.clone().unwrap_or_else(unknown));
+                }
+                changed = changes.changed() => if changed.is_err() { return Err(unknown()) },
+                () = self.closing() => {}
+                () = core.clock.sleep_until(until) => return Err(unknown()),
+            }
+        }
+    }
+
+    /// See [`ClientExt::run_on`].
+    pub(crate) async fn run_at(
+        &self,
+        primary: &Primary,
+        request: Request,
+        until: Instant,
+    ) -> Result<Reply, ServerError> {
+        self.is_open()?;
+        ask(self, &primary.server, request, until).await
+    }
+
+    /// See [`ClientExt::run_on_primaries_until`].
+    pub(crate) async fn run_at_primaries<T: FromReply>(
+        &self,
+        request: Request,
+        until: Instant,
+    ) -> Result<ByNode<T>, ServerError> {
+        let primaries = self.primaries_until(until).await?;
+        let asked = primaries.iter().map(async |primary| {
+            let answer = ask(self, &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
+            (primary.id().clone(), answer)
+        });
+        Ok(join_all(asked).await)
+    }
+
+    fn is_open(&self) -> Result<(), ServerError> {
+        match self.is_shut_down() {
+            true => Err(self.ended()),
+            false => Ok(()),
+        }
+    }
+}
+
+fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
+    core.topology.primaries().iter().any(|primary| is_same(primary, server))
+}
+
+/// Sends a request to one node until it is finally answered, the node is not a primary any more, or
+/// `until` has passed.
+async fn ask(
+    client: &Client,
+    server: &Arc<dyn Server>,
+    request: Request,
+    until: Instant,
+) -> Result<Reply, ServerError> {
+    let core = client.core();
+    // Number of transmissions that may have been executed, whatever the replies to later ones say.
+    let mut unanswered = 0;
+    loop {
+        let told = |error: ServerError, unanswered| if unanswered > 0 { error.after_unanswered() } else { error };
+        let replaced = || format!("{} is no primary any more", server.id());
+        if !decides(core, server) {
+            return Err(told(ServerError::not_sent(replaced()), unanswered));
+        }
+        let sent = core.clock.now();
+        let copy = request.clone().not_after(sent + core.settings.response_timeout);
+        let answer = server.call_one(copy).await;
+        let error = match answer {
+            Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),
+            Ok(reply) => {
+                server.time().observe_round_trip(sent, core.clock.now());
+                return Ok(reply);
+            }
+            Err(error) => error,
+        };
+        if is_doubtful(&error) {
+            core.topology.suspect(TopologyHint::Node(server.id().clone()));
+        }
+        let again = match &error {
+            ServerError::NotSent { .. } => true,
+            ServerError::Unauthorized { .. } | ServerError::ShuttingDown => false,
+            ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
+            ServerError::Unknown { .. } => {
+                unanswered += 1;
+                request.is_idempotent() && unanswered <= core.settings.retries
+            }
+            ServerError::Decode { .. } => false,
+        };
+        if !again || !pause(client, server, until).await {
+            return Err(told(error, unanswered));
+        }
+    }
+}
+
+/// Waits for the retry delay and a connection, or a topology change.
+///
+/// Returns false if `until` passes first or the client shuts down.
+async fn pause(client: &Client, server: &Arc<dyn Server>, until: Instant) -> bool {
+    let core = client.core();
+    let mut changes = core.topology.changes();
+    let mut epoch = server.connection_id();
+    let up = async {
+        tokio::time::sleep(jittered(core.settings.retry_delay)).await;
+        if epoch.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = up => {}
+        Ok(()) = changes.changed() => {}
+        () = core.clock.sleep_until(until) => return false,
+        () = client.closing() => return false,
+    }
+    core.clock.now() < until
+}

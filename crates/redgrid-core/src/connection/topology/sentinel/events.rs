@@ -1,0 +1,96 @@
+//! Events that a sentinel publishes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+
+use crate::connection::node::Node;
+use crate::connection::topology::replicated::Replicated;
+use crate::connection::{ChannelKind, Push, Server};
+
+/// The channel on which a sentinel publishes a new primary.
+const SWITCHED: &str = "+switch-master";
+
+/// The channel on which the leading sentinel publishes the replica chosen in a failover.
+///
+/// The message precedes the promotion by 50 to 100 ms.
+const CHOSEN: &str = "+selected-slave";
+
+/// The subscription at one sentinel.
+pub(super) struct SentinelEvents {
+    pub(super) node: Arc<Node>,
+    /// The name of the primary at the sentinels.
+    pub(super) name: String,
+    pub(super) replicated: Arc<Replicated>,
+    /// Notified when the sentinels are to be queried.
+    pub(super) switched: Arc<Notify>,
+    /// The pause after a failed subscription, which costs a connection.
+    pub(super) pause: Duration,
+}
+
+impl SentinelEvents {
+    /// Handles published events until it is aborted.
+    pub(super) async fn listen(self) {
+        let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
+        // A user without permission for this channel learns of the choice at the next refresh. It
+        // is requested only once: a rejection costs the connection, and with it the other
+        // subscription.
+        let mut hears_choices = true;
+        loop {
+            match self.subscribe(SWITCHED).await {
+                Some(true) => {
+                    self.switched.notify_one();
+                    hears_choices = hears_choices && self.subscribe(CHOSEN).await != Some(false);
+                }
+                _ => tokio::time::sleep(self.pause).await,
+            }
+            loop {
+                match pushes.recv().await {
+                    Some(Push::Message { channel, payload }) => {
+                        if channel == CHOSEN && is_about(&payload, &self.name) {
+                            self.replicated.hold_back();
+                        }
+                        self.switched.notify_one();
+                    }
+                    Some(
+                        Push::ShardedMessage { .. }
+                        | Push::PatternMessage { .. }
+                        | Push::Ended { .. }
+                        | Push::Lost { .. },
+                    ) => {}
+                    Some(Push::Gap | Push::EventsGap | Push::PatternsGap) => break,
+                    None => return,
+                }
+            }
+        }
+    }
+
+    /// Subscribes to a channel; returns true if confirmed, false if rejected, and `None` if it
+    /// failed.
+    async fn subscribe(&self, channel: &'static str) -> Option<bool> {
+        let refused = self.node.subscribe(ChannelKind::Plain, vec![Bytes::from_static(channel.as_bytes())]).await;
+        refused.ok().map(|refused| refused.is_empty())
+    }
+}
+
+/// Returns whether a published replica belongs to this primary.
+///
+/// The message is `slave <name> <ip> <port> @ <primary> <ip> <port>`.
+fn is_about(told: &[u8], primary: &str) -> bool {
+    let words: Vec<_> = told.split(|byte| *byte == b' ').collect();
+    matches!(words[..], [.., b"@", name, _, _] if name == primary.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_about;
+
+    #[test]
+    fn a_choice_is_about_the_primary_that_it_names() {
+        let told = b"slave 127.0.0.1:6380 127.0.0.1 6380 @ mymaster 127.0.0.1 6379";
+        assert!(is_about(told, "mymaster"));
+        assert!(!is_about(told, "another") && !is_about(told, "127.0.0.1") && !is_about(b"", "mymaster"));
+    }
+}

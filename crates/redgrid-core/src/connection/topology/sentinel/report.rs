@@ -1,0 +1,133 @@
+//! Queries of a sentinel and its answers.
+
+use std::collections::HashMap;
+
+use crate::config::Address;
+use crate::connection::{Reply, Request, Server};
+use crate::error::ServerError;
+
+/// The view of one sentinel.
+#[derive(Clone)]
+pub(super) struct PrimaryReport {
+    pub(super) primary: Address,
+    /// The election counter.
+    pub(super) epoch: u64,
+    /// The replica chosen in a failover that this sentinel leads and has not counted yet.
+    pub(super) elected: Option<Address>,
+    /// The sentinel regards the primary as down.
+    pub(super) is_down: bool,
+}
+
+/// Returns whether a sentinel, including itself, is connected to most of the sentinels that it
+/// knows.
+///
+/// A sentinel that is cut off is not.
+pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
+    let others = list(sentinel, "SENTINELS", name).await;
+    others.is_ok_and(|others| {
+        let up = others.iter().filter(|facts| is_up(facts)).count();
+        (up + 1) * 2 > others.len() + 1
+    })
+}
+
+/// Returns whether a server is not known to be down.
+fn is_up(facts: &Facts) -> bool {
+    facts.get("flags").is_none_or(|flags| !flags.contains("down"))
+}
+
+fn about(what: &'static str, name: &str) -> Request {
+    Request::command("SENTINEL").arg(what).arg(name.to_owned())
+}
+
+async fn list(sentinel: &dyn Server, what: &'static str, name: &str) -> Result<Vec<Facts>, ServerError> {
+    sentinel.call_one(about(what, name)).await?.into_typed()
+}
+
+/// Queries the primary and its election from a sentinel.
+///
+/// The leading sentinel counts an election and names the winner as soon as that is promoted. But
+/// until all replicas follow, seconds later, `MASTER` reports the former primary's address. So the
+/// address is queried by its own command, between two queries of the counter that must agree.
+pub(super) async fn primary_by(sentinel: &dyn Server, name: &str) -> Result<PrimaryReport, ServerError> {
+    for _ in 0..MOST_LOOKS {
+        let questions = vec![about("MASTER", name), about("GET-MASTER-ADDR-BY-NAME", name), about("MASTER", name)];
+        let answers = sentinel.call(questions).await.into_iter().collect::<Result<Vec<Reply>, _>>()?;
+        let Ok([before, address, after]) = <[Reply; 3]>::try_from(answers) else {
+            return Err(ServerError::unknown("not as many answers as questions"));
+        };
+        let (host, port): (String, String) = address.into_typed()?;
+        let port = port.parse().map_err(|_| ServerError::unknown("a sentinel named no port"))?;
+        let (before, after): (Facts, Facts) = (before.into_typed()?, after.into_typed()?);
+        let epoch = epoch_in(&before);
+        if epoch_in(&after) == epoch {
+            let primary = Address::new(host, port);
+            let elected = match is_replaced(&after) {
+                true => elected_by(sentinel, name).await.filter(|elected| *elected != primary),
+                false => None,
+            };
+            return Ok(PrimaryReport { primary, epoch, elected, is_down: !is_up(&after) });
+        }
+    }
+    Err(ServerError::unknown("a sentinel changed its mind at every look"))
+}
+
+/// Maximum attempts of a query while the election counter changes in between. That happens once per
+/// election.
+const MOST_LOOKS: usize = 3;
+
+fn epoch_in(facts: &Facts) -> u64 {
+    facts.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default()
+}
+
+/// Returns whether the sentinel is replacing this primary, because most report it as down, or as
+/// planned.
+///
+/// In a planned failover the former primary keeps answering, and writes that it acknowledges after
+/// the promotion are lost.
+fn is_replaced(primary: &Facts) -> bool {
+    has_flag(primary, "failover_in_progress")
+}
+
+/// Returns the replica that a sentinel has chosen and ordered to become a primary.
+async fn elected_by(sentinel: &dyn Server, name: &str) -> Option<Address> {
+    let all = list(sentinel, "REPLICAS", name).await.ok()?;
+    all.iter().find(|facts| has_flag(facts, "promoted")).and_then(address_in)
+}
+
+fn has_flag(facts: &Facts, flag: &str) -> bool {
+    facts.get("flags").is_some_and(|flags| flags.split(',').any(|word| word == flag))
+}
+
+type Facts = HashMap<String, String>;
+
+fn address_in(facts: &Facts) -> Option<Address> {
+    Some(Address::new(facts.get("ip")?.as_str(), facts.get("port")?.parse().ok()?))
+}
+
+/// Returns the replicas that are not known to be down, and those that are.
+pub(super) async fn replicas_by(
+    sentinel: &dyn Server,
+    name: &str,
+) -> Result<(Vec<Address>, Vec<Address>), ServerError> {
+    let all = list(sentinel, "REPLICAS", name).await?;
+    let (up, down): (Vec<_>, Vec<_>) = all.iter().partition(|facts| is_up(facts));
+    let addresses = |of: Vec<&Facts>| of.into_iter().filter_map(address_in).collect();
+    Ok((addresses(up), addresses(down)))
+}
+
+pub(super) async fn others_by(sentinel: &dyn Server, name: &str) -> Result<Vec<Address>, ServerError> {
+    Ok(list(sentinel, "SENTINELS", name).await?.iter().filter_map(address_in).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Facts, is_replaced};
+
+    #[test]
+    fn another_takes_the_place_of_a_primary_that_is_down_or_as_planned() {
+        let facts = |flags: &str| Facts::from([("flags".to_owned(), flags.to_owned())]);
+        assert!(is_replaced(&facts("s_down,o_down,master,disconnected,failover_in_progress")));
+        assert!(is_replaced(&facts("master,failover_in_progress")));
+        assert!(!is_replaced(&facts("s_down,o_down,master,disconnected")));
+    }
+}

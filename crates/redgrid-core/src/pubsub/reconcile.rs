@@ -1,0 +1,368 @@
+//! Applies the wanted subscriptions of a node, and what the server says of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::all_primaries::wire_name;
+use super::channel::{Channel, Denial, SubscriptionState};
+use super::manager::{State, SubscriptionManager};
+use super::node::{Desired, Failures, NodeSubscriptions, NodeTask, own_desired};
+use super::poll::{UNSUBSCRIBED_POLL, reschedule_poll};
+use super::stream::internal_names;
+use crate::clock::Instant;
+use crate::connection::{ChannelKind, NodeId, Refused, TopologyHint};
+use crate::error::{Code, ServerError};
+use crate::shrink::shrink_if_sparse;
+
+/// Maximum number of channels that are subscribed at once.
+const CHUNK: usize = 256;
+
+/// How long a denied channel is not tried again: a minute. Permissions are changed by hand.
+const DENIED_RETRY: Duration = Duration::from_secs(60);
+
+/// How long a denied sharded channel is not tried again: 1 s. It may have been denied because its
+/// slot is moving.
+const SHARDED_DENIED_RETRY: Duration = Duration::from_secs(1);
+
+/// Maximum number of remembered denials. Beyond it, each new watcher of a denied channel tries
+/// again.
+const MAX_DENIALS: usize = 10_000;
+
+/// Returns whether a refusal may concern one channel of several: an access rule about channels.
+///
+/// Any other refusal concerns the command, and with it all channels.
+fn is_about_a_channel(why: &ServerError) -> bool {
+    matches!(why, ServerError::Refused { code: Code::NoPermission, message } if message.contains("channel"))
+}
+
+const KINDS: [ChannelKind; 4] = [ChannelKind::Plain, ChannelKind::Sharded, ChannelKind::Events, ChannelKind::Patterns];
+
+/// The changes to make next.
+#[derive(Default)]
+struct Diff {
+    removals: [Vec<Bytes>; KINDS.len()],
+    additions: Vec<Bytes>,
+    kind: Option<ChannelKind>,
+    /// Whether the channel is subscribed alone, because it or its chunk was denied.
+    alone: bool,
+}
+
+/// Keeps the subscriptions equal to the wanted channels.
+pub(super) async fn reconcile(manager: Arc<SubscriptionManager>, subscriptions: Arc<NodeSubscriptions>) {
+    loop {
+        let Diff { removals, additions, kind, alone } = manager.diff(&subscriptions);
+        if additions.is_empty() && removals.iter().all(Vec::is_empty) {
+            let due =
+                manager.retry_denied().min(subscriptions.paused_until(manager.clock.now()).unwrap_or(Instant::MAX));
+            tokio::select! {
+                () = subscriptions.desired_changed.notified() => {}
+                () = manager.clock.sleep_until(due) => {}
+            }
+            continue;
+        }
+        for (kind, removals) in KINDS.into_iter().zip(removals) {
+            if !removals.is_empty() {
+                subscriptions.server.unsubscribe(kind, removals.iter().map(wire_name).collect()).await;
+            }
+        }
+        if let Some(kind) = kind {
+            let gap_count = manager.gap_count(&subscriptions);
+            match subscriptions.server.subscribe(kind, additions.iter().map(wire_name).collect()).await {
+                Ok(refused) => {
+                    *subscriptions.failures() = Failures::default();
+                    match refused.is_empty() {
+                        true => manager.mark_active(&subscriptions, kind, &additions, gap_count),
+                        false => manager.handle_refusals(&subscriptions, kind, (additions, gap_count), refused),
+                    }
+                }
+                Err(error) => manager.subscription_failed(&subscriptions, kind, &additions, alone, &error).await,
+            }
+        }
+    }
+}
+
+/// Schedules a new subscription of a channel.
+fn schedule_resubscription(
+    node_tasks: &mut HashMap<NodeId, NodeTask>,
+    node: &NodeId,
+    (name, channel): (&Bytes, &mut Channel),
+    now: Instant,
+) {
+    // The channel may have been subscribed, and may have delivered messages, before its
+    // confirmation.
+    channel.interrupt();
+    if channel.subscription != SubscriptionState::Active {
+        return;
+    }
+    channel.set_subscription(SubscriptionState::Pending);
+    if let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) {
+        desired.interrupted = true;
+        desired.to_subscribe.insert(name.clone());
+    }
+    // No messages arrive meanwhile: poll soon, and often.
+    reschedule_poll(node_tasks, channel, name, |due| due.min(now + UNSUBSCRIBED_POLL));
+}
+
+impl SubscriptionManager {
+    fn gap_count(&self, subscriptions: &NodeSubscriptions) -> u64 {
+        self.state().desired(subscriptions.server.id()).map_or(0, |desired| desired.gap_count)
+    }
+
+    /// Schedules new subscriptions of all channels, or of those of one kind.
+    pub(super) fn schedule_resubscriptions(&self, subscriptions: &NodeSubscriptions, kind: Option<ChannelKind>) {
+        let now = self.clock.now();
+        let node = subscriptions.server.id();
+        let mut state = self.state();
+        let State { channels, node_tasks, .. } = &mut *state;
+        let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
+        desired.gap_count += 1;
+        let is_meant = |channel: &Channel| kind.is_none_or(|kind| channel.kind == kind);
+        let is_here = |channel: &Channel| channel.node == *node && is_meant(channel);
+        for (name, channel) in channels.iter_mut().filter(|(_, channel)| is_here(channel)) {
+            schedule_resubscription(node_tasks, node, (name, channel), now);
+        }
+    }
+
+    /// Schedules a new subscription, perhaps at another node, of a sharded channel that the server
+    /// has ended.
+    pub(super) fn sharded_channel_lost(&self, subscriptions: &NodeSubscriptions, wire_name: &Bytes) {
+        let now = self.clock.now();
+        let node = subscriptions.server.id();
+        {
+            let mut state = self.state();
+            let State { channels, node_tasks, .. } = &mut *state;
+            let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
+            desired.gap_count += 1;
+            for name in internal_names(wire_name) {
+                let channel = channels.get_mut(&name).filter(|channel| channel.is_at(node, ChannelKind::Sharded));
+                if let Some(channel) = channel {
+                    schedule_resubscription(node_tasks, node, (&name, channel), now);
+                }
+            }
+        }
+        self.topology.suspect(TopologyHint::Node(node.clone()));
+    }
+
+    /// Schedules another try of channels whose denial has expired; returns when the next denial
+    /// expires.
+    fn retry_denied(&self) -> Instant {
+        let now = self.clock.now();
+        let mut state = self.state();
+        let State { channels, denied, node_tasks, .. } = &mut *state;
+        let mut next = Instant::MAX;
+        denied.retain(|name, denial| {
+            if denial.until > now {
+                next = next.min(denial.until);
+                return true;
+            }
+            if let Some(channel) = channels.get_mut(name)
+                && let Some(node_task) = node_tasks.get_mut(&channel.node)
+            {
+                channel.set_subscription(SubscriptionState::Pending);
+                node_task.desired.to_subscribe_alone.insert(name.clone());
+                node_task.subscriptions.desired_changed.notify_one();
+            }
+            false
+        });
+        next
+    }
+
+    fn diff(&self, subscriptions: &NodeSubscriptions) -> Diff {
+        let mut state = self.state();
+        let State { channels, node_tasks, draining, .. } = &mut *state;
+        let Some(desired) = own_desired(node_tasks, subscriptions) else { return Diff::default() };
+        let Desired { to_subscribe, to_subscribe_alone, to_unsubscribe, to_unsubscribe_moved, .. } = desired;
+        let mut diff = Diff::default();
+        let removals = &mut diff.removals;
+        let kind_index = |kind| KINDS.iter().position(|known| *known == kind).unwrap_or_default();
+        while removals.iter().map(Vec::len).sum::<usize>() < CHUNK {
+            let Some(name) = to_unsubscribe.pop_first() else { break };
+            to_subscribe.remove(&name);
+            to_subscribe_alone.remove(&name);
+            let Some(channel) = channels.remove(&name) else { continue };
+            shrink_if_sparse(channels);
+            if channel.may_be_subscribed() {
+                removals[kind_index(channel.kind)].push(name);
+            }
+        }
+        for (kind, name) in std::mem::take(to_unsubscribe_moved) {
+            removals[kind_index(kind)].push(name);
+        }
+        // Several channels may have one name on the wire. The server subscription stays while
+        // another of them is subscribed here.
+        for (kind, removals) in KINDS.into_iter().zip(&mut *removals) {
+            removals.retain(|name| {
+                let (mut still_used, mut has_watchers) = (false, false);
+                for other in internal_names(&wire_name(name)).iter().filter(|other| *other != name) {
+                    let other = channels.get_mut(other).filter(|other| other.is_at(subscriptions.server.id(), kind));
+                    let Some(other) = other else { continue };
+                    // The last one of them is unsubscribed, whatever the outcome of its own
+                    // SUBSCRIBE.
+                    (other.subscribe_sent, other.confirmed_or_unknown, still_used) = (true, true, true);
+                    has_watchers |= !other.watchers.is_empty();
+                }
+                // While another one has watchers, no unsubscription follows, so the draining sinks
+                // end now. Otherwise they end when the last channel of the name does.
+                if has_watchers {
+                    draining.remove(name);
+                }
+                !still_used
+            });
+        }
+        if subscriptions.paused_until(self.clock.now()).is_some() {
+            return diff;
+        }
+        // One kind at a time, because a command carries only one. Names of event channels sort
+        // before those of waiters' channels, so they are taken later. A connection for events that
+        // cannot be opened then does not delay waiters.
+        let mut others = Vec::new();
+        while diff.additions.len() < CHUNK {
+            let Some(name) = to_subscribe.pop_last() else { break };
+            let Some(channel) = channels.get_mut(&name).filter(|channel| channel.node == *subscriptions.server.id())
+            else {
+                continue;
+            };
+            if *diff.kind.get_or_insert(channel.kind) == channel.kind {
+                channel.subscribe_sent = true;
+                diff.additions.push(name);
+            } else {
+                others.push(name);
+            }
+        }
+        to_subscribe.extend(others);
+        if diff.additions.is_empty() {
+            diff.alone = true;
+            if let Some(name) = to_subscribe_alone.pop_last()
+                && let Some(channel) = channels.get_mut(&name)
+            {
+                channel.subscribe_sent = true;
+                diff.kind = Some(channel.kind);
+                diff.additions.push(name);
+            }
+        }
+        diff
+    }
+
+    fn mark_active(&self, subscriptions: &NodeSubscriptions, kind: ChannelKind, chunk: &[Bytes], gap_count: u64) {
+        let node = subscriptions.server.id();
+        let mut state = self.state();
+        let State { channels, node_tasks, .. } = &mut *state;
+        if own_desired(node_tasks, subscriptions).is_none() {
+            return;
+        }
+        // Re-checks beyond the poll budget of a second would be a storm; the poll reaches the rest.
+        let mut resync_budget = self.settings.poll_budget;
+        for name in chunk {
+            let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };
+            // The last watcher may have left meanwhile: then the channel is in `to_unsubscribe`.
+            let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
+                // The channel has moved, and must not be received twice.
+                if kind != ChannelKind::Sharded && channels.contains_key(name) {
+                    desired.to_unsubscribe_moved.insert((kind, name.clone()));
+                }
+                continue;
+            };
+            channel.confirmed_or_unknown = true;
+            if desired.gap_count != gap_count {
+                // The confirmation came from a connection that has been lost since, or from the new
+                // one before its gap was reported.
+                desired.to_subscribe.insert(name.clone());
+                continue;
+            }
+            channel.set_subscription(SubscriptionState::Active);
+            // A waiter must check its key after the first confirmation. A later confirmation ends a
+            // gap, in which messages may be lost.
+            if channel.has_no_poll() {
+                // These watchers have no poll, and each re-checks by itself.
+                channel.resync();
+            } else if resync_budget > 0 {
+                resync_budget -= 1;
+                channel.resync();
+            } else {
+                reschedule_poll(node_tasks, channel, name, |_| Instant::MIN);
+            }
+        }
+        let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };
+        if desired.to_subscribe.is_empty() && std::mem::take(&mut desired.interrupted) {
+            drop(state);
+            self.events.gap(node);
+        }
+    }
+
+    /// Records the denials of the refused channels of `chunk`, and marks the others as active.
+    fn handle_refusals(
+        &self,
+        subscriptions: &NodeSubscriptions,
+        kind: ChannelKind,
+        (mut chunk, gap_count): (Vec<Bytes>, u64),
+        refused: Refused,
+    ) {
+        let why = |name: &Bytes| refused.iter().find(|(of, _)| wire_name(name) == *of).map(|(_, why)| why.clone());
+        let refused: Refused = chunk.iter().filter_map(|name| why(name).map(|why| (name.clone(), why))).collect();
+        let is_refused = |name: &Bytes| refused.iter().any(|(of, _)| of == name);
+        let (names, node) = (chunk.len(), subscriptions.server.id());
+        chunk.retain(|name| !is_refused(name));
+        self.mark_active(subscriptions, kind, &chunk, gap_count);
+        let retry_after = if kind == ChannelKind::Sharded { SHARDED_DENIED_RETRY } else { DENIED_RETRY };
+        let until = self.clock.now() + retry_after;
+        {
+            let mut state = self.state();
+            let State { channels, denied, node_tasks, .. } = &mut *state;
+            let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
+            for (name, why) in &refused {
+                let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
+                    continue;
+                };
+                if kind != ChannelKind::Sharded && names > 1 && is_about_a_channel(why) {
+                    // The error may concern any channel of the command.
+                    desired.to_subscribe_alone.insert(name.clone());
+                    continue;
+                }
+                let denial = Denial { until, error: why.clone() };
+                channel.deny(&denial);
+                if denied.len() < MAX_DENIALS {
+                    denied.insert(name.clone(), denial);
+                }
+            }
+        }
+        if kind == ChannelKind::Sharded {
+            // Their slot may have moved.
+            self.topology.suspect(TopologyHint::Node(node.clone()));
+        }
+        let why = refused.first().map(|(_, error)| error.to_string());
+        tracing::debug!(%node, why, channels = refused.len(), "subscription refused");
+    }
+
+    async fn subscription_failed(
+        &self,
+        subscriptions: &NodeSubscriptions,
+        kind: ChannelKind,
+        chunk: &[Bytes],
+        alone: bool,
+        error: &ServerError,
+    ) {
+        let node = subscriptions.server.id();
+        {
+            let mut state = self.state();
+            let State { channels, node_tasks, .. } = &mut *state;
+            let Some(desired) = own_desired(node_tasks, subscriptions) else { return };
+            for name in chunk {
+                let Some(channel) = channels.get_mut(name).filter(|channel| channel.is_at(node, kind)) else {
+                    continue;
+                };
+                channel.confirmed_or_unknown = true;
+                // A channel that was tried alone stays alone: in a chunk it could get the others
+                // denied again.
+                let queue = if alone { &mut desired.to_subscribe_alone } else { &mut desired.to_subscribe };
+                queue.insert(name.clone());
+            }
+        }
+        tracing::debug!(%node, %error, channels = chunk.len(), "subscription failed");
+        subscriptions.failures().add(error, self.clock.now(), self.settings.retry_delay);
+        // A new connection reports a gap. The timeout is for a node that keeps its connection.
+        let _ = tokio::time::timeout(self.settings.retry_delay, subscriptions.reconnected.notified()).await;
+    }
+}
