@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use crate::backoff::Backoff;
 pub use crate::batching::{BatchExecutor, Batcher};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
