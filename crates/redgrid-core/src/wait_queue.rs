@@ -24,6 +24,7 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::unconstrained;
 
+pub use self::task::{AFTER_CHANGE, SUBSCRIBED_POLLS};
 use self::task::{RunningTask, run};
 use crate::author::ClientExt;
 use crate::clock::Instant;

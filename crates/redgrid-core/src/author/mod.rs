@@ -40,6 +40,7 @@ pub use crate::object::pages::{PageRequest, Paged, Pages};
 use crate::participant::Participant;
 use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
+pub use crate::pubsub::UNSUBSCRIBED_POLL;
 pub use crate::script::ScriptText;
 use crate::unpolled::Offer;
 

@@ -21,6 +21,7 @@ pub use channel::{ChannelEvent, DrainingSubscription, Generation, OrderedSubscri
 pub(crate) use channel::{Listener, Registration};
 pub(crate) use manager::{OwnSubscription, SubscriptionManager};
 pub use messages::{MessageEvent, MessageStream};
+pub use poll::UNSUBSCRIBED_POLL;
 pub(crate) use replica_subscribers::{ReplicaSubscribers, waiting_subscribers};
 pub use stream::{ChannelSelector, PubSubEvent, PubSubStream};
 pub(crate) use stream::{channels_matching, subscribers};
