@@ -269,7 +269,7 @@ async fn an_add_is_one_request_and_many_waiters_poll_as_one() {
     let asked = calls(&observer).await;
     let count = |command: &str| asked.get(command).copied().unwrap_or_default();
     assert_eq!((count("evalsha"), count("xadd"), count("publish"), count("subscribe")), (10, 10, 10, 0));
-    // Many wait for two seconds, and are told at the end: each looks twice and when it is told, and
+    // Many wait for two seconds, and are told at the end: each looks once and when it is told, and
     // the poll is one for all.
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let waiters: Vec<_> = (0..50)

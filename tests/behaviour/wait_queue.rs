@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use redgrid_core::author::ClientExt;
+use redgrid_core::clock::Instant;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitEnd, WaitQueue, WaiterId};
 use redgrid_core::{ChannelEvent, Client, OrderedSubscription, ServerError};
 use redgrid_testkit::{RedisServer, wait_until};
@@ -172,7 +174,7 @@ async fn a_failed_poll_ends_the_waits_that_the_resource_says_and_is_repeated_for
     assert!(staying.is_current());
     queue.poll_soon();
     next(&mut sent, &[0, 1]).await.fail();
-    assert!(matches!(ending.ended().await, WaitEnd::Failed(ServerError::NotSent { .. })));
+    assert!(matches!(ending.ended_by(Instant::MAX).await, WaitEnd::Failed(ServerError::NotSent { .. })));
     next(&mut sent, &[1]).await.reply(|queue| {
         queue.complete(1, || ());
         NextPoll::Regular
@@ -195,4 +197,19 @@ async fn a_poll_that_is_announced_soon_starts_no_subscription() {
     poll.reply(|_| NextPoll::Regular);
     drop(waiter);
     wait_until(SOON, async || queue.client().stats().channels == 0).await;
+}
+
+#[tokio::test]
+async fn a_wait_whose_time_is_over_ends_by_what_is_known_then() {
+    let server = server().await;
+    let (queue, mut sent) = queue(&server).await;
+    let mut waiter = queue.enter(true);
+    assert!(matches!(waiter.ended_by(Instant::MIN).await, WaitEnd::NoReply));
+    next_subscribed(&mut sent, &[0], |_| NextPoll::Regular).await.reply(|_| NextPoll::Regular);
+    task_runs().await;
+    assert!(matches!(waiter.ended_by(Instant::MIN).await, WaitEnd::TimedOut));
+    queue.complete(waiter.id(), || ());
+    // A task without a budget does not see the end at first.
+    while tokio::task::coop::consume_budget().now_or_never().is_some() {}
+    assert!(matches!(waiter.ended_by(Instant::MIN).now_or_never(), Some(WaitEnd::Completed(()))));
 }

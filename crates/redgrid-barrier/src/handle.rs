@@ -1,37 +1,28 @@
 //! The common part of all synchronizers of this crate: requests under their name, and the poll loop
 //! of a wait.
+//!
+//! Each participant polls for itself: its poll enters it, renews its lease and asks for its state.
+//! So participants share no poll, and no [`wait_queue`](redgrid_core::wait_queue).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{ClientExt, UNSUBSCRIBED_POLL};
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
+use redgrid_core::wait_queue::{AFTER_CHANGE, SUBSCRIBED_POLLS};
 use redgrid_core::{
     ChannelEvent, Client, Failure, FromReply, IdempotentRequest, Name, NotDriven, OrderedSubscription, Request,
+    ServerError,
 };
 
 use crate::error::{WaitError, failure, is_passing};
 
-/// The poll interval of waiters whose subscription is not active: 100 ms.
-const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
-
-/// The poll interval of a subscribed waiter, in units of the client's `poll_interval`: 5, so 5 s
-/// unless configured.
-///
-/// A poll of the client is one request for all names; a poll of a waiter is a script call of its
-/// own.
-const POLL_FACTOR: u32 = 5;
-
 /// The pause before a poll is repeated that reached the server too late: 10 ms.
 const LATE_RETRY: Duration = Duration::from_millis(10);
-
-/// How long after a lease's end by the server's clock a poll is sent, so that it finds the lease
-/// expired: 2 ms.
-const LEASE_END_MARGIN: Duration = Duration::from_millis(2);
 
 /// The minimum time to wait for the reply to a leave request after a timeout: 50 ms. Without a
 /// reply by then, the request continues in the background.
@@ -114,7 +105,7 @@ impl SyncHandle {
         self.client.run_exactly_once(request).await.map_err(|error| self.to_failure(error))
     }
 
-    fn to_failure(&self, error: redgrid_core::ServerError) -> Failure {
+    fn to_failure(&self, error: ServerError) -> Failure {
         // A request that a shutdown interrupted reports the shutdown.
         if self.client.is_shut_down() { failure(&self.name, self.client.ended()) } else { failure(&self.name, error) }
     }
@@ -161,23 +152,11 @@ impl SyncHandle {
         let mut subscription: Option<OrderedSubscription> = None;
         let mut last_failure = None;
         let mut last_reply = if options.had_contact { clock.now() } else { Instant::MIN };
-        let timed_out = |last_failure: Option<Failure>, last_reply: Instant| {
-            let no_reply = || {
-                failure(&self.name, redgrid_core::ServerError::Unknown { reason: "no reply arrived in time".into() })
-            };
-            let no_contact = || Some(failure(&self.name, self.client.out_of_contact(&self.key, last_reply)?));
-            match last_failure.or_else(no_contact).or_else(|| (last_reply == Instant::MIN).then(no_reply)) {
-                Some(failure) => E::from(WaitError::Failed(failure)),
-                None => {
-                    E::from(WaitError::TimedOut { name: self.name.clone(), waited: clock.now().since(options.began) })
-                }
-            }
-        };
         loop {
             let reply = tokio::select! {
                 biased;
                 reply = self.run::<Vec<i64>>(poll_request()) => reply,
-                () = clock.sleep_until(options.until) => return Err(timed_out(last_failure, last_reply)),
+                () = clock.sleep_until(options.until) => break,
             };
             let pause = match reply {
                 Ok(reply) => {
@@ -187,30 +166,41 @@ impl SyncHandle {
                         PollOutcome::Done(done) => return Ok(done),
                         PollOutcome::Wait(lease_left) => u64::try_from(lease_left)
                             .map_or(Duration::MAX, Duration::from_millis)
-                            .saturating_add(LEASE_END_MARGIN),
+                            .saturating_add(AFTER_CHANGE),
                         PollOutcome::Late => LATE_RETRY,
                     }
                 }
                 // A wait with a timeout lasts until then, even without contact.
                 Err(error) if is_passing(&error) && options.has_timeout() => {
                     last_failure = Some(error);
-                    self.unsubscribed_poll_interval()
+                    UNSUBSCRIBED_POLL
                 }
                 Err(error) => return Err(E::from(WaitError::Failed(error))),
             };
             let subscription = subscription.get_or_insert_with(|| self.subscribe(options.has_key));
-            let max_pause =
-                if subscription.is_active() { self.poll_interval() } else { self.unsubscribed_poll_interval() };
+            let interval = match subscription.is_active() {
+                true => self.client.poll_interval() * SUBSCRIBED_POLLS,
+                false => UNSUBSCRIBED_POLL,
+            };
+            // A poll renews the lease.
+            let pause = pause.min(interval).min(self.client.watchdog_lease() / 3);
             tokio::select! {
                 biased;
                 () = self.client.closing() => {
                     return Err(E::from(WaitError::Failed(failure(&self.name, self.client.ended()))));
                 }
                 () = until_notified(subscription, options.participant_id.as_deref()) => {}
-                () = clock.sleep_until(clock.now() + pause.min(max_pause)) => {}
-                () = clock.sleep_until(options.until) => return Err(timed_out(last_failure, last_reply)),
+                () = clock.sleep_until(clock.now() + pause) => {}
+                () = clock.sleep_until(options.until) => break,
             }
         }
+        let no_reply =
+            || (last_reply == Instant::MIN).then(|| ServerError::Unknown { reason: "no reply arrived in time".into() });
+        let no_contact = || self.client.out_of_contact(&self.key, last_reply).or_else(no_reply);
+        Err(E::from(match last_failure.or_else(|| Some(failure(&self.name, no_contact()?))) {
+            Some(failure) => WaitError::Failed(failure),
+            None => WaitError::TimedOut { name: self.name.clone(), waited: clock.now().since(options.began) },
+        }))
     }
 
     fn subscribe(&self, has_key: bool) -> OrderedSubscription {
@@ -220,18 +210,6 @@ impl SyncHandle {
             // The client's poll would find no key, and make all waiters poll every second.
             self.client.subscribe_ordered_unpolled([self.channel.clone()], &self.key)
         }
-    }
-
-    /// Returns the poll interval of a waiter without an active subscription. It is at most a third
-    /// of a lease, because a poll renews the lease.
-    fn unsubscribed_poll_interval(&self) -> Duration {
-        UNSUBSCRIBED_POLL.min(self.client.watchdog_lease() / 3)
-    }
-
-    /// Returns the poll interval of a subscribed waiter. It is at most a third of a lease, because
-    /// a poll renews the lease.
-    fn poll_interval(&self) -> Duration {
-        (self.client.poll_interval() * POLL_FACTOR).min(self.client.watchdog_lease() / 3)
     }
 }
 

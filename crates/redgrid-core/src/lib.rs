@@ -20,6 +20,7 @@
 
 mod arg;
 pub mod author;
+mod backoff;
 mod batching;
 pub mod clock;
 pub mod config;

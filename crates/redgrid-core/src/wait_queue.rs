@@ -20,8 +20,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
+use tokio::task::unconstrained;
 
+pub use self::task::{AFTER_CHANGE, SUBSCRIBED_POLLS};
 use self::task::{RunningTask, run};
 use crate::author::ClientExt;
 use crate::clock::Instant;
@@ -113,10 +116,12 @@ impl NextPoll {
 pub enum WaitEnd<T> {
     /// By the resource.
     Completed(T),
-    /// The poll for the waiter failed.
+    /// The poll for the waiter failed, or the client ended: [`ClientExt::ended`].
     Failed(ServerError),
-    /// The client ended; see [`ClientExt::ended`].
-    ShuttingDown,
+    /// Its time is over, and the waiter is [current](Waiter::is_current).
+    TimedOut,
+    /// Its time is over, and the waiter is not current: it may have no reason to wait.
+    NoReply,
 }
 
 /// The waiters of one resource through one client.
@@ -276,14 +281,31 @@ impl<R: Resource> Waiter<R> {
         self.id
     }
 
-    /// Completes when the wait has ended.
+    /// Completes when the wait has ended, or at `until`: [`Instant::MAX`] for no limit.
+    ///
+    /// After a suspend of the machine it may be late, as [`Clock::wait_until`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the waiter in the queue.
-    pub async fn ended(&mut self) -> WaitEnd<R::Outcome> {
-        // Without a sender, the task of the queue has ended with the client.
-        (&mut self.end).await.unwrap_or(WaitEnd::ShuttingDown)
+    /// Dropping the future leaves the waiter in the queue. So does the end of its time.
+    ///
+    /// [`Clock::wait_until`]: crate::clock::Clock::wait_until
+    pub async fn ended_by(&mut self, until: Instant) -> WaitEnd<R::Outcome> {
+        let end = tokio::select! {
+            biased;
+            end = &mut self.end => Some(end),
+            () = self.queue.client.clock().wait_until(until) => None,
+        };
+        // A waiter that has just been served is current, too: its end is looked for once more. A
+        // task that has used up its budget of tokio's cooperative scheduling did not see it.
+        let is_current = end.is_some() || self.is_current();
+        match end.or_else(|| unconstrained(&mut self.end).now_or_never()) {
+            Some(Ok(end)) => end,
+            // Without a sender, the task of the queue has ended with the client.
+            Some(Err(_)) => WaitEnd::Failed(self.queue.client.ended()),
+            None if is_current => WaitEnd::TimedOut,
+            None => WaitEnd::NoReply,
+        }
     }
 
     /// Returns whether a poll for this waiter was answered, and none is overdue: the waiter is known

@@ -56,15 +56,11 @@ impl Wait {
         let began = client.clock().now();
         let until = self.timeout.map_or(Instant::MAX, |timeout| began + timeout);
         let mut waiter = LatchWaiters::of(client, keys).enter(());
-        let end = tokio::select! {
-            biased;
-            end = waiter.ended() => end,
-            () = client.clock().wait_until(until) => if waiter.is_current() { return Err(timed_out(client.clock().now().since(began))) } else { WaitEnd::Failed(ServerError::NotSent { reason: "no server was reached in time".into() }) },
-        };
-        match end {
+        match waiter.ended_by(until).await {
             WaitEnd::Completed(()) => Ok(()),
             WaitEnd::Failed(source) => Err(failed(source)),
-            WaitEnd::ShuttingDown => Err(WaitError::of(&keys.name, client.ended())),
+            WaitEnd::TimedOut => Err(timed_out(client.clock().now().since(began))),
+            WaitEnd::NoReply => Err(failed(ServerError::NotSent { reason: "no server was reached in time".into() })),
         }
     }
 }

@@ -1,5 +1,8 @@
 //! The ids of a generator inside a process: blocks that are fetched for all waiting calls together,
 //! and ahead of demand.
+//!
+//! Calls wait for nothing to change on the server, so they share a [`Batcher`] and no
+//! [`wait_queue`](redgrid_core::wait_queue).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,7 @@
 //! Decides when a state is polled again: when a message announces a change, or after an interval.
+//!
+//! Each observer has an interval of its own, and what it has seen, so observers share no poll. A
+//! [`Watch`] counts messages: an observer that is not polled stores none.
 
 use std::time::Duration;
 
@@ -10,21 +13,16 @@ use redgrid_core::clock::Clock;
 /// A due poll stays due until it is completed, even if the future that was to make it is dropped.
 pub(crate) struct ChangeListener {
     watch: Option<Watch>,
-    /// A second channel, for another lock kind under the same name.
     second_watch: Option<Watch>,
     due: bool,
     messages: u64,
 }
 
 impl ChangeListener {
-    /// Creates a listener. The first poll is due at once.
-    pub(crate) fn new(watch: Option<Watch>) -> Self {
-        ChangeListener { watch, second_watch: None, due: true, messages: 0 }
-    }
-
-    /// Adds a second channel.
-    pub(crate) fn with_second_watch(self, second_watch: Option<Watch>) -> Self {
-        ChangeListener { second_watch, ..self }
+    /// Creates a listener to up to two channels. The first poll is due at once.
+    pub(crate) fn new(watches: impl IntoIterator<Item = Watch>) -> Self {
+        let mut watches = watches.into_iter();
+        ChangeListener { watch: watches.next(), second_watch: watches.next(), due: true, messages: 0 }
     }
 
     /// Completes when a poll is due: a subscription woke the listener, or `interval` has passed.
@@ -47,7 +45,7 @@ impl ChangeListener {
         std::mem::take(&mut self.messages)
     }
 
-    /// Returns whether the subscription is active. The second channel does not count.
+    /// Returns whether the subscription of the first channel is active.
     pub(crate) fn is_subscribed(&self) -> bool {
         self.watch.as_ref().is_some_and(Watch::is_active)
     }

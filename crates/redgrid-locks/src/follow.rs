@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use redgrid_core::ServerError;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
@@ -87,7 +86,7 @@ impl Lock {
     pub fn follow(&self) -> Follow {
         Follow {
             lock: self.clone(),
-            listener: ChangeListener::new(None),
+            listener: ChangeListener::new([]),
             interval: POLL_INTERVAL,
             last_poll: None,
             messages: 0,
@@ -109,13 +108,13 @@ impl Follow {
     /// yield to it for some milliseconds at the end of each hand-over window. A busy lock loses
     /// much of its rate by that (measured: 42 %).
     pub fn subscribe(mut self) -> Self {
-        let target = self.lock.target().ok();
-        let watch = |channel: Bytes, key: &Bytes| self.lock.client().watch(channel, key.clone());
-        let listener = ChangeListener::new(target.map(|target| watch(target.channel.clone(), &target.key)));
-        // The name may be that of a read-write lock, whose releases are published on another
-        // channel.
-        self.listener =
-            listener.with_second_watch(target.map(|target| watch(companion(RW_CHANNEL, &target.key), &target.key)));
+        if let Ok(target) = self.lock.target() {
+            // The name may be that of a read-write lock, whose releases are published on another
+            // channel.
+            let channels = [target.channel.clone(), companion(RW_CHANNEL, &target.key)];
+            let watch = |channel| self.lock.client().watch(channel, target.key.clone());
+            self.listener = ChangeListener::new(channels.map(watch));
+        }
         self
     }
 

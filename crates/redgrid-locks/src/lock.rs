@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::{ClientExt, LockProtocol};
+use redgrid_core::author::{Backoff, ClientExt, LockProtocol};
 use redgrid_core::config::Durability;
-use redgrid_core::lock::{AcquireRequest, Backoff, LeaseMode, LockKeys, TakeoverFrom};
+use redgrid_core::lock::{AcquireRequest, LeaseMode, LockKeys, TakeoverFrom};
 use redgrid_core::name::{InvalidName, with_companions};
 use redgrid_core::object::{Layout, Object, layouts};
 use redgrid_core::{Client, Failure, Name, ServerError, Token};

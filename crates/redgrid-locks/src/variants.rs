@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use redgrid_core::lock::{AttachError, Backoff};
+use redgrid_core::author::Backoff;
+use redgrid_core::lock::AttachError;
 use redgrid_core::name::companion;
 use redgrid_core::object::Object;
 use redgrid_core::{Client, Request, ServerError, Token};

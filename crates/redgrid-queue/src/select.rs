@@ -4,14 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::FutureExt;
 use futures_util::future::select_all;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
 use redgrid_core::wait_queue::{WaitEnd, Waiter};
 use redgrid_core::{Name, ServerError};
-use tokio::task::unconstrained;
 
 use crate::stock::TakeSource;
 use crate::waiters::{TakeQueue, TakeRequest, TakeWaiters, Taken};
@@ -36,7 +34,7 @@ pub(crate) async fn take<S: TakeSource>(
     let try_only = timeout.is_some_and(|timeout| timeout.is_zero());
     if queues.len() > 1 || try_only {
         for index in 0..queues.len() {
-            let mut waits = vec![Wait::enter(queues, index, TakeRequest::new(Instant::MAX, true))];
+            let mut waits = vec![Wait::enter(queues, index, Instant::MAX, true)];
             if let Some(found) = first_element(&mut waits).await? {
                 return Ok(Some(found));
             }
@@ -45,24 +43,7 @@ pub(crate) async fn take<S: TakeSource>(
     if try_only {
         return Ok(None);
     }
-    let enter = |index| Wait::enter(queues, index, TakeRequest::new(until, false));
-    let mut waits: Vec<_> = (0..queues.len()).map(enter).collect();
-    tokio::select! {
-        biased;
-        found = first_element(&mut waits) => return found,
-        () = clock.wait_until(until) => {}
-    }
-    if waits.iter().all(|wait| wait.waiter.is_current()) {
-        // A wait that was served is current, too. In a task that has used up its budget of tokio's
-        // cooperative scheduling, its end is not visible otherwise.
-        return unconstrained(first_element(&mut waits)).now_or_never().unwrap_or(Ok(None));
-    }
-    // Not polled since the call came: once more, or until no contact with the server is
-    // established.
-    for wait in &waits {
-        wait.request.set_try_only();
-        wait.queue.1.poll_soon();
-    }
+    let mut waits: Vec<_> = (0..queues.len()).map(|index| Wait::enter(queues, index, until, false)).collect();
     first_element(&mut waits).await
 }
 
@@ -71,21 +52,21 @@ struct Wait<'a, S: TakeSource> {
     index: usize,
     queue: &'a NamedQueue<S>,
     request: Arc<TakeRequest>,
+    until: Instant,
     waiter: Waiter<TakeWaiters<S>>,
 }
 
 impl<'a, S: TakeSource> Wait<'a, S> {
-    fn enter(queues: &'a [NamedQueue<S>], index: usize, request: Arc<TakeRequest>) -> Self {
-        let queue = &queues[index];
-        Wait { index, queue, waiter: queue.1.enter(Arc::clone(&request)), request }
+    fn enter(queues: &'a [NamedQueue<S>], index: usize, until: Instant, try_only: bool) -> Self {
+        let (queue, request) = (&queues[index], TakeRequest::new(until, try_only));
+        Wait { index, queue, until, waiter: queue.1.enter(Arc::clone(&request)), request }
     }
 
-    /// Completes when the wait has ended; `None` if a poll for a caller that only tries found
-    /// nothing.
+    /// Completes when the wait has ended; `None` if it has ended without an element.
     async fn ended(&mut self) -> Result<Option<Bytes>, ObjectError> {
         let (name, queue) = self.queue;
         loop {
-            let source = match self.waiter.ended().await {
+            let source = match self.waiter.ended_by(self.until).await {
                 WaitEnd::Completed(Taken::Element(claim)) => match claim.take() {
                     Some(element) => return Ok(Some(element)),
                     None => {
@@ -94,10 +75,17 @@ impl<'a, S: TakeSource> Wait<'a, S> {
                         continue;
                     }
                 },
-                WaitEnd::Completed(Taken::Nothing) => return Ok(None),
+                WaitEnd::NoReply => {
+                    // Not polled since the call came: once more, or until no contact with the server
+                    // is established.
+                    self.until = Instant::MAX;
+                    self.request.set_try_only();
+                    queue.poll_soon();
+                    continue;
+                }
+                WaitEnd::Completed(Taken::Nothing) | WaitEnd::TimedOut => return Ok(None),
                 WaitEnd::Completed(Taken::NoReply) => ServerError::Unknown { reason: NO_REPLY.into() },
                 WaitEnd::Failed(source) => source,
-                WaitEnd::ShuttingDown => queue.client().ended(),
             };
             return Err(ObjectError::of(name, source));
         }

@@ -1,21 +1,21 @@
 //! The callers of one client that wait for elements of one queue, in the order of their calls.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{Backoff, ClientExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use redgrid_core::{ChannelEvent, Client, OrderedSubscription};
 
 use crate::stock::{Claim, Found, Stock, TakeSource};
 
-/// The first and the longest pause between polls. It is doubled while they find nothing.
+/// The pauses between polls that find nothing.
 ///
 /// Messages cause polls too, but Redisson's clients publish none.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
 
 /// How long before the end of a wait there is a poll for it: 50 ms, above most round trips.
 const LAST_POLL: Duration = Duration::from_millis(50);
@@ -54,7 +54,8 @@ impl TakeRequest {
 /// A source, as its waiters know it.
 pub(crate) struct TakeWaiters<S: TakeSource> {
     stock: Arc<Stock<S>>,
-    pause: Mutex<Duration>,
+    /// The number of polls since the last element.
+    idle_polls: AtomicU32,
 }
 
 impl<S: TakeSource> TakeWaiters<S> {
@@ -65,16 +66,10 @@ impl<S: TakeSource> TakeWaiters<S> {
         // The stock may outlive the waiters.
         let stock = client.shared(id, || Stock::new(source()));
         let queue = client.shared(id, || {
-            WaitQueue::new(client, TakeWaiters { stock: Arc::clone(&stock), pause: Mutex::new(PAUSES.0) })
+            WaitQueue::new(client, TakeWaiters { stock: Arc::clone(&stock), idle_polls: AtomicU32::new(0) })
         });
         stock.offer_to(&queue);
         queue
-    }
-
-    fn update_pause(&self, update: impl FnOnce(Duration) -> Duration) -> Duration {
-        let mut pause = self.pause.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *pause = update(*pause);
-        *pause
     }
 }
 
@@ -95,7 +90,7 @@ impl<S: TakeSource> Resource for TakeWaiters<S> {
     }
 
     fn started(&self) {
-        self.update_pause(|_| PAUSES.0);
+        self.idle_polls.store(0, Ordering::Relaxed);
     }
 
     fn poll<'a>(
@@ -127,18 +122,19 @@ impl<S: TakeSource> Resource for TakeWaiters<S> {
             queue.complete_below(WaiterId::MAX, |_| true, || Taken::NoReply);
             return NextPoll::Regular;
         };
-        let pause = self.update_pause(|pause| if found.any { PAUSES.0 } else { (pause * 2).min(PAUSES.1) });
+        let idle_polls = if found.any { 0 } else { self.idle_polls.load(Ordering::Relaxed).saturating_add(1) };
+        self.idle_polls.store(idle_polls, Ordering::Relaxed);
         if found.may_have_more {
             // The waiters that are left were not served.
             return queue.first_waiters(1).first().map_or(NextPoll::Regular, |first| NextPoll::NowFor(*first));
         }
         queue.complete_below(sent_before, |request| request.try_only.load(Ordering::Relaxed), || Taken::Nothing);
-        let last_poll = last_poll.since(queue.client().clock().now()).max(PAUSES.0);
-        NextPoll::Within(pause.min(last_poll).min(found.due_in.unwrap_or(Duration::MAX)))
+        let last_poll = last_poll.since(queue.client().clock().now()).max(PAUSES.first);
+        NextPoll::Within(PAUSES.after(idle_polls).min(last_poll).min(found.due_in.unwrap_or(Duration::MAX)))
     }
 
     fn received(&self, _queue: &Arc<WaitQueue<Self>>, _event: &ChannelEvent) -> NextPoll {
-        self.update_pause(|_| PAUSES.0);
+        self.idle_polls.store(0, Ordering::Relaxed);
         NextPoll::Now
     }
 }

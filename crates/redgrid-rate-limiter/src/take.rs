@@ -53,20 +53,15 @@ async fn take<L: Limit>(
     loop {
         let waiter = if try_only { queue.enter_unblocked(request) } else { Some(queue.enter(request)) };
         let Some(mut waiter) = waiter else { return Ok(None) };
-        let end = tokio::select! {
-            biased;
-            end = waiter.ended() => end,
-            () = clock.wait_until(until) => {
-                if waiter.is_current() && !try_only {
-                    return Err(LimitError::TimedOut { name: name.clone(), waited: clock.now().since(began) });
-                }
-                WaitEnd::Failed(queue.resource().no_reply(waiter.id()))
-            }
-        };
-        let offered = match end {
+        let offered = match waiter.ended_by(until).await {
             WaitEnd::Completed(acquired) => acquired?,
             WaitEnd::Failed(source) => return Err(LimitError::of(client, name, source)),
-            WaitEnd::ShuttingDown => return Err(LimitError::of(client, name, client.ended())),
+            WaitEnd::TimedOut if !try_only => {
+                return Err(LimitError::TimedOut { name: name.clone(), waited: clock.now().since(began) });
+            }
+            WaitEnd::TimedOut | WaitEnd::NoReply => {
+                return Err(LimitError::of(client, name, queue.resource().no_reply(waiter.id())));
+            }
         };
         let Some(Offered { usable_at, granted }) = offered else { return Ok(None) };
         clock.sleep_until(usable_at).await;

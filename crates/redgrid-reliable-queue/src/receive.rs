@@ -129,31 +129,26 @@ async fn receive<T: 'static, C: Codec + Clone>(
     let clock = queue_client.client.clock();
     let try_only = options.timeout.is_some_and(|timeout| timeout.is_zero());
     // A receive without a wait has the time of any other request: the poll bounds it.
-    let until = options.timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| clock.now() + timeout);
+    let timeout = options.timeout.filter(|timeout| !timeout.is_zero());
+    let until = timeout.map_or(Instant::MAX, |timeout| clock.now() + timeout);
     loop {
         let wanted = MessageRequest { max, visibility: options.visibility };
         let mut waiter = Receivers::of(queue_client).enter(ReceiveRequest { wanted, try_only });
-        let end = tokio::select! {
-            biased;
-            end = waiter.ended() => end,
-            () = clock.sleep_until(until.unwrap_or(Instant::MAX)), if until.is_some() => match waiter.out_of_contact() {
-                Some(error) => WaitEnd::Failed(error),
-                None => WaitEnd::Completed(Received::Nothing),
-            },
-        };
-        return match end {
+        let failure = match waiter.ended_by(until).await {
             WaitEnd::Completed(Received::Messages(offer)) => {
                 // Messages that were not taken in time have gone back to the queue: receive again.
                 let Some(granted) = offer.take() else { continue };
                 let delivery = |deliveries| Delivery::new(queue, queue_client, deliveries, options.back_on_drop);
-                Ok(granted.take().into_iter().map(delivery).collect())
+                return Ok(granted.take().into_iter().map(delivery).collect());
             }
-            WaitEnd::Completed(Received::Nothing) => Ok(Vec::new()),
-            WaitEnd::Failed(source) => Err(ObjectError::of_read(&queue_client.name, source).into()),
-            WaitEnd::ShuttingDown => Err(match queue_client.client.ended() {
-                ServerError::ShuttingDown => QueueError::ShuttingDown { name: queue_client.name.clone() },
-                source => ObjectError::of_read(&queue_client.name, source).into(),
-            }),
+            WaitEnd::Completed(Received::Nothing) => None,
+            WaitEnd::Failed(source) => Some(source),
+            WaitEnd::TimedOut | WaitEnd::NoReply => waiter.out_of_contact(),
+        };
+        return match failure {
+            None => Ok(Vec::new()),
+            Some(ServerError::ShuttingDown) => Err(QueueError::ShuttingDown { name: queue_client.name.clone() }),
+            Some(source) => Err(ObjectError::of_read(&queue_client.name, source).into()),
         };
     }
 }

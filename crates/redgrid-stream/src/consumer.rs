@@ -10,9 +10,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::Failure;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{Backoff, ClientExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::ObjectError;
+use redgrid_core::wait_queue::WaitQueue;
 
 use crate::create::Start;
 use crate::delivery::{Delivery, Origin};
@@ -20,12 +21,12 @@ use crate::entry::{Entry, RawEntry};
 use crate::error::StreamError;
 use crate::group::Group;
 use crate::id::EntryId;
-use crate::new_entries::{Waiter, shut_down};
+use crate::new_entries::{NewEntries, shut_down};
 use crate::outstanding::{FetchedEntry, OutstandingEntries};
 use crate::read::PAGE;
 
-/// The pause after the first error and the longest one. It doubles with each consecutive error.
-const ERROR_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// The pauses after consecutive errors.
+const ERROR_PAUSES: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
 
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
     /// Returns a stream of the deliveries to the consumer with this name: see [`Consumer`].
@@ -64,8 +65,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 /// that the user holds as a [`Delivery`] are skipped. Those that were dropped without an
 /// acknowledgement are delivered again then.
 ///
-/// A call that was started and is no longer polled still counts as waiting, and the client polls
-/// for entries once a second. Drop it when it is no longer needed.
+/// A call that was started and is no longer polled counts as waiting until an entry is added, and
+/// the client polls for entries once a second. Drop it when it is no longer needed.
 ///
 /// The stream never ends by itself, unless the name of the stream is invalid. An error is an item
 /// of the stream, which continues with the next call after a pause. It ends only after the error
@@ -115,7 +116,6 @@ enum NextRead {
 }
 
 /// The state of a consumer between two pages.
-#[derive(Debug)]
 struct State {
     next: NextRead,
     /// When all pending entries are read again. By then, requests that were in flight before can no
@@ -130,7 +130,7 @@ struct State {
     claim_from: EntryId,
     /// The number of consecutive errors.
     failures: u32,
-    waiter: Waiter,
+    new_entries: Arc<WaitQueue<NewEntries>>,
 }
 
 type Page = Result<Vec<FetchedEntry>, StreamError>;
@@ -183,7 +183,7 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> PageSource<K, V> for 
 impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
     fn initial_state(&self) -> Result<State, ObjectError> {
         let object_ref = self.group.object_ref();
-        let waiter = Waiter::new(object_ref)?;
+        let new_entries = NewEntries::queue(object_ref)?;
         let now = object_ref.client().clock().now();
         Ok(State {
             next: NextRead::PendingAfter(EntryId::MIN),
@@ -194,7 +194,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
             claim_at: now,
             claim_from: EntryId::MIN,
             failures: 0,
-            waiter,
+            new_entries,
         })
     }
 
@@ -210,7 +210,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
     async fn next_page(&self, options: Options, state: &mut State) -> Page {
         let client = self.group.object_ref().client();
         if state.failures > 0 {
-            let pause = ERROR_PAUSES.0.saturating_mul(1 << (state.failures - 1).min(10)).min(ERROR_PAUSES.1);
+            let pause = ERROR_PAUSES.after(state.failures - 1);
             tokio::select! {
                 biased;
                 () = client.closing() => {}
@@ -221,7 +221,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
             if client.is_shut_down() {
                 return Err(shut_down(self.group.object_ref()).into());
             }
-            state.waiter.before_poll();
+            let wakeups = state.new_entries.resource().wakeups();
             let found = match self.poll_page(options, state).await {
                 Err(error) => {
                     self.recover(options, state, error).await?;
@@ -234,10 +234,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
                 Some(found) => return Ok(found),
                 None => {
                     let claim_at = options.claim.map_or(Instant::MAX, |_| state.claim_at);
-                    tokio::select! {
-                        () = state.waiter.woken() => {}
-                        () = client.clock().sleep_until(claim_at.min(state.reread_pending_at)) => {}
-                    }
+                    state.new_entries.enter(wakeups).ended_by(claim_at.min(state.reread_pending_at)).await;
                 }
             }
         }
@@ -273,7 +270,7 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
             let claim_continues = options.claim.is_some() && state.claim_from != EntryId::MIN;
             return Ok(claim_continues.then(Vec::new));
         };
-        state.waiter.has_read(last);
+        NewEntries::has_read(&state.new_entries, last);
         Ok(Some(found.into_iter().map(|raw| state.outstanding.insert(raw, 1)).collect()))
     }
 

@@ -1,42 +1,34 @@
 //! Waiting for new entries of a stream.
 //!
-//! One background task of a client polls and listens for all waiters of a stream, so that no
-//! connection is blocked.
+//! All callers of a client that wait for a stream share a [`WaitQueue`], so that no connection is
+//! blocked. A waiter that is woken reads for itself.
 //!
 //! Waiters are woken by the message of a process that adds an entry through this library. A poll
-//! finds the entries that others add: 10 ms after the last new entry, with the interval doubled up
-//! to a second. The poll reads one entry after the last id known here, and runs only while there
-//! are waiters. A stream that was deleted and created again, or that a failover has reverted, may
-//! have smaller ids. Messages show this. In addition, every 5 s the last id is read again, and all
-//! waiters poll for themselves.
+//! finds the entries that others add: 10 ms after the last new entry, with the pause doubled up to a
+//! second. The poll reads one entry after the last id known here. A stream that was deleted and
+//! created again, or that a failover has reverted, may have smaller ids. Messages show this. In
+//! addition, every 5 s the last id is read again, and all waiters are woken.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{Backoff, ClientExt};
+use redgrid_core::clock::Instant;
 use redgrid_core::object::{ObjectError, ObjectRef};
-use redgrid_core::{BackgroundClient, ChannelEvent, Client, OrderedSubscription, Request};
-use tokio::sync::watch;
+use redgrid_core::wait_queue::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
+use redgrid_core::{ChannelEvent, Client, OrderedSubscription, Request};
 
 use crate::entry::{RawEntries, SingleStreamReply};
 use crate::error::StreamError;
 use crate::id::EntryId;
 use crate::stream::channel;
 
-/// The shortest and the longest interval of the poll.
-const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// The pauses between polls that find no new entry.
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
 
-/// How often all waiters poll for themselves.
+/// How often all waiters are woken.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The state that the waiters share with the background task.
-#[derive(Debug)]
-struct SharedState {
-    known: Mutex<KnownIds>,
-    /// Changes when all waiters are to poll.
-    wakeups: watch::Sender<u64>,
-}
 
 /// The newest ids that are known here.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -69,80 +61,122 @@ impl KnownIds {
     }
 }
 
-impl SharedState {
-    /// Updates the known ids, and wakes all waiters if `change` returns true.
-    fn update(&self, change: impl FnOnce(&mut KnownIds) -> bool) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let is_new = change(&mut known);
-        drop(known);
-        if is_new {
-            self.wakeups.send_modify(|wakeups| *wakeups += 1);
-        }
-        is_new
-    }
-
-    fn last(&self) -> EntryId {
-        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).last
-    }
+/// A stream, as its waiters know it.
+pub(crate) struct NewEntries {
+    key: Bytes,
+    state: Mutex<State>,
 }
 
-/// The waiters of one client for entries of one stream, and their background task.
-#[derive(Debug)]
-struct NewEntries {
-    state: Arc<SharedState>,
-    /// The number of calls that are waiting now. Dropping it ends the background task.
-    waiting: watch::Sender<usize>,
+#[derive(Default)]
+struct State {
+    known: KnownIds,
+    /// How often all waiters were woken.
+    wakeups: u64,
+    /// The number of polls since the last new entry.
+    idle_polls: u32,
+    resync_at: Instant,
+}
+
+/// The reply to a poll.
+pub(crate) struct Polled {
+    /// The id of the last entry; `None` if it is not new or not known.
+    newest: Option<EntryId>,
+    /// The last id was read again.
+    is_resync: bool,
 }
 
 impl NewEntries {
-    /// Returns the instance of a stream that all waiters of the client share.
-    fn shared(client: &Client, key: &Bytes) -> Arc<NewEntries> {
-        client.shared(key, || {
-            let state = Arc::new(SharedState { known: Mutex::default(), wakeups: watch::Sender::new(0) });
-            let (waiting, waiting_count) = watch::channel(0);
-            let messages = client.subscribe_ordered_unpolled([channel(key)], key);
-            let (shared, key) = (Arc::clone(&state), key.clone());
-            client.spawn_attached(|background| run_task(background, key, shared, waiting_count, messages));
-            NewEntries { state, waiting }
+    /// Returns the queue of all callers that wait for a stream through one client.
+    pub(crate) fn queue(object_ref: &ObjectRef) -> Result<Arc<WaitQueue<NewEntries>>, ObjectError> {
+        let (client, (_, key)) = (object_ref.client(), object_ref.name_and_key()?);
+        Ok(client.shared(key, || WaitQueue::new(client, NewEntries { key: key.clone(), state: Mutex::default() })))
+    }
+
+    /// Returns the number of wake-ups until now: the request of a waiter whose own poll follows.
+    pub(crate) fn wakeups(&self) -> u64 {
+        self.state().wakeups
+    }
+
+    /// Records an entry that a caller has read.
+    pub(crate) fn has_read(queue: &WaitQueue<NewEntries>, id: EntryId) {
+        queue.resource().update(queue, |state| state.known.read(id));
+    }
+
+    /// Updates the state, and wakes all waiters if `change` returns true.
+    fn update(&self, queue: &WaitQueue<NewEntries>, change: impl FnOnce(&mut State) -> bool) {
+        let mut state = self.state();
+        let wakes = change(&mut state);
+        state.wakeups += u64::from(wakes);
+        let wakeups = state.wakeups;
+        drop(state);
+        queue.complete_below(WaiterId::MAX, |before_poll| *before_poll < wakeups, || ());
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Resource for NewEntries {
+    /// The number of [wake-ups](NewEntries::wakeups) before the waiter polled for itself.
+    type Request = u64;
+    type Outcome = ();
+    type Reply = Polled;
+
+    /// A consumer usually waits again after it has handled an entry.
+    const LINGER: Duration = Duration::from_secs(1);
+
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn subscribe(&self, client: &Client) -> OrderedSubscription {
+        client.subscribe_ordered_unpolled([channel(&self.key)], &self.key)
+    }
+
+    fn poll<'a>(
+        self: &Arc<Self>,
+        client: &Client,
+        _waiters: impl Iterator<Item = (WaiterId, &'a u64)>,
+    ) -> PollFuture<Polled> {
+        let (resource, client) = (Arc::clone(self), client.clone());
+        let (last, resync_at) = (self.state().known.last, self.state().resync_at);
+        Box::pin(async move {
+            let is_resync = client.clock().now() >= resync_at;
+            let newest = match is_resync {
+                true => newest_id(&client, &resource.key).await,
+                false => newest_after(&client, &resource.key, last).await,
+            };
+            // A failed poll is no reason to fail: waiters may have other permissions.
+            Ok(Polled { newest, is_resync })
         })
     }
-}
 
-/// A caller that waits for entries from time to time.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    client: Client,
-    new_entries: Arc<NewEntries>,
-    wakeups: watch::Receiver<u64>,
-}
-
-impl Waiter {
-    /// Creates a waiter, which is woken by entries that are found from now on.
-    pub(crate) fn new(object_ref: &ObjectRef) -> Result<Waiter, ObjectError> {
-        let new_entries = NewEntries::shared(object_ref.client(), object_ref.name_and_key()?.1);
-        let wakeups = new_entries.state.wakeups.subscribe();
-        Ok(Waiter { client: object_ref.client().clone(), new_entries, wakeups })
+    fn replied(&self, queue: &Arc<WaitQueue<Self>>, polled: Polled, _sent_before: WaiterId) -> NextPoll {
+        let mut pause = PAUSES.first;
+        self.update(queue, |state| {
+            let is_new = polled.newest.is_some_and(|id| state.known.read(id));
+            state.idle_polls = if is_new { 0 } else { state.idle_polls.saturating_add(1) };
+            pause = PAUSES.after(state.idle_polls);
+            if polled.is_resync {
+                state.known.last = polled.newest.unwrap_or(state.known.last);
+                state.resync_at = queue.client().clock().now() + RESYNC_INTERVAL;
+            }
+            is_new || polled.is_resync
+        });
+        NextPoll::Within(pause)
     }
 
-    /// Discards the wake-ups until now. To be called before the caller polls.
-    pub(crate) fn before_poll(&mut self) {
-        self.wakeups.mark_unchanged();
-    }
-
-    /// Records an entry that the caller has read.
-    pub(crate) fn has_read(&self, id: EntryId) {
-        self.new_entries.state.update(|known| known.read(id));
-    }
-
-    /// Completes when there is a reason to poll, or the client is shut down.
-    pub(crate) async fn woken(&mut self) {
-        let _waiting = WaitingGuard::new(&self.new_entries);
-        tokio::select! {
-            biased;
-            () = self.client.closing() => {}
-            // `new_entries` keeps the sender.
-            _ = self.wakeups.changed() => {}
-        }
+    fn received(&self, queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll {
+        let id = match event {
+            ChannelEvent::Message { payload, .. } => std::str::from_utf8(payload).ok().and_then(|id| id.parse().ok()),
+            ChannelEvent::Resync => None,
+        };
+        self.update(queue, |state| {
+            state.idle_polls = 0;
+            id.is_none_or(|id| state.known.announce(id))
+        });
+        NextPoll::Within(PAUSES.first)
     }
 }
 
@@ -157,22 +191,6 @@ fn xread_request(key: &Bytes, after: EntryId, limit: u32) -> Request {
     request.arg("STREAMS").key_arg(key.clone()).arg(after.to_bytes())
 }
 
-/// Counts a call as waiting until it is dropped.
-struct WaitingGuard(Arc<NewEntries>);
-
-impl WaitingGuard {
-    fn new(new_entries: &Arc<NewEntries>) -> WaitingGuard {
-        new_entries.waiting.send_modify(|waiting| *waiting += 1);
-        WaitingGuard(Arc::clone(new_entries))
-    }
-}
-
-impl Drop for WaitingGuard {
-    fn drop(&mut self) {
-        self.0.waiting.send_modify(|waiting| *waiting -= 1);
-    }
-}
-
 /// Calls `poll` until it returns something or the timeout has passed. Without a timeout it is
 /// called once.
 pub(crate) async fn poll_until_found<T, P>(
@@ -183,22 +201,18 @@ pub(crate) async fn poll_until_found<T, P>(
 where
     P: Future<Output = Result<Vec<T>, StreamError>>,
 {
-    let client = object_ref.client();
-    let until = timeout.map(|timeout| client.clock().now() + timeout);
-    let found = poll().await?;
-    let Some(until) = until.filter(|_| found.is_empty()) else { return Ok(found) };
-    let mut waiter = Waiter::new(object_ref)?;
+    let Some(timeout) = timeout else { return poll().await };
+    let (client, queue) = (object_ref.client(), NewEntries::queue(object_ref)?);
+    let until = client.clock().now() + timeout;
     loop {
-        waiter.before_poll();
+        let wakeups = queue.resource().wakeups();
         let found = poll().await?;
         if !found.is_empty() || client.clock().now() >= until {
             return Ok(found);
         }
-        tokio::select! {
-            biased;
-            () = client.closing() => return Err(shut_down(object_ref).into()),
-            () = waiter.woken() => {}
-            () = client.clock().sleep_until(until) => {}
+        queue.enter(wakeups).ended_by(until).await;
+        if client.is_shut_down() {
+            return Err(shut_down(object_ref).into());
         }
     }
 }
@@ -211,81 +225,18 @@ pub(crate) fn shut_down(object_ref: &ObjectRef) -> ObjectError {
     }
 }
 
-/// The background task: receives messages, and polls while there are waiters.
-async fn run_task(
-    background: BackgroundClient,
-    key: Bytes,
-    state: Arc<SharedState>,
-    mut waiting: watch::Receiver<usize>,
-    mut messages: OrderedSubscription,
-) {
-    let clock = background.clock().clone();
-    let mut interval = POLL_INTERVALS.0;
-    let mut due = clock.now();
-    let mut resync_due = clock.now() + RESYNC_INTERVAL;
-    loop {
-        let idle = *waiting.borrow_and_update() == 0;
-        tokio::select! {
-            biased;
-            () = background.closing() => return,
-            changed = waiting.changed() => match changed {
-                Ok(()) => {}
-                Err(_) => return,
-            },
-            event = messages.next() => {
-                let id = match &event {
-                    ChannelEvent::Message { payload, .. } => {
-                        std::str::from_utf8(payload).ok().and_then(|id| id.parse().ok())
-                    }
-                    ChannelEvent::Resync => None,
-                };
-                state.update(|known| id.is_none_or(|id| known.announce(id)));
-                (interval, due) = (POLL_INTERVALS.0, clock.now() + POLL_INTERVALS.0);
-            }
-            () = clock.sleep_until(due), if !idle => {
-                let found = unless_closing(&background, newest_after(&background, &key, state.last())).await;
-                let is_new = found.is_some_and(|id| state.update(|known| known.read(id)));
-                interval = if is_new { POLL_INTERVALS.0 } else { (interval * 2).min(POLL_INTERVALS.1) };
-                let now = clock.now();
-                if now >= resync_due {
-                    let newest = unless_closing(&background, newest_id(&background, &key)).await;
-                    state.update(|known| {
-                        // The waiters find what was added until now. Without contact, `last` is
-                        // kept.
-                        known.last = newest.unwrap_or(known.last);
-                        true
-                    });
-                    resync_due = now + RESYNC_INTERVAL;
-                }
-                due = now + interval;
-            }
-        }
-    }
-}
-
-/// Awaits `request`; returns `None` if the client ends before it completes.
-async fn unless_closing<T>(background: &BackgroundClient, request: impl Future<Output = Option<T>>) -> Option<T> {
-    tokio::select! {
-        biased;
-        () = background.closing() => None,
-        found = request => found,
-    }
-}
-
 /// Returns the id of the last entry if there is one after `last`.
-async fn newest_after(background: &BackgroundClient, key: &Bytes, last: EntryId) -> Option<EntryId> {
-    let until = background.clock().now() + background.contact_timeout();
-    let newer: SingleStreamReply = background.run_until(xread_request(key, last, 1).idempotent(), until).await.ok()?;
+async fn newest_after(client: &Client, key: &Bytes, last: EntryId) -> Option<EntryId> {
+    let newer: SingleStreamReply = client.run(xread_request(key, last, 1).idempotent()).await.ok()?;
     let first = newer.0.first()?.id;
-    Some(newest_id(background, key).await.unwrap_or(first).max(first))
+    Some(newest_id(client, key).await.unwrap_or(first).max(first))
 }
 
 /// Returns the id of the last entry, or [`EntryId::MIN`] if there is none; `None` if it cannot be
 /// read.
-async fn newest_id(background: &BackgroundClient, key: &Bytes) -> Option<EntryId> {
-    let until = background.clock().now() + background.contact_timeout();
+async fn newest_id(client: &Client, key: &Bytes) -> Option<EntryId> {
     let request = Request::command("XREVRANGE").key(key.clone()).arg("+").arg("-").arg("COUNT").int(1);
-    let newest: RawEntries = background.run_until(request.idempotent(), until).await.ok()?;
+    let newest: RawEntries = client.run(request.idempotent()).await.ok()?;
     Some(newest.0.first().map(|entry| entry.id).unwrap_or_default())
 }
 

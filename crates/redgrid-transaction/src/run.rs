@@ -1,13 +1,14 @@
 //! Retries of a transaction until it is committed.
 
-use redgrid_core::author::ClientExt;
 use std::time::Duration;
+
+use redgrid_core::author::{Backoff, ClientExt};
 
 use crate::error::TransactionError;
 use crate::transaction::{Isolation, Transaction};
 
-/// The first and the longest pause before a transaction is retried.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// The pauses before a transaction is retried.
+const RETRY_PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(100) };
 
 impl Transaction {
     /// Runs `work` in a transaction with these options, and commits it. After a conflict it is
@@ -78,8 +79,7 @@ impl Transaction {
             if conflicts == self.options.retries {
                 return Err(conflict.into());
             }
-            let pause =
-                (RETRY_PAUSES.0 * 2_u32.pow(conflicts.min(10))).min(RETRY_PAUSES.1).mul_f64(0.5 + fastrand::f64());
+            let pause = RETRY_PAUSES.after(conflicts).mul_f64(0.5 + fastrand::f64());
             conflicts += 1;
             self.client.clock().sleep_until(self.client.clock().now() + pause).await;
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{Backoff, ClientExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{Client, FromReply, Name, Pairs, Request};
@@ -20,8 +20,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The default number of retries of [`Transaction::run`].
 const DEFAULT_RETRIES: u32 = 10;
 
-/// The first and the longest pause between two checks of a lock.
-const LOCK_PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+/// The pauses between two checks of a lock.
+const LOCK_PAUSES: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_millis(100) };
 
 /// The isolation of a transaction. The documentation of this crate has the table of anomalies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -200,7 +200,7 @@ impl Transaction {
     }
 
     async fn execute(&self, state: &State, isolation: Isolation) -> Result<(), TransactionError> {
-        let (began, mut pause) = (self.client.clock().now(), LOCK_PAUSES.0);
+        let (began, mut polls) = (self.client.clock().now(), 0);
         let Some(commit) = Commit::of(&self.client, state, isolation, self.options.respect_locks)? else {
             return Ok(());
         };
@@ -212,12 +212,12 @@ impl Transaction {
             // Only the lock is polled. The commit is sent again when the lock is free.
             loop {
                 let now = self.client.clock().now();
-                let next = now + pause.mul_f64(0.5 + fastrand::f64());
+                let next = now + LOCK_PAUSES.after(polls).mul_f64(0.5 + fastrand::f64());
                 if next > self.deadline() {
                     return Err(TransactionError::Locked { name, waited: now.since(began) });
                 }
                 self.client.clock().sleep_until(next).await;
-                pause = (pause * 2).min(LOCK_PAUSES.1);
+                polls += 1;
                 let poll = Request::command("EXISTS").key(lock.clone()).idempotent();
                 match self.client.run_until::<bool>(poll, self.deadline()).await {
                     Ok(true) => {}

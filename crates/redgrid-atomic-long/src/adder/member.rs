@@ -26,6 +26,8 @@ pub(super) struct Member<N: AdderNumber> {
     pub(super) id: String,
     pub(super) local: N::Local,
     state: Mutex<State>,
+    /// How often messages may have been missed.
+    pub(super) gaps: watch::Sender<u64>,
     /// Notified of changes of the state.
     pub(super) changed: Notify,
     /// The result of the member's end.
@@ -37,8 +39,6 @@ struct State {
     save_interval: Option<Duration>,
     /// Whether all handles are dropped.
     is_abandoned: bool,
-    /// How often messages may have been missed.
-    gaps: u64,
     /// The rounds that this client opened, and the outcomes of its own answers.
     rounds: HashMap<String, watch::Sender<AnswerOutcome>>,
 }
@@ -124,6 +124,7 @@ impl<N: AdderNumber> SharedAdder<N> {
                 id: Uuid::new_v4().simple().to_string(),
                 local: N::local(),
                 state: Mutex::default(),
+                gaps: watch::Sender::new(0),
                 changed: Notify::new(),
                 ended: watch::Sender::new(None),
             });
@@ -185,15 +186,6 @@ impl<N: AdderNumber> Member<N> {
 
     pub(super) fn save_interval(&self) -> Option<Duration> {
         self.state().save_interval
-    }
-
-    pub(super) fn gaps(&self) -> u64 {
-        self.state().gaps
-    }
-
-    /// Records that messages may have been missed.
-    pub(super) fn record_gap(&self) {
-        self.state().gaps += 1;
     }
 
     /// Tracks this member's own answer to a round, for as long as the result lives.

@@ -116,7 +116,7 @@ impl<N: AdderNumber> MemberTask<N> {
     async fn handle_event(&mut self, event: ChannelEvent) {
         let payload = match event {
             ChannelEvent::Message { payload, .. } => payload,
-            ChannelEvent::Resync => return self.member.record_gap(),
+            ChannelEvent::Resync => return self.member.gaps.send_modify(|gaps| *gaps += 1),
         };
         let Some((kind, id)) = RoundKind::parse(&payload) else { return };
         if self.known_rounds.iter().any(|known| known == id) {

@@ -1,11 +1,13 @@
 //! Rounds: sends a sum or a reset to all members, and waits for their answers.
+//!
+//! Each round has one caller, which polls it until it is complete.
 
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{Backoff, ClientExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::{Client, Failure, Request, ServerError};
 use uuid::Uuid;
@@ -21,8 +23,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The allowed timeouts. The keys of a round live for ten minutes.
 const TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(300);
 
-/// The first and the last poll interval of a round: it grows from 1 ms to 50 ms.
-const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
+/// The pauses between the polls of a round.
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(50) };
 
 /// How long the other members may have answered without this one: half a second. Then this client
 /// did not receive the request.
@@ -123,7 +125,7 @@ impl<N: AdderNumber> Call<N> {
         let clock = adder.client.clock();
         let until = clock.now() + self.timeout;
         let mut last_error = ServerError::NotSent { reason: "this client's own listener is not in force".into() };
-        let (mut pause, mut stall_timeout) = (POLL_INTERVALS[0], STALL_TIMEOUT);
+        let (mut pauses, mut stall_timeout) = (0, STALL_TIMEOUT);
         loop {
             if adder.client.is_shut_down() {
                 return Err(AdderError::of(name, adder.client.ended()));
@@ -144,8 +146,8 @@ impl<N: AdderNumber> Call<N> {
             if clock.now() >= until {
                 return Err(AdderError::of(name, last_error));
             }
-            clock.sleep_until(until.min(clock.now() + pause)).await;
-            pause = (pause * 2).min(POLL_INTERVALS[1]);
+            clock.sleep_until(until.min(clock.now() + PAUSES.after(pauses))).await;
+            pauses += 1;
         }
     }
 }
@@ -193,7 +195,7 @@ impl<N: AdderNumber> SharedAdder<N> {
     ) -> RoundOutcome<N> {
         let (client, member) = (&self.client, &*self.member);
         let id = format!("{REDGRID_PREFIX}{}", Uuid::new_v4().simple());
-        let gaps = member.gaps();
+        let gaps = *member.gaps.borrow();
         let mut own_answer = member.track_round(&id);
         let mut open = OpenRound { client, keys: member.keys.round(&id), is_complete: false };
         let RoundKeys { round, semaphore, counter, .. } = &open.keys;
@@ -219,7 +221,7 @@ impl<N: AdderNumber> SharedAdder<N> {
             }
         };
         let mut last_state = RoundState { answered: 0, sum: "0".into(), overflows: false };
-        let (mut pause, mut others_done_since, mut last_answer) = (POLL_INTERVALS[0], None, client.clock().now());
+        let (mut polls, mut others_done_since, mut last_answer) = (0, None, client.clock().now());
         loop {
             let clock = client.clock();
             if clock.now() >= until {
@@ -230,14 +232,14 @@ impl<N: AdderNumber> SharedAdder<N> {
                 }
                 return self.partial(last_state, expected, timeout);
             }
-            wait(client, &mut own_answer, until.min(clock.now() + pause)).await;
+            wait(client, &mut own_answer, until.min(clock.now() + PAUSES.after(polls))).await;
             if client.is_shut_down() {
                 return RoundOutcome::Failed(AdderError::of(&member.name, client.ended()));
             }
             if let Some(error) = own_answer.refusal() {
                 return RoundOutcome::Failed(AdderError::of(&member.name, error));
             }
-            pause = (pause * 2).min(POLL_INTERVALS[1]);
+            polls += 1;
             let has_answered = own_answer.is_answered();
             match client.run_until::<Vec<String>>(ROUND_STATE.with(keys.clone()).idempotent(), until).await {
                 Ok(reply) => match RoundState::parse(&reply) {
@@ -268,7 +270,7 @@ impl<N: AdderNumber> SharedAdder<N> {
                 return RoundOutcome::Stalled;
             }
             // A member that has left does not answer any more.
-            if pause == POLL_INTERVALS[1]
+            if PAUSES.after(polls) == PAUSES.longest
                 && let Some(subscribers) = client.subscribers_at_primary(&member.keys.topic, &member.keys.key).await
                 && subscribers < expected
             {
@@ -277,7 +279,7 @@ impl<N: AdderNumber> SharedAdder<N> {
             if has_answered {
                 continue;
             }
-            if member.gaps() != gaps || !client.is_subscribed(&member.keys.topic) {
+            if *member.gaps.borrow() != gaps || !client.is_subscribed(&member.keys.topic) {
                 return RoundOutcome::Retry(unknown("this client's own listener was interrupted"));
             }
             let since = *others_done_since.get_or_insert(clock.now());
@@ -291,17 +293,18 @@ impl<N: AdderNumber> SharedAdder<N> {
 
     /// Waits until this client listens for rounds.
     pub(super) async fn ready(&self) -> Result<(), AdderError> {
-        let (client, name) = (&self.client, &self.member.name);
-        let (mut pause, until) = (POLL_INTERVALS[0], client.clock().now() + client.patience());
+        let client = &self.client;
+        let until = client.clock().now() + client.patience();
+        let mut gaps = self.member.gaps.subscribe();
         while !client.is_subscribed(&self.member.keys.topic) {
-            if client.is_shut_down() {
-                return Err(AdderError::of(name, client.ended()));
-            }
-            if client.clock().now() >= until {
-                return Err(AdderError::of(name, unknown("the subscription was not confirmed")));
-            }
-            client.clock().sleep_until(until.min(client.clock().now() + pause)).await;
-            pause = (pause * 2).min(POLL_INTERVALS[1]);
+            let error = tokio::select! {
+                biased;
+                () = client.closing() => client.ended(),
+                () = client.clock().sleep_until(until) => unknown("the subscription was not confirmed"),
+                // The confirmation is a gap, too.
+                _ = gaps.changed() => continue,
+            };
+            return Err(AdderError::of(&self.member.name, error));
         }
         Ok(())
     }

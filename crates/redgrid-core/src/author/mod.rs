@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use crate::backoff::Backoff;
 pub use crate::batching::{BatchExecutor, Batcher};
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
@@ -39,6 +40,7 @@ pub use crate::object::pages::{PageRequest, Paged, Pages};
 use crate::participant::Participant;
 use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
+pub use crate::pubsub::UNSUBSCRIBED_POLL;
 pub use crate::script::ScriptText;
 use crate::unpolled::Offer;
 

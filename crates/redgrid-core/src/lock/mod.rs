@@ -118,5 +118,5 @@ pub(crate) use protocol::LockProtocol;
 pub use protocol::{AcquireContext, HoldArgs, LockKeys, PassArgs, ReleaseAfterPass, TakeoverFrom};
 pub use queue_position::QueuePositionView;
 pub(crate) use table::Table;
-pub use terms::{AcquireRequest, Backoff, LeaseMode};
+pub use terms::{AcquireRequest, LeaseMode};
 pub(crate) use terms::{deadline, with_margin};

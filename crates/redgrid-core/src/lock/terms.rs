@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::holder::HolderId;
+use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::config::Durability;
 
@@ -45,27 +46,9 @@ pub struct AcquireRequest {
     pub durability: Durability,
     /// Whether the holder may re-enter its own hold; otherwise the request fails as already held.
     pub reenters: bool,
-    /// The pauses between tries if releases send no messages; `None` if they do.
+    /// The pauses between tries if releases send no messages; `None` if they do. Each is shortened at
+    /// random by up to half.
     pub backoff: Option<Backoff>,
-}
-
-/// The pauses between two tries of a waiter that gets no messages.
-///
-/// Each is twice as long as the one before, and shortened at random by up to half.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
-pub struct Backoff {
-    /// The first pause.
-    pub first: Duration,
-    /// The longest pause.
-    pub longest: Duration,
-}
-
-impl Backoff {
-    /// Returns the longest pause after this number of tries, before it is shortened at random.
-    pub(crate) fn after(self, tries: u32) -> Duration {
-        self.first.saturating_mul(1_u32.checked_shl(tries).unwrap_or(u32::MAX)).min(self.longest)
-    }
 }
 
 impl AcquireRequest {
@@ -135,12 +118,6 @@ mod tests {
             reenters: true,
             backoff: None,
         }
-    }
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let backoff = Backoff { first: MS, longest: 128 * MS };
-        assert_eq!([0, 1, 2, 7, 8, 40].map(|tries| backoff.after(tries)), [1, 2, 4, 128, 128, 128].map(|ms| ms * MS));
     }
 
     #[test]

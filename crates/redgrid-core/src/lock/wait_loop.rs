@@ -20,7 +20,7 @@ use super::attempt::Attempt;
 use super::fairness::YieldPlan;
 use super::lock_state::{Busy, LockId};
 use super::table::{State, Table};
-use super::terms::Backoff;
+use crate::backoff::Backoff;
 use super::waiter::send;
 use crate::clock::Instant;
 use crate::pubsub::{SubscriptionManager, Watch};

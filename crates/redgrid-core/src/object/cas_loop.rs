@@ -7,6 +7,7 @@ use bytes::Bytes;
 use super::update_turns::{UpdateTurn, UpdateTurns};
 use super::{ObjectError, ObjectRef};
 use crate::author::ClientExt;
+use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::connection::{Client, FromReply, Reply, Request, jittered};
 use crate::error::ServerError;
@@ -15,8 +16,8 @@ use crate::name::Name;
 /// Number of lost attempts without a pause; later ones have pauses between them.
 const RETRIES_WITHOUT_PAUSE: u32 = 10;
 
-/// The first and the longest pause.
-const PAUSE_RANGE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// The pauses.
+const PAUSES: Backoff = Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(100) };
 
 /// The attempts of one call that changes an object which others may change meanwhile.
 ///
@@ -163,8 +164,7 @@ impl CasLoop {
     pub async fn lost(&mut self) -> Result<bool, ObjectError> {
         self.lost += 1;
         let pauses = self.lost.checked_sub(RETRIES_WITHOUT_PAUSE);
-        let pause =
-            pauses.map_or(Duration::ZERO, |pauses| (PAUSE_RANGE.0 * 2_u32.pow(pauses.min(10))).min(PAUSE_RANGE.1));
+        let pause = pauses.map_or(Duration::ZERO, |pauses| PAUSES.after(pauses));
         let until = self.client.clock().now() + jittered(pause);
         if until >= self.last {
             return Err(self.contended());

@@ -16,15 +16,13 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress};
 use crate::lock::{ExtendError, InlineTask, LeaseMode, Phantom, YieldPlan, deadline};
+use crate::pubsub::UNSUBSCRIBED_POLL;
 use crate::unpolled::AgeQueue;
 
 /// Maximum number of requests in one exchange, and of permit ids: a script that runs for some
 /// milliseconds.
 const MAX_REQUESTS: usize = 64;
 pub(super) const MAX_IDS: usize = 500;
-
-/// How often the loop polls while it receives no messages: 100 ms, as for other objects.
-const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// State that a request shares with its caller.
 #[derive(Default)]

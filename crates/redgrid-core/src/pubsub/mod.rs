@@ -24,6 +24,7 @@ pub(crate) use handles::Registration;
 pub use handles::{ChannelEvent, DrainingSubscription, Generation, OrderedSubscription, Wake, Watch};
 pub(crate) use manager::{OwnSubscription, SubscriptionManager};
 pub use messages::{MessageEvent, MessageStream};
+pub use poll::UNSUBSCRIBED_POLL;
 pub(crate) use replica_subscribers::{ReplicaSubscribers, waiting_subscribers};
 pub use stream::{ChannelSelector, PubSubEvent, PubSubStream};
 pub(crate) use stream::{channels_matching, subscribers};

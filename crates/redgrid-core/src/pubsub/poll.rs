@@ -31,8 +31,8 @@ pub(super) struct DuePoll {
 /// Interval of the poll while keys are due. A second's budget is spent in ten parts.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Poll interval of keys whose channel is not active: 100 ms.
-pub(super) const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
+/// Poll interval of keys whose channel is not active, and of waiters without messages: 100 ms.
+pub const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
 
 /// Result of `ttl.lua` for an absent key.
 const ABSENT: i64 = -2;

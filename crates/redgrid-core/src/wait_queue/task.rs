@@ -11,14 +11,14 @@ use crate::error::ServerError;
 use crate::pubsub::{ChannelEvent, OrderedSubscription};
 
 /// Poll intervals between polls while messages are received. The polls are a safety net only.
-const SUBSCRIBED_POLLS: u32 = 5;
+pub const SUBSCRIBED_POLLS: u32 = 5;
 
 /// Longest time between polls while no messages are received.
 const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
 
 /// Added to the announced time of a change, so that the change has happened when the poll executes.
 /// Lifetimes on a server have a resolution of 1 ms.
-const AFTER_CHANGE: Duration = Duration::from_millis(2);
+pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 
 /// A poll that is due or in flight for longer is overdue. Far above a round trip.
 ///

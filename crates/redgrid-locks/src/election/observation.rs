@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redgrid_core::author::ClientExt;
+use redgrid_core::wait_queue::AFTER_CHANGE;
 use redgrid_core::{ServerError, Token};
 
 use super::kind::observer_channel;
@@ -16,9 +17,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Poll interval while the subscription is not active: 1 s.
 const UNSUBSCRIBED_POLL_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Added to the remaining lease, so that the lease has ended at the poll: 2 ms.
-const LEASE_MARGIN: Duration = Duration::from_millis(2);
 
 /// Follows the leader; made by [`Election::observe`]. Dropping it ends the subscription.
 pub struct Observation {
@@ -59,7 +57,7 @@ impl Observation {
             self.listener.poll_due(self.election.client.clock(), self.interval).await;
             let leader = self.election.leader().await?;
             self.listener.complete_poll();
-            let lease_ends = leader.as_ref().map_or(POLL_INTERVAL, |leader| leader.remaining + LEASE_MARGIN);
+            let lease_ends = leader.as_ref().map_or(POLL_INTERVAL, |leader| leader.remaining + AFTER_CHANGE);
             let longest = if self.listener.is_subscribed() { POLL_INTERVAL } else { UNSUBSCRIBED_POLL_INTERVAL };
             self.interval = lease_ends.min(longest);
             let term = leader.as_ref().map(|leader| leader.term);

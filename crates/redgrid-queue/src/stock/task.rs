@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{Backoff, ClientExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::name::companion;
 use redgrid_core::object::chunks;
@@ -25,8 +25,8 @@ const TAKE_TIME: Duration = Duration::from_secs(120);
 /// How long a request that puts back is awaited: above the 30 s for which it is sent.
 const PUT_BACK_TIME: Duration = Duration::from_secs(40);
 
-/// The first and the longest pause before elements that could not be put back are put back again.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// The pauses before elements that could not be put back are put back again.
+const RETRY_PAUSES: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
 
 /// The request in flight, with what follows its reply. Returns false if elements could not be put
 /// back.
@@ -80,7 +80,7 @@ pub(super) async fn run<S: TakeSource>(mut task: RunningTask<S>, client: Backgro
     let clock = client.clock().clone();
     let mut closing = pin!(client.closing());
     let mut in_flight: Option<InFlight> = None;
-    let (mut pause, mut retry_at) = (RETRY_PAUSES.0, Instant::MIN);
+    let (mut failures, mut retry_at) = (0, Instant::MIN);
     loop {
         let now = clock.now();
         stock.revoke_offers(now);
@@ -100,10 +100,10 @@ pub(super) async fn run<S: TakeSource>(mut task: RunningTask<S>, client: Backgro
             () = &mut closing => break,
             done = ended(&mut in_flight) => {
                 if done {
-                    (pause, retry_at) = (RETRY_PAUSES.0, Instant::MIN);
+                    (failures, retry_at) = (0, Instant::MIN);
                 } else {
-                    retry_at = clock.now() + pause;
-                    pause = (pause * 2).min(RETRY_PAUSES.1);
+                    retry_at = clock.now() + RETRY_PAUSES.after(failures);
+                    failures += 1;
                 }
             }
             () = stock.changed.notified() => {}
