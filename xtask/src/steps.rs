@@ -28,9 +28,8 @@ pub(crate) enum Failure {
     NoServerInside { package: &'static str },
     #[error("`cargo metadata` printed something unexpected: {source}")]
     Metadata { source: serde_json::Error },
-    #[error("not ready to be published:\n  {}\nValues of all crates are under [workspace.package] in Cargo.toml; each manifest inherits them.",
-        missing.join("\n  "))]
-    Manifests { missing: Vec<String> },
+    #[error("not ready to be published:\n  {}", missing.join("\n  "))]
+    Unready { missing: Vec<String> },
     #[error("the bench broke off: {error}")]
     Bench { error: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]
