@@ -7,6 +7,7 @@ mod failovers;
 mod install;
 mod matrix;
 mod measured;
+mod mutants;
 mod release;
 mod scale;
 mod steps;
@@ -103,6 +104,15 @@ enum Task {
         /// Only these parts
         parts: Vec<release::Part>,
     },
+    /// Plants faults, one at a time, and runs the test that must fail with each: the patches of
+    /// tests/mutants. Some 2 minutes each
+    Mutants {
+        /// Only these
+        names: Vec<String>,
+        /// So many of them, at random
+        #[arg(long, value_name = "COUNT")]
+        sample: Option<usize>,
+    },
     /// Finds or installs a server, and prints its path
     Server,
 }
@@ -121,6 +131,9 @@ fn main() -> ExitCode {
         Task::Scale(options) => scale::run_all(&options),
         Task::Bench(options) => bench::run_all(&options),
         Task::ReleaseCheck { parts } => workspace().and_then(|workspace| release::check(&workspace, &parts)),
+        Task::Mutants { names, sample } => {
+            workspace().and_then(|workspace| mutants::run_all(&workspace, &names, sample))
+        }
         Task::Server => server(),
     };
     outcome.unwrap_or_else(|failure| {

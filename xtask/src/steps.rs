@@ -30,6 +30,8 @@ pub(crate) enum Failure {
     Metadata { source: serde_json::Error },
     #[error("not ready to be published:\n  {}", missing.join("\n  "))]
     Unready { missing: Vec<String> },
+    #[error("{} has no line `Test: PROGRAM NAME`", patch.display())]
+    NoTest { patch: PathBuf },
     #[error("the bench broke off: {error}")]
     Bench { error: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]
