@@ -3,14 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
 };
 
 use serde::Deserialize;
 
 use crate::{
     cargo,
-    steps::{Failure, printed, run, say, succeeds},
+    steps::{Failure, not_run, printed, run, say, shown, succeeds},
 };
 
 /// A part of the check.
@@ -150,8 +150,7 @@ fn features(packages: &[Package], wanted: impl Fn(&Package) -> Vec<Features>) ->
     }
     for ((_, features), packages) in builds {
         let mut check = cargo();
-        // Denied in this way, warnings leave the artifacts shared with other commands.
-        check.args(["check", "--quiet", "--config", "build.warnings='deny'"]);
+        check.args(["check", "--quiet"]);
         check.args(packages.iter().flat_map(|package| ["--package", &package.name]));
         match &features {
             Features::All => check.arg("--all-features"),
@@ -161,9 +160,23 @@ fn features(packages: &[Package], wanted: impl Fn(&Package) -> Vec<Features>) ->
                 check.args(["--no-default-features", "--features", &named])
             }
         };
-        run(&mut check)?;
+        run_without_warnings(&mut check)?;
     }
     Ok(())
+}
+
+/// Runs cargo, and fails if it warns. Flags of the compiler that deny warnings would have all crates
+/// below built again.
+fn run_without_warnings(command: &mut Command) -> Result<(), Failure> {
+    say(&format!("running `{}`", shown(command)));
+    let output = command.stdin(Stdio::null()).output().map_err(|source| not_run(command, source))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    eprint!("{text}");
+    if !output.status.success() {
+        return Err(Failure::Failed { command: shown(command), status: output.status });
+    }
+    let warns = text.lines().any(|line| line.starts_with("warning"));
+    if warns { Err(Failure::Warned { command: shown(command) }) } else { Ok(()) }
 }
 
 /// The longest chain of crates below this one.

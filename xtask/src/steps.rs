@@ -22,6 +22,8 @@ pub(crate) enum Failure {
     NotRun { program: String, source: io::Error },
     #[error("`{command}` failed ({status})")]
     Failed { command: String, status: ExitStatus },
+    #[error("`{command}` has warnings")]
+    Warned { command: String },
     #[error("could not write to {}: {source}", path.display())]
     Files { path: PathBuf, source: io::Error },
     #[error("the package {package} holds no server program")]
