@@ -115,11 +115,18 @@ fn missing(package: &Package) -> Vec<String> {
 fn unforwarded(package: &Package, packages: &[Package]) -> Vec<String> {
     let mut found = Vec::new();
     for below in packages.iter().filter(|below| FORWARDED.contains(&&*below.name) && package.depends_on(&below.name)) {
+        // Directly, or by a crate between them.
+        let reaches = |name: &str| {
+            packages.iter().any(|other| other.name == name && (name == below.name || other.depends_on(&below.name)))
+        };
         for (feature, enables) in &package.features {
-            let forwarded = [format!("{}/{feature}", below.name), format!("{}?/{feature}", below.name)];
+            let forwards = |enabled: &String| {
+                let named = enabled.split_once('/');
+                named.is_some_and(|(name, enabled)| enabled == feature && reaches(name.trim_end_matches('?')))
+            };
             let is_shared = feature != "default" && below.features.contains_key(feature);
-            if is_shared && !enables.iter().any(|enabled| forwarded.contains(enabled)) {
-                found.push(format!("`{feature}` of {} does not enable {}", package.name, forwarded[0]));
+            if is_shared && !enables.iter().any(forwards) {
+                found.push(format!("`{feature}` of {} does not enable {}/{feature}", package.name, below.name));
             }
         }
     }
