@@ -90,13 +90,16 @@ async fn a_party_admitted_at_the_last_moment_is_inside() {
     let observer = server.observer().await.unwrap();
     let deaf = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(2 * SOON)).await;
     proxy.drop_publishes(true);
-    let first = tokio::spawn(DoubleBarrier::new(&deaf, "a", 2).enter().timeout(4000 * MS).into_future());
+    // At its timeout it waits for as long as a few requests take, here two seconds.
+    proxy.set_both(Fault::Delay(250 * MS));
+    let other = client(&server).await;
+    let first = tokio::spawn(DoubleBarrier::new(&deaf, "a", 2).enter().timeout(10_000 * MS).into_future());
     until(&observer, "redgrid_double_barrier_waiting:{a}", 1).await;
-    let second = DoubleBarrier::new(&client(&server).await, "a", 2).enter().timeout(SOON).await.unwrap();
+    let second = DoubleBarrier::new(&other, "a", 2).enter().timeout(SOON).await.unwrap();
     let first = first.await.unwrap().unwrap();
     assert_eq!((first.session(), second.session()), (1, 1));
     assert_eq!(count(&observer, INSIDE).await, 2);
-    let alone = DoubleBarrier::new(&deaf, "b", 2).enter().timeout(300 * MS).await;
+    let alone = DoubleBarrier::new(&deaf, "b", 2).enter().timeout(1500 * MS).await;
     assert!(matches!(alone, Err(BarrierError::TimedOut { .. })), "{alone:?}");
     assert_eq!(count(&observer, "redgrid_double_barrier_waiting:{b}").await, 0);
 }

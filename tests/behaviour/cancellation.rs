@@ -98,10 +98,10 @@ async fn an_unpolled_first_waiter_delays_no_other() {
     assert!(polled.is_pending(), "{polled:?}");
     let second = tokio::spawn({
         let lock = lock.clone();
-        async move { lock.acquire().timeout(Duration::from_secs(10)).await }
+        async move { lock.acquire().timeout(SOON).await }
     });
     let observer = server.observer().await.unwrap();
-    wait_until(Duration::from_secs(5), async || observer.exists("a").await.unwrap()).await;
+    wait_until(SOON, async || observer.exists("a").await.unwrap()).await;
     // An unclaimed grant goes to the next after a second.
     second.await.unwrap().unwrap().release().await.unwrap();
     // Polled again at last, the first one asks anew.
@@ -114,9 +114,9 @@ async fn an_unpolled_first_waiter_delays_no_other() {
     let lock = Lock::new(&client, "b");
     let mut stuck = Box::pin(lock.acquire().into_future());
     assert!(futures_util::poll!(&mut stuck).is_pending());
-    let second = lock.acquire().timeout(Duration::from_secs(10)).into_future();
+    let second = lock.acquire().timeout(SOON).into_future();
     let drive = tokio::spawn(second);
-    wait_until(Duration::from_secs(5), async || client.stats().channels == 1).await;
+    wait_until(SOON, async || client.stats().channels == 1).await;
     held.release().await.unwrap();
     drive.await.unwrap().unwrap().release().await.unwrap();
     drop(stuck);
@@ -147,7 +147,7 @@ async fn a_waiter_that_leaves_ends_its_subscription() {
     let (holder, waiter) = (client(&server).await, client(&server).await);
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     for _ in 0..3 {
-        let waited = Lock::new(&waiter, "a").acquire().timeout(Duration::from_millis(50)).await;
+        let waited = Lock::new(&waiter, "a").acquire().timeout(Duration::from_millis(500)).await;
         assert!(matches!(waited, Err(redgrid_locks::AcquireError::TimedOut { .. })), "{waited:?}");
     }
     held.release().await.unwrap();

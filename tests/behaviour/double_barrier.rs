@@ -134,9 +134,9 @@ async fn a_dropped_party_leaves_and_one_inside_counts_for_many_leases() {
     tokio::time::sleep_until(began + 2 * LEASE + LEASE / 2).await;
     assert_eq!(count(&observer, INSIDE).await, 2);
     assert!(!first.is_lost());
-    let impatient = first.leave().timeout(200 * MS).await;
+    let impatient = first.leave().timeout(1000 * MS).await;
     assert!(matches!(impatient, Err(BarrierError::TimedOut { .. })), "{impatient:?}");
-    assert_eq!(count(&observer, INSIDE).await, 1);
+    until(&observer, INSIDE, 1).await;
     drop(second);
     until(&observer, INSIDE, 0).await;
     wait_until(SOON, async || client.stats() == NOTHING).await;

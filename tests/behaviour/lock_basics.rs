@@ -1,9 +1,8 @@
 //! One lock on one server, without faults.
 
-use std::time::Duration;
 
 use redgrid_locks::{Holder, Lock};
-use redgrid_tests::{client, server};
+use redgrid_tests::{SOON, client, server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_acquired_released_and_free_again() {
@@ -26,7 +25,7 @@ async fn being_busy_is_an_answer() {
     assert!(Lock::new(&two, "a").try_acquire().await.unwrap().is_none());
     assert!(Lock::new(&one, "a").try_acquire().await.unwrap().is_none());
     drop(guard);
-    let guard = Lock::new(&two, "a").acquire().timeout(Duration::from_secs(10)).await.unwrap();
+    let guard = Lock::new(&two, "a").acquire().timeout(SOON).await.unwrap();
     guard.release().await.unwrap();
 }
 

@@ -1,12 +1,13 @@
 //! Waiters of a priority queue: each element is delivered once, and returns to its position.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use redgrid_queue::{Client, ObjectError, PriorityQueue};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
 /// How many waits are dropped: `REDGRID_CANCELLATIONS`.
@@ -83,7 +84,7 @@ async fn a_push_wakes_waiters_at_both_ends() {
         waits(&observer).await;
         // The pauses of a wait that finds nothing grow to a second: the next look is far off.
         tokio::time::sleep(Duration::from_millis(700)).await;
-        let began = Instant::now();
+        let began = Stopwatch::start();
         there.push(&n, -1).await.unwrap();
         assert_eq!(waiting.await.unwrap(), (-1, n));
         quick += u32::from(began.elapsed() < Duration::from_millis(100));

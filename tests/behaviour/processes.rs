@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use redgrid_locks::Lock;
 use redgrid_testkit::wait_until;
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, server};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -65,9 +66,9 @@ async fn a_killed_process_frees_its_lock_within_one_lease() {
     let client = client(&server).await;
     let mut holder = Holder::start(&server.url(), "a", 1000, 0).await;
     holder.child.kill().await.unwrap();
-    let killed = Instant::now();
+    let killed = Stopwatch::start();
     let guard = Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
-    assert!(killed.elapsed() < Duration::from_millis(1500), "{:?}", killed.elapsed());
+    killed.assert_within(Duration::from_millis(1500));
     guard.release().await.unwrap();
 }
 
@@ -76,13 +77,13 @@ async fn a_job_that_must_run_once_is_not_run_again_when_its_process_is_killed() 
     let server = server().await;
     let client = client(&server).await;
     // Held from here at the earliest; a short watchdog lease must not let go of it sooner.
-    let began = Instant::now();
+    let (began, watch) = (Instant::now(), Stopwatch::start());
     let mut holder = Holder::start(&server.url(), "job", 500, 5000).await;
     tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(1)).await;
     holder.child.kill().await.unwrap();
     let next = Lock::new(&client, "job").acquire().timeout(SOON).await.unwrap();
-    let kept = began.elapsed();
-    assert!(kept >= Duration::from_secs(5) && kept < Duration::from_millis(7500), "{kept:?}");
+    assert!(began.elapsed() >= Duration::from_secs(5), "{:?}", began.elapsed());
+    watch.assert_within(Duration::from_millis(7500));
     next.release().await.unwrap();
 }
 
@@ -92,17 +93,14 @@ async fn a_job_released_early_stays_taken_here_too() {
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
     let lock = Lock::new(&client, "job");
-    let began = Instant::now();
+    let (began, watch) = (Instant::now(), Stopwatch::start());
     let turn = lock.try_acquire().hold_at_least(Duration::from_secs(2)).await.unwrap().unwrap();
     turn.release().await.unwrap();
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert!(observer.exists("job").await.unwrap());
     let next = lock.acquire().timeout(SOON).await.unwrap();
-    assert!(
-        began.elapsed() >= Duration::from_secs(2) && began.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    watch.assert_within(Duration::from_secs(4));
     next.release().await.unwrap();
 
     // Shutdown leaves it, too.

@@ -9,6 +9,7 @@ use redgrid_queue::{Client, Deque, End, ObjectError, Queue};
 use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
 /// How many waits are dropped: `REDGRID_CANCELLATIONS`.
@@ -108,7 +109,7 @@ async fn a_push_is_one_request_that_wakes_and_other_pushes_are_found() {
         waits(&observer, "jobs").await;
         // The pauses of a wait that finds nothing grow to a second: the next look is far off.
         tokio::time::sleep(Duration::from_millis(700)).await;
-        let began = Instant::now();
+        let began = Stopwatch::start();
         there.push(&n).await.unwrap();
         assert_eq!(waiting.await.unwrap(), n);
         quick += u32::from(began.elapsed() < Duration::from_millis(100));

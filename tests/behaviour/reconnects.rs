@@ -1,13 +1,18 @@
 //! Reconnects of many clients after the loss of a server.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use futures_util::future::join_all;
 use redgrid_core::Client;
+use redgrid_core::config::{Dialer, Stream};
 use redgrid_testkit::Proxy;
 use redgrid_tests::{SOON, client_unready, server};
-use tokio::net::TcpListener;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 const CLIENTS: usize = 100;
 
@@ -17,25 +22,40 @@ const LONGEST_IS_REACHED: Duration = Duration::from_secs(6);
 
 const MEASURED: Duration = Duration::from_secs(8);
 
-/// A place that takes connections, notes when, and closes them.
+/// A network that can be down: attempts are noted and refused.
+///
+/// While it is, the runtime's clock is paused and only the waits of clients take time. So the
+/// machine's delays are no part of what is measured.
+#[derive(Clone, Default)]
 struct Outage {
-    address: std::net::SocketAddr,
+    is_down: Arc<AtomicBool>,
     attempts: Arc<Mutex<Vec<Instant>>>,
 }
 
+#[async_trait]
+impl Dialer for Outage {
+    async fn dial(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>> {
+        if self.is_down.load(Ordering::SeqCst) {
+            self.attempts.lock().unwrap().push(Instant::now());
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        Ok(Box::new(TcpStream::connect((host, port)).await?))
+    }
+}
+
 impl Outage {
-    async fn start() -> Outage {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let attempts = Arc::new(Mutex::new(Vec::new()));
-        let noted = Arc::clone(&attempts);
-        tokio::spawn(async move {
-            while let Ok((connection, _)) = listener.accept().await {
-                noted.lock().unwrap().push(Instant::now());
-                drop(connection);
-            }
-        });
-        Outage { address, attempts }
+    fn begin(&self) {
+        tokio::time::pause();
+        self.is_down.store(true, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.is_down.store(false, Ordering::SeqCst);
+        tokio::time::resume();
+    }
+
+    async fn clients(&self, url: &str) -> Vec<Client> {
+        join_all((0..CLIENTS).map(|_| client_unready(url, |config| config.dialer(self.clone())))).await
     }
 
     /// The attempts of a time, and how many of them came within the busiest 50 ms.
@@ -56,29 +76,28 @@ fn assert_spread((attempts, busiest): (usize, usize)) {
     assert!(busiest * 20 <= attempts, "{busiest} of {attempts} attempts came within {WINDOW:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn clients_that_lost_their_server_together_do_not_come_back_together() {
-    let (server, outage) = (server().await, Outage::start().await);
+    let (server, outage) = (server().await, Outage::default());
     let proxy = Proxy::to(&server).await.unwrap();
-    let url = server.url_via(proxy.addr());
-    let clients: Vec<Client> = join_all((0..CLIENTS).map(|_| client_unready(&url, |config| config))).await;
+    let clients = outage.clients(&server.url_via(proxy.addr())).await;
     for client in &clients {
         client.wait_ready(SOON).await.unwrap();
     }
-    proxy.redirect(outage.address);
+    outage.begin();
     proxy.cut_all();
     assert_spread(outage.measure().await);
     // All of them come back.
-    proxy.redirect(server.addr());
+    outage.end();
     for client in &clients {
         client.wait_ready(SOON).await.unwrap();
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn clients_that_never_had_a_server_do_not_come_together() {
-    let outage = Outage::start().await;
-    let url = format!("redis://{}", outage.address);
-    let _clients: Vec<Client> = join_all((0..CLIENTS).map(|_| client_unready(&url, |config| config))).await;
+    let outage = Outage::default();
+    outage.begin();
+    let _clients = outage.clients("redis://127.0.0.1:1").await;
     assert_spread(outage.measure().await);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redgrid_locks::{Lock, LockGuard, LostReason};
 use redgrid_testkit::{Observer, wait_until};
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client_with, server};
 
 /// How often a script was called, by the server's count of calls.
@@ -75,14 +76,16 @@ async fn a_wrong_type_and_a_denied_key_do_not_end_the_others() {
 async fn a_deleted_lock_is_reported_within_one_renewal_interval() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(3))).await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(9))).await;
     let deleted = Lock::new(&client, "deleted").acquire().await.unwrap();
     let taken = Lock::new(&client, "taken").acquire().await.unwrap();
     observer.cmd(&["DEL", "deleted"]).await.unwrap();
     observer.cmd(&["DEL", "taken"]).await.unwrap();
     observer.cmd(&["HSET", "taken", "6f1c7a52-3c2e-4a8f-9a63-5c1f0ad7b9aa:1", "1"]).await.unwrap();
-    let told = async { (deleted.lost().await, taken.lost().await) };
-    let told = tokio::time::timeout(Duration::from_millis(1500), told).await.expect("told within the interval of 1 s");
+    let watch = Stopwatch::start();
+    let told = (deleted.lost().await, taken.lost().await);
+    // An interval is 3 s.
+    watch.assert_within(Duration::from_millis(3500));
     assert_eq!(told, (LostReason::Gone, LostReason::Gone));
     drop((deleted, taken));
     // The release of a lost lock takes nothing from its present holder.
@@ -120,14 +123,14 @@ async fn the_longest_hold_ends_renewal() {
 async fn a_new_command_connection_has_all_holds_looked_after() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config).await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(10 * SOON)).await;
     let renewed = Lock::new(&client, "renewed").acquire().await.unwrap();
-    let fixed = Lock::new(&client, "fixed").acquire().lease(Duration::from_secs(60)).await.unwrap();
+    let fixed = Lock::new(&client, "fixed").acquire().lease(10 * SOON).await.unwrap();
     observer.cmd(&["DEL", "renewed", "fixed"]).await.unwrap();
     // Only the command connection: the subscription does not notice.
     assert!(server.kill_connections_named("redgrid").await.unwrap() > 0);
     let told = async { (renewed.lost().await, fixed.lost().await) };
-    let told = tokio::time::timeout(Duration::from_secs(5), told).await.expect("long before a renewal is due");
+    let told = tokio::time::timeout(SOON, told).await.expect("long before a renewal is due");
     assert_eq!(told, (LostReason::Gone, LostReason::Gone));
 }
 
@@ -135,9 +138,9 @@ async fn a_new_command_connection_has_all_holds_looked_after() {
 async fn a_deleted_lock_with_a_fixed_lease_is_reported_as_soon_as_a_renewed_one() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
-    let guard = Lock::new(&client, "a").acquire().lease(Duration::from_secs(60)).await.unwrap();
+    let guard = Lock::new(&client, "a").acquire().lease(10 * SOON).await.unwrap();
     assert!(server.delete_key("a").await.unwrap());
-    // An interval is 300 ms; the lease would end in a minute.
-    let told = tokio::time::timeout(Duration::from_secs(10), guard.lost()).await;
+    // An interval is 300 ms; the lease would end in ten minutes.
+    let told = tokio::time::timeout(SOON, guard.lost()).await;
     assert_eq!(told, Ok(LostReason::Gone));
 }

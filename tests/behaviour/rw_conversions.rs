@@ -10,7 +10,7 @@ const MS: Duration = Duration::from_millis(1);
 
 /// Later than a message takes on a busy machine, and sooner than anybody looks without one:
 /// [`patient`].
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = SOON;
 
 /// A client that looks by itself only when a test has long failed.
 async fn patient(server: &RedisServer) -> Client {

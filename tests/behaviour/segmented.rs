@@ -114,7 +114,7 @@ async fn an_iterator_takes_free_segments_then_waits_and_holds_each_once() {
 
     let mut held: Vec<_> = here.acquire_all().await.unwrap();
     let mut segments =
-        there.segments_for(7).segment_timeout(Duration::from_millis(50)).timeout(Duration::from_millis(300));
+        there.segments_for(7).segment_timeout(Duration::from_millis(300)).timeout(Duration::from_millis(2_000));
     let busy = segments.next().await;
     assert!(matches!(busy, Err(AcquireError::TimedOut { .. })), "{busy:?}");
     // One gets free, and it is that one; then the others, as they get free.

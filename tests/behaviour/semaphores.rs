@@ -95,11 +95,11 @@ async fn a_timeout_ends_a_wait_and_a_try_does_not_wait() {
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::new(&client, NAME, 1);
     let held = mail.acquire().timeout(Duration::ZERO).await.expect("it is there");
-    let refused = mail.acquire().timeout(100 * MS).await.err();
-    assert!(matches!(refused, Some(AcquireError::TimedOut { waited, .. }) if waited >= 100 * MS), "{refused:?}");
+    let refused = mail.acquire().timeout(1000 * MS).await.err();
+    assert!(matches!(refused, Some(AcquireError::TimedOut { waited, .. }) if waited >= 1000 * MS), "{refused:?}");
     let refused = mail.acquire().timeout(Duration::ZERO).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
-    assert!(mail.try_acquire().timeout(50 * MS).await.unwrap().is_none());
+    assert!(mail.try_acquire().timeout(500 * MS).await.unwrap().is_none());
     held.release().await.unwrap();
     all_are_back(&observer, 1, &[&client]).await;
 }

@@ -82,7 +82,7 @@ async fn a_waiter_completes_although_the_events_lifetime_ends_at_once() {
     waiting.await.unwrap().unwrap();
     // It is over: who comes now waits, a reset has nothing to do, and it can be set again.
     assert!(!event.reset().await.unwrap());
-    let late = event.wait().timeout(100 * MS).await;
+    let late = event.wait().timeout(1000 * MS).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
     assert!(event.set().await.unwrap());
 }

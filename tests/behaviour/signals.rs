@@ -40,7 +40,7 @@ async fn an_event_wakes_all_waiters_until_it_is_reset() {
     happened(&two).await.unwrap().unwrap();
     all_end_but_events(&observer).await;
     assert!(event.reset().await.unwrap() && !event.is_set().await.unwrap());
-    let late = Event::new(&two, "a").wait().timeout(100 * MS).await;
+    let late = Event::new(&two, "a").wait().timeout(1000 * MS).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
     wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     all_end(&observer).await;
@@ -107,7 +107,7 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
     // Without a waiter the notification is stored, but only once.
     assert!(!notify.notify_one().await.unwrap() && !notify.notify_one().await.unwrap());
     notified(&one).await.unwrap().unwrap();
-    let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
+    let none = Notify::new(&one, "a").notified().timeout(1000 * MS).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
     // All at once, and nothing is kept.
     let waiting: Vec<_> = (0..10).map(|n| notified(if n % 2 == 0 { &one } else { &two })).collect();
@@ -117,7 +117,7 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
         waiting.await.unwrap().unwrap();
     }
     assert_eq!(notify.notify_waiters().await.unwrap(), 0);
-    let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
+    let none = Notify::new(&one, "a").notified().timeout(1000 * MS).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
     wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
     all_end(&observer).await;
@@ -193,7 +193,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     proxy.next(1, sha_of("notify_wait.lua"), Action::SwallowReply);
     notified(&lossy).await.unwrap().unwrap();
     assert_eq!(proxy.counts().swallowed, 2);
-    let none = Notify::new(&one, "a").notified().timeout(100 * MS).await;
+    let none = Notify::new(&one, "a").notified().timeout(1000 * MS).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
 }
 
@@ -272,7 +272,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     let (one, two) = (client(&server).await, client(&server).await);
     let condition = Condition::new(&one, "a");
     let guard = Lock::new(&one, "l").acquire().await.unwrap();
-    let (guard, was_notified) = condition.wait_within(guard, 100 * MS).await.unwrap();
+    let (guard, was_notified) = condition.wait_within(guard, 1000 * MS).await.unwrap();
     assert!(guard.is_held() && !was_notified);
     let waiting = tokio::spawn({
         let condition = condition.clone();
@@ -289,7 +289,7 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     assert!(guard.is_held() && was_notified);
     // Without a waiter nothing is stored.
     assert!(!condition.notify_one().await.unwrap());
-    let (guard, was_notified) = condition.wait_within(guard, 100 * MS).await.unwrap();
+    let (guard, was_notified) = condition.wait_within(guard, 1000 * MS).await.unwrap();
     assert!(!was_notified);
     // Who holds twice would wait under the lock.
     let again = guard.reenter().unwrap();

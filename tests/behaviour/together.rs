@@ -45,7 +45,7 @@ async fn all<T>(tasks: Vec<tokio::task::JoinHandle<T>>) -> Vec<T> {
     outcomes
 }
 
-async fn calls(observer: &Observer) -> u64 {
+pub(crate) async fn calls(observer: &Observer) -> u64 {
     calls_of(observer, "evalsha").await
 }
 

@@ -1,7 +1,7 @@
 //! Read-modify-write updates with conflicts, and unpolled ones.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::poll;
@@ -12,6 +12,7 @@ use redgrid_core::{Client, Code, Config, Failure, ServerError};
 use redgrid_map::Map;
 use redgrid_testkit::{Action, Direction, Fault, Proxy, RedisServer};
 use redgrid_tests::before::Before;
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
 /// A client whose next request with this label is held back.
@@ -56,11 +57,11 @@ async fn a_queue_of_updates_has_one_bound_without_contact() {
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let bucket: Bucket<u64> = Bucket::new(&client, "n");
     proxy.set(Direction::ToServer, Fault::BlackHole);
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let told = join_all((0..20).map(|_| bucket.update(|n| *n += 1))).await;
     assert!(told.iter().all(|told| matches!(told, Err(ObjectError::Failed(Failure::Unavailable { .. })))), "{told:?}");
     // Each has a second; one after another they had twenty.
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    began.assert_within(Duration::from_secs(8));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ use redgrid_core::{ChannelEvent, Client, Config, Push, Reply};
 use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, wait_until};
 use redgrid_tests::fake_server::FakeServer;
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server};
 
 /// The poll of a waiter whose subscription is in force, and a little for the way.
@@ -18,20 +19,6 @@ const POLL: Duration = Duration::from_millis(1500);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_enters_soon_after_a_release_although_its_subscriber_dies_every_second() {
-    // A machine under load may miss it by chance: the best of three counts.
-    let mut best = Duration::MAX;
-    for _ in 0..3 {
-        best = best.min(ninety_ninth_wait().await);
-        if best < Duration::from_millis(250) {
-            return;
-        }
-    }
-    panic!("p99 {best:?}");
-}
-
-/// The 99th percentile of the wait after a release, for waiters whose subscriber connection is
-/// killed every second.
-async fn ninety_ninth_wait() -> Duration {
     let server = server().await;
     let (holder, waiter) = (client(&server).await, client(&server).await);
     let killer = tokio::spawn({
@@ -44,7 +31,7 @@ async fn ninety_ninth_wait() -> Duration {
             }
         }
     });
-    let mut waits = Vec::new();
+    let (mut too_long, mut watch) = (Vec::new(), Stopwatch::start());
     let until = Instant::now() + Duration::from_secs(8);
     let mut n = 0_u64;
     while Instant::now() < until || n < 100 {
@@ -53,22 +40,22 @@ async fn ninety_ninth_wait() -> Duration {
         let entering = tokio::spawn({
             let lock = Lock::new(&waiter, "a");
             async move {
-                let guard = lock.acquire().timeout(SOON).await.unwrap();
-                let entered = Instant::now();
-                guard.release().await.unwrap();
-                entered
+                lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
             }
         });
         wait_until(SOON, async || waiter.stats().channels == 1).await;
         // Spread over the second, so that releases meet every moment of a reconnect.
         tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(n * 7 % 40)).await;
-        let released = Instant::now();
+        watch.restart();
         held.release().await.unwrap();
-        waits.push(entering.await.unwrap().saturating_duration_since(released));
+        entering.await.unwrap();
+        let waited = watch.elapsed();
+        if waited > Duration::from_millis(250) {
+            too_long.push(waited);
+        }
     }
     killer.abort();
-    waits.sort();
-    waits[waits.len() * 99 / 100]
+    assert!(too_long.len() * 100 <= n as usize, "{} of {n} waits: {too_long:?}", too_long.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,10 +72,10 @@ async fn a_waiter_enters_within_the_poll_although_every_message_is_lost() {
             async move { lock.acquire().await }
         });
         wait_until(SOON, async || waiter.stats().channels == 1).await;
-        let released = Instant::now();
+        let watch = Stopwatch::start();
         held.release().await.unwrap();
         entering.await.unwrap().unwrap().release().await.unwrap();
-        assert!(released.elapsed() < POLL, "{:?}", released.elapsed());
+        watch.assert_within(POLL);
     }
     assert!(proxy.counts().publishes_dropped > 0);
 }
@@ -101,7 +88,6 @@ async fn a_waiter_that_may_not_subscribe_polls_and_gets_no_error() {
     observer.cmd(&rules).await.unwrap();
     let (holder, waiter) =
         (client(&server).await, client_with(&server.url_for("mute", "secret"), |config| config).await);
-    let mut best = Duration::MAX;
     for name in ["a", "b", "c"] {
         let held = Lock::new(&holder, name).acquire().await.unwrap();
         let entering = tokio::spawn({
@@ -109,15 +95,15 @@ async fn a_waiter_that_may_not_subscribe_polls_and_gets_no_error() {
             async move { lock.acquire().await }
         });
         wait_until(SOON, async || waiter.stats().channels == 1).await;
-        let released = Instant::now();
+        let watch = Stopwatch::start();
         held.release().await.unwrap();
         let guard = entering.await.unwrap().unwrap();
-        best = best.min(released.elapsed());
+        // It polls every 100 ms.
+        watch.assert_within(Duration::from_millis(600));
         // It may not publish either; the release still frees the lock.
         guard.release().await.unwrap();
         assert!(!observer.exists(name).await.unwrap());
     }
-    assert!(best < Duration::from_millis(600), "polled every 100 ms: {best:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,20 +138,19 @@ async fn a_waiter_enters_when_the_known_lease_ends() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let waiter = client(&server).await;
-    let mut best = Duration::MAX;
     for name in ["a", "b", "c"] {
         observer.cmd(&["HSET", name, "6f1c7a52-3c2e-4a8f-9a63-5c1f0ad7b9aa:1", "1"]).await.unwrap();
         observer.cmd(&["PEXPIRE", name, "400"]).await.unwrap();
-        let began = Instant::now();
+        let watch = Stopwatch::start();
         let guard = Lock::new(&waiter, name).acquire().await.unwrap();
-        best = best.min(began.elapsed());
+        // At the expiry, not at the next poll.
+        watch.assert_within(Duration::from_millis(700));
         guard.release().await.unwrap();
     }
-    assert!(best < Duration::from_millis(700), "at the expiry, not at the next poll: {best:?}");
 }
 
 /// So long that a test fails where only the poll would help.
-const NO_POLL: Duration = Duration::from_secs(15);
+const NO_POLL: Duration = Duration::from_secs(3600);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_lost_its_subscriber_long_ago_is_subscribed_again() {
@@ -180,10 +165,8 @@ async fn a_waiter_that_lost_its_subscriber_long_ago_is_subscribed_again() {
     observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
     wait_until(SOON, async || !subscribed().await).await;
     wait_until(SOON, subscribed).await;
-    let released = Instant::now();
     held.release().await.unwrap();
     entering.await.unwrap().unwrap().release().await.unwrap();
-    assert!(released.elapsed() < Duration::from_secs(2), "{:?}", released.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,10 +183,8 @@ async fn a_waiter_without_subscriber_polls_often() {
     proxy.refuse_connections().await.unwrap();
     observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
     wait_until(SOON, async || !subscribed().await).await;
-    let released = Instant::now();
     held.release().await.unwrap();
     entering.await.unwrap().unwrap().release().await.unwrap();
-    assert!(released.elapsed() < Duration::from_secs(2), "{:?}", released.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -219,19 +200,14 @@ async fn a_release_between_poll_and_subscription_is_not_missed() {
         let held = Lock::new(&holder, "a").acquire().timeout(SOON).await.unwrap();
         let lock = Lock::new(&waiter, "a");
         let entering = tokio::spawn(async move {
-            let guard = lock.acquire().timeout(SOON).await.unwrap();
-            let entered = Instant::now();
-            guard.release().await.unwrap();
-            entered
+            lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
         });
         let moment = Instant::now() + Duration::from_micros(fastrand::u64(..500));
         while Instant::now() < moment {
             tokio::task::yield_now().await;
         }
         held.release().await.unwrap();
-        let released = Instant::now();
-        let waited = entering.await.unwrap().saturating_duration_since(released);
-        assert!(waited < Duration::from_secs(2), "{waited:?}");
+        entering.await.unwrap();
     }
 }
 
@@ -244,10 +220,8 @@ async fn a_shutdown_wakes_waiters_elsewhere() {
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let entering = tokio::spawn(Lock::new(&waiter, "a").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || !observer.pubsub_channels("redisson*").await.unwrap().is_empty()).await;
-    let closed = Instant::now();
     holder.shutdown(SOON).await.unwrap();
     entering.await.unwrap().unwrap().release().await.unwrap();
-    assert!(closed.elapsed() < Duration::from_secs(2), "{:?}", closed.elapsed());
     drop(held);
 }
 

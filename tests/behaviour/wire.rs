@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use redgrid_locks::Lock;
 use redgrid_testkit::{redis, wait_until};
-use redgrid_tests::{SOON, client, server};
+use redgrid_tests::{SOON, client, client_with, server};
 
 const JAVA: &str = "6f1c7a52-3c2e-4a8f-9a63-5c1f0ad7b9aa:37";
 
@@ -13,15 +13,15 @@ const JAVA: &str = "6f1c7a52-3c2e-4a8f-9a63-5c1f0ad7b9aa:37";
 async fn a_lock_written_by_redisson_is_respected_and_its_message_wakes_us() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client(&server).await;
+    let client = client_with(&server.url(), |config| config.poll_interval(10 * SOON)).await;
     observer.cmd(&["HSET", "a", JAVA, "2"]).await.unwrap();
-    observer.cmd(&["PEXPIRE", "a", "30000"]).await.unwrap();
+    observer.cmd(&["PEXPIRE", "a", "600000"]).await.unwrap();
     let lock = Lock::new(&client, "a");
     assert!(lock.try_acquire().await.unwrap().is_none());
     let state = lock.inspect().await.unwrap().unwrap();
     assert_eq!((state.holders[0].number, state.holders[0].entries), (Some(37), 2));
     assert!(state.holders[0].client.starts_with("6f1c7a52"));
-    assert!(state.remaining.is_some_and(|left| left > Duration::from_secs(20)));
+    assert!(state.remaining.is_some_and(|left| left > Duration::from_secs(500)));
 
     let waiter = tokio::spawn({
         let lock = lock.clone();
@@ -32,11 +32,9 @@ async fn a_lock_written_by_redisson_is_respected_and_its_message_wakes_us() {
     wait_until(SOON, listening).await;
     // The effect of Redisson's unlock script.
     observer.cmd(&["DEL", "a"]).await.unwrap();
-    let freed = std::time::Instant::now();
     observer.cmd(&["PUBLISH", "redisson_lock__channel:{a}", "0"]).await.unwrap();
+    // Its timeout is long before the poll and the end of the lease: it was the message.
     let guard = waiter.await.unwrap().unwrap();
-    // Well below the poll: it was the message.
-    assert!(freed.elapsed() < Duration::from_millis(500), "{:?}", freed.elapsed());
     guard.release().await.unwrap();
 }
 

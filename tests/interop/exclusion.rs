@@ -60,7 +60,7 @@ async fn a_wait_for_java_ends_in_time_and_leaves_nothing(on: Fixture) {
     let (mut java, mut next) = (on.java(), on.java());
     let lock = Lock::new(&on.client().await, &on.name);
     java.lock(&on.name).await;
-    let waited = at_once(lock.acquire().timeout(Duration::from_millis(300)).into_future()).await;
+    let waited = at_once(lock.acquire().timeout(Duration::from_secs(1)).into_future()).await;
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     on.until_listening(0).await;
     assert!(java.is_held(&on.name).await);

@@ -24,7 +24,7 @@ pub(crate) const NEVER: Duration = Duration::from_secs(30);
 const WATCHDOG: Duration = Duration::from_secs(30);
 
 /// Later than any message or timer takes effect on a busy machine, and earlier than any poll.
-pub(crate) const AT_ONCE: Duration = Duration::from_secs(5);
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(20);
 
 /// A scenario, for either version.
 #[derive(Clone)]

@@ -61,7 +61,7 @@ async fn permits_taken_by_one_side_are_missing_on_the_other(on: Fixture) {
     assert!(ours.try_acquire().await.unwrap().is_none());
     two.release().await.unwrap();
     assert!(java.looks(2).await && !java.is("tryAcquire", &[&1, &50]).await);
-    let refused = ours.acquire().timeout(50 * MS).await.err();
+    let refused = ours.acquire().timeout(1000 * MS).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
     java.does("release", &[&3]).await;
     ours.try_acquire_many(3).await.unwrap().expect("all are left").release().await.unwrap();

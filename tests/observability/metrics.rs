@@ -79,7 +79,7 @@ fn a_contended_acquire_updates_its_metrics() {
         let (one, two) = (client(&server).await, client(&server).await);
         let guard = Lock::new(&one, "secret-name").acquire().await.unwrap();
         recorded.until("redgrid_held{kind=\"lock\"}", 1.0).await;
-        let timed_out = Lock::new(&two, "secret-name").acquire().timeout(Duration::from_millis(50)).await;
+        let timed_out = Lock::new(&two, "secret-name").acquire().timeout(Duration::from_secs(1)).await;
         assert!(matches!(timed_out, Err(AcquireError::TimedOut { .. })));
         assert!(Lock::new(&two, "secret-name").try_acquire().await.unwrap().is_none());
         let waiting = tokio::spawn(Lock::new(&two, "secret-name").acquire().into_future());

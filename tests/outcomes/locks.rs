@@ -34,13 +34,13 @@ async fn a_wait_for_a_hold_of_the_same_client_says_so() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "lock");
     let held = lock.acquire().await.unwrap();
-    let error = lock.acquire().timeout(Duration::from_millis(300)).await.unwrap_err();
+    let error = lock.acquire().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert_eq!(kind(&error), "TimedOut");
     let text = error.to_string();
     assert!(text.contains("this client"), "{text}");
     // One that is held elsewhere is not said to be held here.
     let elsewhere = redgrid_tests::client(&server).await;
-    let error = Lock::new(&elsewhere, "lock").acquire().timeout(Duration::from_millis(300)).await.unwrap_err();
+    let error = Lock::new(&elsewhere, "lock").acquire().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(error, AcquireError::TimedOut { .. }) && !error.to_string().contains("this client"), "{error}");
     held.release().await.unwrap();
 }

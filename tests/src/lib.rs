@@ -11,6 +11,7 @@ pub mod model;
 pub mod process;
 pub mod simulated_network;
 pub mod spread;
+pub mod stopwatch;
 pub mod store;
 pub mod topology;
 
@@ -24,8 +25,9 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use tokio::runtime::Builder;
 
-/// Long enough for anything that happens at all, on a busy machine.
-pub const SOON: Duration = Duration::from_secs(20);
+/// A minute: long enough for anything that happens at all, on a machine that is busy with other
+/// things. Only a test that fails waits for so long.
+pub const SOON: Duration = Duration::from_secs(60);
 
 /// Runs a test on a multi-threaded and on a single-threaded runtime, where batches form
 /// differently.

@@ -6,6 +6,7 @@ use redgrid_core::config::Durability;
 use redgrid_locks::{AcquireError, CommitError, ExtendError, Lock, LostReason};
 use redgrid_script::{Batch, Call, CallError};
 use redgrid_testkit::{Replicated, wait_until};
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{NOTHING, SOON};
 
 use crate::fixture::{by_list, connected, scenarios};
@@ -66,19 +67,18 @@ async fn a_renewal_that_no_replica_has_moves_no_deadline() {
 async fn a_weaker_request_does_not_wait_for_replicas() {
     let replicated = Replicated::start(1).await.unwrap();
     let client = connected(by_list(&replicated)).await;
-    let patient = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(4) };
+    let patient = Durability::Replicas { at_least: 1, timeout: 10 * SOON };
     let held = Lock::new(&client, "held").acquire().durability(patient).await.unwrap();
     replicated.replicas()[0].pause().await.unwrap();
     let waiting = tokio::spawn(Lock::new(&client, "waiting").acquire().durability(patient).into_future());
-    let began = Instant::now();
-    let mut taken = 0;
-    while taken < 200 && began.elapsed() < Duration::from_secs(3) {
-        Lock::new(&client, "other").acquire().await.unwrap().release().await.unwrap();
-        taken += 1;
+    for _ in 0..200 {
+        let other = Lock::new(&client, "other").acquire().timeout(SOON).await.unwrap();
+        tokio::time::timeout(SOON, other.release()).await.expect("it does not wait").unwrap();
     }
     held.release().await.unwrap();
-    assert_eq!((taken, waiting.is_finished()), (200, false));
-    assert!(matches!(waiting.await.unwrap(), Err(AcquireError::NotDurable { .. })));
+    assert!(!waiting.is_finished());
+    replicated.replicas()[0].resume().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
 async fn a_weaker_hold_is_not_handed_over_to_a_stronger_request() {
@@ -142,11 +142,11 @@ async fn waiters_for_the_same_durability_are_answered_together() {
     let weak = tokio::spawn(lock.acquire().durability(Durability::Primary).timeout(2 * SOON).into_future());
     wait_until(SOON, async || client.stats().waiting == 21).await;
     held.release().await.unwrap();
-    let began = Instant::now();
+    let began = Stopwatch::start();
     for waiter in waiters {
         is_short(waiter.await.unwrap());
     }
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    began.assert_within(Duration::from_secs(8));
     weak.await.unwrap().unwrap().release().await.unwrap();
 }
 

@@ -83,18 +83,15 @@ async fn keys_on_both_sides_of_a_migration_are_listed() {
         let (tagged, others) = filled(&client, &tag).await;
         let to = client.primaries().await.unwrap()[to].id().0.parse().unwrap();
         cluster.begin_migration(slot, cluster.node_at(to).unwrap()).await.unwrap();
-        for name in tagged.iter().take(250) {
-            assert!(cluster.move_key(name).await.unwrap());
-        }
+        let tagged_names: Vec<_> = tagged.iter().collect();
+        assert!(cluster.move_keys_named(&tagged_names[..250]).await.unwrap());
         let mut stream = Keys::new(&client).objects().page(20);
         let mut found = BTreeSet::new();
         while found.len() < 1_200 {
             found.insert(stream.try_next().await.unwrap().unwrap().to_string());
         }
         // More of them, while it goes on.
-        for name in tagged.iter().skip(250).take(200) {
-            assert!(cluster.move_key(name).await.unwrap());
-        }
+        assert!(cluster.move_keys_named(&tagged_names[250..450]).await.unwrap());
         found.extend(names(stream).await);
         assert_eq!((tagged.difference(&found).count(), others.difference(&found).count()), (0, 0));
         cluster.finish_migration(slot).await.unwrap();
@@ -159,9 +156,7 @@ async fn many_are_deleted_while_they_are_on_both_sides() {
     fill(&client, &all.iter().cloned().collect()).await;
     let to = client.primaries().await.unwrap()[1].id().0.parse().unwrap();
     cluster.begin_migration(slot, cluster.node_at(to).unwrap()).await.unwrap();
-    for name in &all[..10] {
-        assert!(cluster.move_key(name).await.unwrap());
-    }
+    assert!(cluster.move_keys_named(&all[..10]).await.unwrap());
     assert_eq!((keys.exists(&all).await.unwrap(), keys.expire_in(HOUR, &all).await.unwrap()), (20, 20));
     let lives = keys.lifetimes(&all).await.unwrap();
     assert!(lives.values().all(|life| matches!(life, Lifetime::Ends(_))), "{lives:?}");

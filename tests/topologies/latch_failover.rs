@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use redgrid_core::Config;
 use redgrid_countdown_latch::CountDownLatch;
@@ -45,7 +44,7 @@ async fn those_who_wait_go_on<'a>(
     replicas: usize,
     fail_over: impl AsyncFnOnce() -> &'a RedisServer,
 ) {
-    let (one, two) = (connected(config.clone()).await, connected(config.poll_interval(SOON)).await);
+    let (one, two) = (connected(config.clone()).await, connected(config.poll_interval(10 * SOON)).await);
     let (here, there) = (CountDownLatch::new(&one, "a"), CountDownLatch::new(&two, "a"));
     here.try_set_count(3).await.unwrap();
     let tasks = crowd(&there, 100).await;
@@ -57,12 +56,10 @@ async fn those_who_wait_go_on<'a>(
     heard(primary, "a").await;
     assert_eq!(here.count_down().await.unwrap(), 1);
     assert!(tasks.iter().all(|task| !task.is_finished()));
-    let last = Instant::now();
     assert_eq!(here.count_down().await.unwrap(), 0);
     for task in tasks {
-        task.await.unwrap().unwrap();
+        tokio::time::timeout(SOON, task).await.expect("it is woken").unwrap().unwrap();
     }
-    assert!(last.elapsed() < Duration::from_secs(5), "{:?}", last.elapsed());
 }
 
 async fn sentinel_latch_waiters_are_woken_by_the_message_of_the_new_primary() {
@@ -154,7 +151,8 @@ async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) -> (u64,
 async fn cluster_a_round_that_ends_unheard_strands_no_waiter() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of("a").await.unwrap();
-    let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster).poll_interval(SOON)).await);
+    let (one, two) =
+        (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster).poll_interval(10 * SOON)).await);
     let (here, there) = (CountDownLatch::new(&one, "a"), CountDownLatch::new(&two, "a"));
     here.try_set_count(1).await.unwrap();
     let tasks = crowd(&there, 20).await;
@@ -167,6 +165,6 @@ async fn cluster_a_round_that_ends_unheard_strands_no_waiter() {
         here.try_set_count(1).await.unwrap();
     }
     for task in tasks {
-        tokio::time::timeout(Duration::from_secs(10), task).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
     }
 }

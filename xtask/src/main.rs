@@ -7,11 +7,12 @@ mod failovers;
 mod install;
 mod matrix;
 mod measured;
+mod mutants;
 mod release;
-mod retry;
 mod scale;
 mod steps;
 mod suite;
+mod test;
 mod wheel;
 
 use std::{
@@ -22,7 +23,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use redgrid_testkit::{NEWEST_VARIABLE, SERVER_VARIABLE};
+use redgrid_testkit::SERVER_VARIABLE;
 
 use crate::steps::{Failure, say};
 
@@ -41,8 +42,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Runs all tests, and retries a few failed ones alone; with arguments, runs
-    /// `cargo test --workspace` with them
+    /// Runs all tests, several programs at a time; with arguments, runs `cargo test --workspace`
+    /// with them
     Test {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
@@ -97,11 +98,20 @@ enum Task {
     /// Compares our driver with others, in rotation, and reports ratios; with `--peers`, to
     /// Redisson and to limit models
     Bench(bench::Options),
-    /// Checks what must hold before crates are published: manifests, the oldest compiler, each feature alone, packages. Some
-    /// 20 minutes on 2 cores
+    /// Checks what must hold before crates are published: manifests, packages, features, the oldest
+    /// compiler. The features take 10 minutes on 2 cores, the oldest compiler 5
     ReleaseCheck {
-        /// Only this part
-        part: Option<release::Part>,
+        /// Only these parts
+        parts: Vec<release::Part>,
+    },
+    /// Plants faults, one at a time, and runs the test that must fail with each: the patches of
+    /// tests/mutants. Some 2 minutes each
+    Mutants {
+        /// Only these
+        names: Vec<String>,
+        /// So many of them, at random
+        #[arg(long, value_name = "COUNT")]
+        sample: Option<usize>,
     },
     /// Finds or installs a server, and prints its path
     Server,
@@ -110,7 +120,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Demo { .. } => demo(),
-        Task::Test { .. } => test(),
+        Task::Test { .. } => workspace().and_then(|workspace| test::run(&workspace, passed_on())),
         Task::Histories { count } => histories(count),
         Task::Fairness { count } => fairness(count),
         Task::Failovers { rounds } => failovers::run_all(rounds),
@@ -120,7 +130,10 @@ fn main() -> ExitCode {
         }
         Task::Scale(options) => scale::run_all(&options),
         Task::Bench(options) => bench::run_all(&options),
-        Task::ReleaseCheck { part } => workspace().and_then(|workspace| release::check(&workspace, part)),
+        Task::ReleaseCheck { parts } => workspace().and_then(|workspace| release::check(&workspace, &parts)),
+        Task::Mutants { names, sample } => {
+            workspace().and_then(|workspace| mutants::run_all(&workspace, &names, sample))
+        }
         Task::Server => server(),
     };
     outcome.unwrap_or_else(|failure| {
@@ -136,44 +149,6 @@ fn demo() -> Result<ExitCode, Failure> {
     demo.args(without_dashes(passed_on())).env(SERVER_VARIABLE, server.path());
     say("building and running the flash sale");
     steps::run_through(&mut demo)
-}
-
-fn test() -> Result<ExitCode, Failure> {
-    let workspace = workspace()?;
-    let server = install::server(&workspace)?;
-    let newest = match install::newest(&workspace) {
-        Ok(newest) => Some(newest),
-        Err(failure) => {
-            say(&format!("{failure}; the tests that also run on a newer server will say SKIPPED"));
-            None
-        }
-    };
-    let settings = |tests: &mut Command| {
-        tests.env(SERVER_VARIABLE, server.path());
-        if let Some(newest) = &newest {
-            tests.env(NEWEST_VARIABLE, newest.path());
-        }
-        if std::env::var_os(THREADS).is_none() {
-            tests.env(THREADS, at_a_time().to_string());
-        }
-    };
-    say("running the tests");
-    if passed_on().next().is_none() {
-        return retry::run(settings);
-    }
-    let mut tests = cargo();
-    tests.args(["test", "--workspace"]).args(passed_on());
-    settings(&mut tests);
-    steps::run_through(&mut tests)
-}
-
-/// The number of concurrent tests, read by Rust's test harness.
-const THREADS: &str = "RUST_TEST_THREADS";
-
-/// Tests mostly wait for servers, so more run concurrently than there are cores. Four tests on two
-/// cores leave these mostly idle.
-fn at_a_time() -> usize {
-    std::thread::available_parallelism().map_or(2, usize::from) * 3
 }
 
 fn histories(count: u32) -> Result<ExitCode, Failure> {

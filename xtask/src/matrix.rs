@@ -133,7 +133,7 @@ pub(crate) fn run(workspace: &Path, only: &Only) -> Result<ExitCode, Failure> {
             let counts = suite::run(&mut command, suite.within, &log)?;
             good &= counts.is_good();
             print_row(row, suite, &counts, began.elapsed(), &log);
-            table.push_str(&format!(" {:<34}", cell(&counts)));
+            table.push_str(&format!(" {counts:<34}"));
         }
     }
     println!("{table}");
@@ -155,19 +155,11 @@ fn find(row: &Row, folder: &Path) -> Result<ServerBinary, String> {
 }
 
 fn print_row(row: &Row, suite: &Suite, counts: &Counts, took: Duration, log: &Path) {
-    say(&format!("{}, {}: {} in {:.0} s", row.name, suite.name, cell(counts), took.as_secs_f64()));
+    say(&format!("{}, {}: {counts} in {:.0} s", row.name, suite.name, took.as_secs_f64()));
     for name in &counts.failures {
         say(&format!("  failed: {name}"));
     }
     if !counts.is_good() {
         say(&format!("  see {}", log.display()));
-    }
-}
-
-fn cell(counts: &Counts) -> String {
-    let cell = format!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped);
-    match &counts.broken_off {
-        Some(why) => format!("{cell}; {why}"),
-        None => cell,
     }
 }

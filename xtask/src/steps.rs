@@ -22,15 +22,18 @@ pub(crate) enum Failure {
     NotRun { program: String, source: io::Error },
     #[error("`{command}` failed ({status})")]
     Failed { command: String, status: ExitStatus },
+    #[error("`{command}` has warnings")]
+    Warned { command: String },
     #[error("could not write to {}: {source}", path.display())]
     Files { path: PathBuf, source: io::Error },
     #[error("the package {package} holds no server program")]
     NoServerInside { package: &'static str },
     #[error("`cargo metadata` printed something unexpected: {source}")]
     Metadata { source: serde_json::Error },
-    #[error("not ready to be published:\n  {}\nValues of all crates are under [workspace.package] in Cargo.toml; each manifest inherits them.",
-        missing.join("\n  "))]
-    Manifests { missing: Vec<String> },
+    #[error("not ready to be published:\n  {}", missing.join("\n  "))]
+    Unready { missing: Vec<String> },
+    #[error("{} has no line `Test: PROGRAM NAME`", patch.display())]
+    NoTest { patch: PathBuf },
     #[error("the bench broke off: {error}")]
     Bench { error: Box<dyn std::error::Error + Send + Sync> },
     #[error(transparent)]

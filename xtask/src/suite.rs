@@ -1,9 +1,9 @@
 //! Runs a test program of the workspace with a time limit, and counts its results.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -35,6 +35,7 @@ impl Counts {
     /// skip themselves print that to standard error.
     pub(crate) fn read(out: &str, err: &str) -> Self {
         let mut counts = Counts::default();
+        let mut ignored = Vec::new();
         for line in out.lines() {
             let Some((name, result)) = line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... ")) else {
                 continue;
@@ -45,14 +46,20 @@ impl Counts {
                     counts.failed += 1;
                     counts.failures.push(name.trim().to_owned());
                 }
-                Some(result) if result.starts_with("ignored") => counts.skipped += 1,
+                Some(result) if result.starts_with("ignored") => {
+                    counts.skipped += 1;
+                    ignored.push(name.trim());
+                }
                 _ => {}
             }
         }
-        // They end as passed.
-        let skipped = u32::try_from(err.lines().filter(|line| line.starts_with("SKIPPED ")).count()).unwrap_or(0);
-        counts.passed = counts.passed.saturating_sub(skipped);
-        counts.skipped += skipped;
+        for line in err.lines().filter_map(|line| line.strip_prefix("SKIPPED ")) {
+            // A test that is not listed as ignored ends as passed.
+            if !ignored.iter().any(|name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "))) {
+                counts.passed = counts.passed.saturating_sub(1);
+                counts.skipped += 1;
+            }
+        }
         if !out.lines().any(|line| line.starts_with("test result: ")) {
             counts.broken_off = Some("it ended before its result".into());
         }
@@ -61,6 +68,16 @@ impl Counts {
 
     pub(crate) fn is_good(&self) -> bool {
         self.failed == 0 && self.broken_off.is_none()
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = format!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped);
+        if let Some(why) = &self.broken_off {
+            text.push_str(&format!("; {why}"));
+        }
+        f.pad(&text)
     }
 }
 
@@ -90,8 +107,8 @@ pub(crate) fn run(command: &mut Command, within: Duration, log: &Path) -> Result
     let mut child = command.spawn().map_err(|source| not_run(command, source))?;
     let out = reader(child.stdout.take());
     let err = reader(child.stderr.take());
-    let in_time = ended(&mut child, within);
-    if !in_time {
+    let status = ended(&mut child, within);
+    if status.is_none() {
         // It may have just ended by itself.
         let _ = child.kill();
         let _ = child.wait();
@@ -101,21 +118,24 @@ pub(crate) fn run(command: &mut Command, within: Duration, log: &Path) -> Result
     let files = |source| Failure::Files { path: log.to_owned(), source };
     std::fs::write(log, format!("{out}\n{err}")).map_err(files)?;
     let mut counts = Counts::read(&out, &err);
-    if !in_time {
-        counts.broken_off = Some(format!("not done within {within:?}"));
+    match status {
+        None => counts.broken_off = Some(format!("not done within {within:?}")),
+        // For example, an example of the documentation that does not compile.
+        Some(status) if !status.success() && counts.is_good() => counts.broken_off = Some(status.to_string()),
+        Some(_) => {}
     }
     Ok(counts)
 }
 
-fn ended(child: &mut Child, within: Duration) -> bool {
+fn ended(child: &mut Child, within: Duration) -> Option<ExitStatus> {
     let began = Instant::now();
     while began.elapsed() < within {
         match child.try_wait() {
-            Ok(None) => thread::sleep(CHECK_INTERVAL),
-            Ok(Some(_)) | Err(_) => return true,
+            Ok(None) | Err(_) => thread::sleep(CHECK_INTERVAL),
+            Ok(Some(status)) => return Some(status),
         }
     }
-    false
+    None
 }
 
 /// Reads a pipe to its end, on a separate thread so that neither of the two fills up.
@@ -139,7 +159,8 @@ mod tests {
         let out = "running 4 tests\ntest acl::one ... ok\ntest contract::two::cluster ... FAILED\n\
                    test weather::long ... ok <1.2s>\ntest weather::off ... ignored, needs more\n\n\
                    test result: FAILED. 2 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out\n";
-        let counts = Counts::read(out, "SKIPPED weather::long: there is no newer server\n");
+        let skipped = "SKIPPED weather::long: there is no newer server\nSKIPPED weather::off: needs more\n";
+        let counts = Counts::read(out, skipped);
         assert_eq!((counts.passed, counts.failed, counts.skipped), (1, 1, 2));
         assert_eq!(
             (counts.failures.as_slice(), counts.broken_off.as_ref()),

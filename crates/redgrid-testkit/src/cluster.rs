@@ -83,7 +83,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`]: for a minute no node answered.
+    /// [`TopologyError::TimedOut`]: for four minutes no node answered.
     pub async fn slot_of(&self, key: &str) -> Result<u16, TopologyError> {
         until(SETTLED_WITHIN, || async { ask(self.any_running()?, &["CLUSTER", "KEYSLOT", key]).await }).await
     }
@@ -92,7 +92,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`]: for a minute there was none.
+    /// [`TopologyError::TimedOut`]: for four minutes there was none.
     pub async fn primary_of(&self, slot: u16) -> Result<&RedisServer, TopologyError> {
         until(SETTLED_WITHIN, || async {
             let mut latest = None;
@@ -112,7 +112,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`]: for a minute one of the nodes did not answer.
+    /// [`TopologyError::TimedOut`]: for four minutes one of the nodes did not answer.
     pub async fn replicas_of(&self, primary: &RedisServer) -> Result<Vec<&RedisServer>, TopologyError> {
         until(SETTLED_WITHIN, || async {
             let id: String = ask(primary, &["CLUSTER", "MYID"]).await?;
@@ -129,7 +129,7 @@ impl Cluster {
     /// # Errors
     ///
     /// [`TopologyError::NoReplica`], or [`TopologyError::Server`]: the replica refused. In both
-    /// cases nothing changes. [`TopologyError::TimedOut`]: a minute was not enough.
+    /// cases nothing changes. [`TopologyError::TimedOut`]: four minutes were not enough.
     pub async fn fail_over(&self, primary: &RedisServer) -> Result<&RedisServer, TopologyError> {
         let replicas = self.replicas_of(primary).await?;
         let none = TopologyError::NoReplica { primary: primary.addr() };
@@ -153,7 +153,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`] after a minute.
+    /// [`TopologyError::TimedOut`] after four minutes.
     pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
         until(SETTLED_WITHIN, || self.settled()).await
     }

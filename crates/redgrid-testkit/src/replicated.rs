@@ -81,7 +81,7 @@ impl Replicated {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`] after a minute.
+    /// [`TopologyError::TimedOut`] after four minutes.
     pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
         until(SETTLED_WITHIN, || async {
             let replicas = running(self.replicas());

@@ -92,7 +92,7 @@ impl Sentinels {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`]: for a minute no sentinel named one of the servers.
+    /// [`TopologyError::TimedOut`]: for four minutes no sentinel named one of the servers.
     pub async fn current_primary(&self) -> Result<&RedisServer, TopologyError> {
         until(SETTLED_WITHIN, || async {
             let opinions = self.opinions().await?;
@@ -107,7 +107,7 @@ impl Sentinels {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`] after a minute.
+    /// [`TopologyError::TimedOut`] after four minutes.
     pub async fn wait_for_primary_other_than(&self, addr: SocketAddr) -> Result<&RedisServer, TopologyError> {
         until(SETTLED_WITHIN, || async {
             let primary = self.agreed().await?;
@@ -122,7 +122,7 @@ impl Sentinels {
     /// # Errors
     ///
     /// [`TopologyError::Server`]: the sentinel rejected it; nothing changes.
-    /// [`TopologyError::TimedOut`] after a minute, also if no replica was usable.
+    /// [`TopologyError::TimedOut`] after four minutes, also if no replica was usable.
     pub async fn fail_over(&self) -> Result<&RedisServer, TopologyError> {
         let before = self.current_primary().await?.addr();
         // `current_primary` has just received a reply from one.
@@ -146,7 +146,7 @@ impl Sentinels {
     ///
     /// # Errors
     ///
-    /// [`TopologyError::TimedOut`] after a minute.
+    /// [`TopologyError::TimedOut`] after four minutes.
     pub async fn wait_until_ok(&self) -> Result<(), TopologyError> {
         until(SETTLED_WITHIN, || async {
             let primary = self.agreed().await?;

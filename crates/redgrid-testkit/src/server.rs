@@ -417,8 +417,8 @@ const SOCKET: &str = "s";
 /// How often another port is tried. Ports are random, so one retry is already rare.
 const START_TRIES: usize = 4;
 
-/// Timeout of a start: 30 s. It takes about 20 ms; a loaded machine with two cores takes longer.
-const READY_WITHIN: Duration = Duration::from_secs(30);
+/// Timeout of a start: 120 s. It takes about 20 ms; a loaded machine takes longer.
+const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Poll interval of a start: 5 ms, a fraction of its duration.
 const READY_POLL: Duration = Duration::from_millis(5);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redgrid_testkit::{Cluster, Observer, RedisServer, TopologyError, wait_until};
 use support::{Outcome, programs};
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_cluster_serves_all_slots_and_has_replicas() -> Outcome {

@@ -10,7 +10,7 @@ use tokio::{
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 /// How long to wait for something that must not happen.
 const NEVER: Duration = Duration::from_millis(150);

@@ -5,7 +5,7 @@ mod support;
 use redgrid_testkit::{Observer, Replicated, StartError, wait_until};
 use support::{Outcome, programs};
 
-const SOON: std::time::Duration = std::time::Duration::from_secs(10);
+const SOON: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[tokio::test]
 async fn replicas_have_caught_up_and_refuse_writes() -> Outcome {

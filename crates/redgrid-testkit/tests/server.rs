@@ -9,7 +9,7 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, Ser
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Whether the process has ended, or is a zombie.
 fn is_gone(pid: u32) -> bool {

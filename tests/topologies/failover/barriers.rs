@@ -6,7 +6,7 @@ use redgrid_testkit::{Cluster, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::process::Other;
 
-use super::{LEASE, replicated};
+use super::{FAILOVER, LEASE, replicated};
 use crate::fixture::{by_seeds, by_sentinels, connected};
 
 /// Waits until so many wait at a barrier, as a server knows it.
@@ -17,24 +17,24 @@ async fn wait_at(server: &RedisServer, name: &str, many: u64) {
 
 async fn waiting_continues(clients: &[Client; 2], former: &RedisServer, replicas: usize, promoted: impl Future) {
     let barrier = |client| Barrier::new(client, "tag", 2);
-    let first = tokio::spawn(barrier(&clients[0]).wait().timeout(3 * SOON).into_future());
+    let first = tokio::spawn(barrier(&clients[0]).wait().timeout(FAILOVER).into_future());
     let party = Phaser::new(&clients[0], "{tag}:all").register().await.unwrap();
     let other = Phaser::new(&clients[1], "{tag}:all").register().await.unwrap();
-    let phase = tokio::spawn(async move { party.arrive_and_wait().timeout(3 * SOON).await });
-    let inside = tokio::spawn(DoubleBarrier::new(&clients[0], "{tag}:all", 2).enter().timeout(3 * SOON).into_future());
-    let second = DoubleBarrier::new(&clients[1], "{tag}:all", 2).enter().timeout(3 * SOON).await.unwrap();
-    let left = tokio::spawn(inside.await.unwrap().unwrap().leave().timeout(3 * SOON).into_future());
-    let told = tokio::spawn(Event::new(&clients[0], "{tag}:all").wait().timeout(3 * SOON).into_future());
+    let phase = tokio::spawn(async move { party.arrive_and_wait().timeout(FAILOVER).await });
+    let inside = tokio::spawn(DoubleBarrier::new(&clients[0], "{tag}:all", 2).enter().timeout(FAILOVER).into_future());
+    let second = DoubleBarrier::new(&clients[1], "{tag}:all", 2).enter().timeout(FAILOVER).await.unwrap();
+    let left = tokio::spawn(inside.await.unwrap().unwrap().leave().timeout(FAILOVER).into_future());
+    let told = tokio::spawn(Event::new(&clients[0], "{tag}:all").wait().timeout(FAILOVER).into_future());
     wait_at(former, "tag", 1).await;
     replicated(former, replicas).await;
     former.kill().await.unwrap();
     promoted.await;
     assert!(!first.is_finished() && !phase.is_finished() && !left.is_finished() && !told.is_finished());
-    let opened = barrier(&clients[1]).wait().timeout(3 * SOON).await.unwrap();
+    let opened = barrier(&clients[1]).wait().timeout(FAILOVER).await.unwrap();
     assert_eq!(first.await.unwrap().unwrap().generation(), opened.generation());
-    assert_eq!(other.arrive_and_wait().timeout(3 * SOON).await.unwrap(), 1);
+    assert_eq!(other.arrive_and_wait().timeout(FAILOVER).await.unwrap(), 1);
     assert_eq!(phase.await.unwrap().unwrap(), 1);
-    second.leave().timeout(3 * SOON).await.unwrap();
+    second.leave().timeout(FAILOVER).await.unwrap();
     left.await.unwrap().unwrap();
     Event::new(&clients[1], "{tag}:all").set().await.unwrap();
     told.await.unwrap().unwrap();
@@ -56,7 +56,7 @@ pub(super) async fn cluster_barrier_waiters_continue_at_the_new_primary() {
     let slot = cluster.slot_of("tag").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
     let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
-    waiting_continues(&clients, former, 1, wait_until(SOON, moved)).await;
+    waiting_continues(&clients, former, 1, wait_until(FAILOVER, moved)).await;
 }
 
 /// One waits and stands still. Another opens, which no replica hears of, and is gone on when the

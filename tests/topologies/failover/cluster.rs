@@ -1,13 +1,13 @@
 //! Nodes of a cluster.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redgrid_core::{Client, Failure};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Cluster, Observer, wait_until};
 use redgrid_tests::SOON;
 
-use super::{LEASE, Load, MS, listening, names, replicated};
+use super::{FAILOVER, LEASE, Load, MS, listening, names, replicated};
 use crate::fixture::{by_seeds, connected};
 
 /// No test runs so long.
@@ -125,23 +125,22 @@ pub(super) async fn cluster_a_planned_failover_causes_no_error() {
 
 pub(super) async fn cluster_a_waiter_is_woken_by_a_release_on_the_new_primary() {
     let cluster = Cluster::start(3, 1).await.unwrap();
-    let config = by_seeds(&cluster).watchdog_lease(LEASE).poll_interval(SOON);
+    let config = by_seeds(&cluster).watchdog_lease(LEASE).poll_interval(NEVER);
     let (one, two) = (connected(config.clone()).await, connected(config).await);
     let held = Lock::new(&one, "a").acquire().await.unwrap();
-    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(2 * SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(FAILOVER).into_future());
     let slot = cluster.slot_of("a").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
     listening(former, "a").await;
     replicated(former, 1).await;
     former.kill().await.unwrap();
     let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
-    wait_until(SOON, moved).await;
+    wait_until(FAILOVER, moved).await;
     listening(cluster.primary_of(slot).await.unwrap(), "a").await;
     assert!(held.is_held() && !waiter.is_finished());
-    let released = Instant::now();
     held.release().await.unwrap();
+    // The poll is an hour away.
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    assert!(released.elapsed() < Duration::from_secs(5), "{:?}", released.elapsed());
 }
 
 pub(super) async fn cluster_one_seed_that_lives_is_enough() {

@@ -9,13 +9,13 @@ use redgrid_testkit::{Cluster, Observer, Sentinels, wait_until};
 use redgrid_tests::{NOTHING, SOON};
 use tokio::task::JoinHandle;
 
-use super::{LEASE, replicated};
+use super::{FAILOVER, LEASE, replicated};
 use crate::fixture::{by_seeds, by_sentinels, connected};
 
 /// A detached hold, a fence and a leader with an observer.
 pub(super) async fn sentinel_objects_around_a_lock_continue_at_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
-    let lease = 2 * LEASE;
+    let lease = LEASE;
     let one = connected(by_sentinels(&sentinels).watchdog_lease(lease)).await;
     let two = connected(by_sentinels(&sentinels).watchdog_lease(lease)).await;
     let early = Lock::new(&one, "fenced").acquire().await.unwrap();
@@ -69,7 +69,7 @@ impl Family {
         for n in 0..4 {
             let lock = FairLock::new(&clients[n % 2], "{tag}:fair");
             waiting.push(tokio::spawn(async move {
-                lock.acquire().timeout(3 * SOON).await.unwrap().release().await.unwrap();
+                lock.acquire().timeout(FAILOVER).await.unwrap().release().await.unwrap();
             }));
             let queue = ["LLEN", "redisson_lock_queue:{tag}:fair"];
             wait_until(SOON, async || observer.query::<usize>(&queue).await.unwrap() == n + 1).await;
@@ -80,12 +80,12 @@ impl Family {
             [RwLock::new(one, "{tag}:rw").read().await.unwrap(), RwLock::new(two, "{tag}:rw").read().await.unwrap()];
         let lock = RwLock::new(one, "{tag}:rw");
         let writer =
-            tokio::spawn(async move { lock.write().timeout(3 * SOON).await.unwrap().release().await.unwrap() });
+            tokio::spawn(async move { lock.write().timeout(FAILOVER).await.unwrap().release().await.unwrap() });
         wait_until(SOON, async || observer.exists("redgrid_rw_wait:{tag}:rw").await.unwrap()).await;
         let permit = Semaphore::new(one, "{tag}:permits", 3).acquire().await.unwrap();
         let theirs = Semaphore::new(two, "{tag}:permits", 3);
         let permits = tokio::spawn(async move {
-            theirs.acquire_many(3).timeout(3 * SOON).await.unwrap().release().await.unwrap();
+            theirs.acquire_many(3).timeout(FAILOVER).await.unwrap().release().await.unwrap();
         });
         wait_until(SOON, async || two.stats().waiting > 0 && observer.exists("{tag}:permits").await.unwrap()).await;
         Family { fair, fenced, several, reads, waiting, writer, permit, permits }
@@ -121,7 +121,7 @@ impl Family {
 
 pub(super) async fn sentinel_all_kinds_of_locks_continue_at_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
-    let config = by_sentinels(&sentinels).watchdog_lease(2 * LEASE);
+    let config = by_sentinels(&sentinels).watchdog_lease(LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];
     let former = sentinels.current_primary().await.unwrap();
     let family = Family::of(&clients, &former.observer().await.unwrap()).await;
@@ -134,7 +134,7 @@ pub(super) async fn sentinel_all_kinds_of_locks_continue_at_the_new_primary() {
 
 pub(super) async fn cluster_all_kinds_of_locks_continue_at_the_new_primary() {
     let cluster = Cluster::start(3, 1).await.unwrap();
-    let config = by_seeds(&cluster).watchdog_lease(2 * LEASE);
+    let config = by_seeds(&cluster).watchdog_lease(LEASE);
     let clients = [connected(config.clone()).await, connected(config).await];
     let slot = cluster.slot_of("{tag}").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
@@ -142,6 +142,6 @@ pub(super) async fn cluster_all_kinds_of_locks_continue_at_the_new_primary() {
     replicated(former, 1).await;
     former.kill().await.unwrap();
     let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
-    wait_until(SOON, moved).await;
+    wait_until(FAILOVER, moved).await;
     family.goes_on(&clients).await;
 }

@@ -61,8 +61,12 @@ scenarios![
     single_a_client_that_ends_too_late_leaves_nothing_behind,
 ];
 
-/// A lease that outlives a failover.
-const LEASE: Duration = Duration::from_secs(10);
+/// A lease that outlives a failover, which takes servers that get little of the machine a minute
+/// and more.
+const LEASE: Duration = Duration::from_secs(300);
+
+/// How long a failover and what comes after it may take.
+const FAILOVER: Duration = Duration::from_secs(240);
 const MS: Duration = Duration::from_millis(1);
 
 /// Tasks that take and give back names of their own for as long as it lives, and what came of it.

@@ -9,16 +9,17 @@ use redgrid_core::{Client, Config, Failure};
 use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Proxy, Sentinels, wait_until};
 use redgrid_tests::SOON;
+use redgrid_tests::stopwatch::Stopwatch;
 
-use super::{LEASE, Load, MS, listening, names, replicated};
+use super::{FAILOVER, LEASE, Load, MS, listening, names, replicated};
 use crate::fixture::{by_sentinels, connected, is_skipped_before_7};
 
 pub(super) async fn sentinel_a_killed_primary_is_followed_and_held_locks_stay_held() {
     let sentinels = Sentinels::start().await.unwrap();
     // Sentinels may need a second election, after 10 s: a call without a bound of its own lasts
     // longer.
-    let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE).retries(9)).await;
-    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let client = connected(by_sentinels(&sentinels).retries(9)).await;
+    let held = Lock::new(&client, "held").acquire().auto_renew(LEASE).await.unwrap();
     let load = Load::on(&client, names("load", 8));
     load.until_more(50).await;
     let former = sentinels.current_primary().await.unwrap();
@@ -26,9 +27,9 @@ pub(super) async fn sentinel_a_killed_primary_is_followed_and_held_locks_stay_he
     let address = former.addr();
     former.kill().await.unwrap();
     sentinels.wait_for_primary_other_than(address).await.unwrap();
-    let promoted = Instant::now();
+    let promoted = Stopwatch::start();
     let fresh = Lock::new(&client, "fresh").acquire().timeout(SOON).await.unwrap();
-    assert!(promoted.elapsed() < Duration::from_secs(5), "{:?}", promoted.elapsed());
+    promoted.assert_within(Duration::from_secs(5));
     load.until_more(50).await;
     let failures = load.end().await;
     assert!(
@@ -67,7 +68,7 @@ pub(super) async fn sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_
 pub(super) async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon() {
     let sentinels = Sentinels::start().await.unwrap();
     // Whoever waited for the sentinel that is stopped would wait as long.
-    let patience = Duration::from_secs(10);
+    let patience = 2 * SOON;
     let client = connected(by_sentinels(&sentinels).response_timeout(patience).connect_timeout(patience)).await;
     let former = sentinels.current_primary().await.unwrap();
     sentinels.sentinels()[0].pause().await.unwrap();
@@ -77,10 +78,8 @@ pub(super) async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_le
         let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master_name()];
         told.query::<(String, u16)>(&ask).await.unwrap().1 != former.addr().port()
     };
-    wait_until(SOON, left).await;
-    let promoted = Instant::now();
+    wait_until(FAILOVER, left).await;
     Lock::new(&client, "fresh").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
-    assert!(promoted.elapsed() < patience / 2, "{:?}", promoted.elapsed());
 }
 
 pub(super) async fn sentinel_the_leader_of_an_election_does_not_lead_clients_back() {
@@ -155,8 +154,8 @@ pub(super) async fn sentinel_the_elected_replica_is_followed_before_it_is_announ
 
 pub(super) async fn sentinel_a_planned_failover_causes_no_error() {
     let sentinels = Sentinels::start().await.unwrap();
-    let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
-    let held = Lock::new(&client, "held").acquire().await.unwrap();
+    let client = connected(by_sentinels(&sentinels)).await;
+    let held = Lock::new(&client, "held").acquire().auto_renew(LEASE).await.unwrap();
     let load = Load::on(&client, names("load", 8));
     load.until_more(50).await;
     replicated(sentinels.current_primary().await.unwrap(), 2).await;
@@ -193,10 +192,10 @@ pub(super) async fn sentinel_any_one_sentinel_is_enough() {
 
 pub(super) async fn sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
-    let config = by_sentinels(&sentinels).watchdog_lease(LEASE).poll_interval(SOON);
+    let config = by_sentinels(&sentinels).watchdog_lease(LEASE).poll_interval(12 * LEASE);
     let (one, two) = (connected(config.clone()).await, connected(config).await);
     let held = Lock::new(&one, "a").acquire().await.unwrap();
-    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(2 * SOON).into_future());
+    let waiter = tokio::spawn(Lock::new(&two, "a").acquire().timeout(FAILOVER).into_future());
     let former = sentinels.current_primary().await.unwrap();
     listening(former, "a").await;
     replicated(former, 2).await;
@@ -205,10 +204,9 @@ pub(super) async fn sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary()
     let primary = sentinels.wait_for_primary_other_than(address).await.unwrap();
     listening(primary, "a").await;
     assert!(held.is_held() && !waiter.is_finished());
-    let released = Instant::now();
     held.release().await.unwrap();
+    // The poll is an hour away.
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    assert!(released.elapsed() < Duration::from_secs(5), "{:?}", released.elapsed());
 }
 
 pub(super) async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {

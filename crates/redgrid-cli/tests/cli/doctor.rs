@@ -101,7 +101,7 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
     for sentinel in &sentinels.sentinels()[1..] {
         sentinel.kill().await.expect("it was running");
     }
-    redgrid_testkit::wait_until(std::time::Duration::from_secs(20), async || {
+    redgrid_testkit::wait_until(std::time::Duration::from_secs(60), async || {
         levels(&examine(&sentinels.url()).json(), "sentinels").contains(&"fail".to_owned())
     })
     .await;

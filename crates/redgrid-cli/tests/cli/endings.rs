@@ -12,7 +12,7 @@ use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, wait_until};
 use crate::support::{Ended, redgrid, run};
 
 /// For operations that take milliseconds, on a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Settings with short timeouts.
 const IMPATIENT: &str = "?response_timeout=500ms&retries=1";

@@ -11,7 +11,7 @@ use redgrid_testkit::{Observer, RedisServer, wait_until};
 use crate::support::{Ended, redgrid, run};
 
 /// For operations that take milliseconds, on a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Returns `redgrid lock` for lock `name`, which runs `script` in a shell.
 fn under(server: &RedisServer, name: &str, options: &[&str], script: &str) -> Command {

@@ -22,7 +22,7 @@ use crate::{
 /// # Errors
 ///
 /// All methods fail in the same cases. [`TopologyError::Server`]: a node rejected a step; earlier
-/// steps stay. [`TopologyError::TimedOut`]: a node did not answer for a minute, or no primary
+/// steps stay. [`TopologyError::TimedOut`]: a node did not answer for four minutes, or no primary
 /// serves the slot. [`TopologyError::NotMigrating`]: a later step without the first one.
 impl Cluster {
     /// Moves a slot with all its keys to another primary, and waits until all nodes know it.
@@ -43,8 +43,16 @@ impl Cluster {
 
     /// Moves one key of a slot that is migrating; `false` if there was none on the old side.
     pub async fn move_key(&self, key: &str) -> Result<bool, TopologyError> {
-        let (from, to) = self.sides(self.slot_of(key).await?).await?;
-        send(&from.observer().await?, to, &[key.as_bytes().to_vec()]).await
+        self.move_keys_named(&[key]).await
+    }
+
+    /// Moves these keys of one slot that is migrating, at once; `false` if there were none on the
+    /// old side.
+    pub async fn move_keys_named<A: AsRef<str>>(&self, keys: &[A]) -> Result<bool, TopologyError> {
+        let Some(first) = keys.first() else { return Ok(false) };
+        let (from, to) = self.sides(self.slot_of(first.as_ref()).await?).await?;
+        let keys: Vec<_> = keys.iter().map(|key| key.as_ref().as_bytes().to_vec()).collect();
+        send(&from.observer().await?, to, &keys).await
     }
 
     /// Moves the keys of a slot that is migrating, and returns how many there were. The slot itself

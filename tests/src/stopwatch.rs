@@ -1,0 +1,96 @@
+//! Times promises, and beside them how late the machine is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+
+/// The pause of the control task.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The usual lateness of a timer: Tokio's have a resolution of 1 ms.
+const USUAL: Duration = Duration::from_millis(2);
+
+/// What is timed has several steps, in this process and in servers. Each of them may be as late as
+/// the timer of the control task.
+const STEPS: u32 = 4;
+
+/// Times a promise in seconds.
+///
+/// A control task on the same runtime sleeps again and again. What its timers were late is the
+/// machine's delay, and does not count. So a bound that is missed was missed by the code, and an
+/// idle machine has the exact bound.
+pub struct Stopwatch {
+    began: Instant,
+    /// The delay before it began, in microseconds.
+    before: u64,
+    late: Arc<AtomicU64>,
+    control: JoinHandle<()>,
+}
+
+impl Stopwatch {
+    /// Starts to time.
+    pub fn start() -> Stopwatch {
+        let late = Arc::new(AtomicU64::new(0));
+        let control = tokio::spawn({
+            let late = Arc::clone(&late);
+            async move {
+                loop {
+                    let slept = Instant::now();
+                    tokio::time::sleep(PAUSE).await;
+                    let lateness = slept.elapsed().saturating_sub(PAUSE + USUAL);
+                    late.fetch_add(lateness.as_micros() as u64, Ordering::Relaxed);
+                }
+            }
+        });
+        Stopwatch { began: Instant::now(), before: 0, late, control }
+    }
+
+    /// Starts to time again.
+    pub fn restart(&mut self) {
+        self.began = Instant::now();
+        self.before = self.late.load(Ordering::Relaxed);
+    }
+
+    /// Returns the time since the start, without the machine's delay.
+    pub fn elapsed(&self) -> Duration {
+        self.began.elapsed().saturating_sub(self.delay())
+    }
+
+    /// Returns what the machine's delay since the start accounts for.
+    fn delay(&self) -> Duration {
+        STEPS * Duration::from_micros(self.late.load(Ordering::Relaxed) - self.before)
+    }
+
+    /// Fails if the promised time has passed, without the machine's delay.
+    #[track_caller]
+    pub fn assert_within(&self, promise: Duration) {
+        let (elapsed, delay) = (self.elapsed(), self.delay());
+        assert!(elapsed <= promise, "took {elapsed:?} without a delay of {delay:?} by the machine, not {promise:?}");
+    }
+}
+
+impl Drop for Stopwatch {
+    fn drop(&mut self) {
+        self.control.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_late_timer_does_not_count_and_a_late_call_does() {
+        let mut watch = Stopwatch::start();
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(watch.elapsed() + watch.delay() >= Duration::from_millis(200));
+        watch.restart();
+        // Nothing else runs on this runtime meanwhile.
+        std::thread::sleep(Duration::from_millis(50));
+        tokio::time::sleep(2 * PAUSE).await;
+        assert!(watch.delay() >= STEPS * Duration::from_millis(40), "{:?}", watch.delay());
+        watch.assert_within(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,96 @@
+//! The test programs of the workspace.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use serde::Deserialize;
+
+use crate::{
+    cargo,
+    steps::{Failure, not_run, shown},
+};
+
+/// A program whose output is that of a test harness.
+#[derive(Debug)]
+pub(crate) struct Program {
+    /// The package and its target.
+    pub(crate) name: String,
+    pub(crate) command: Command,
+}
+
+/// A line of `cargo test --no-run --message-format=json`, as far as it is used.
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(default)]
+    manifest_path: PathBuf,
+    target: Option<Target>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Builds the test programs of all crates. Examples are not among them: no test runs one, and
+/// clippy compiles them.
+pub(crate) fn build(features: &[&str]) -> Result<Vec<Program>, Failure> {
+    let mut build = cargo();
+    build.args(["test", "--workspace", "--tests", "--no-run", "--message-format=json-render-diagnostics"]);
+    build.args(features).stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = build.output().map_err(|source| not_run(&build, source))?;
+    if !output.status.success() {
+        return Err(Failure::Failed { command: shown(&build), status: output.status });
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(program).collect())
+}
+
+/// Reads a test program from a line of JSON; other lines are about libraries and helper programs.
+fn program(line: &str) -> Option<Program> {
+    let message: Message = serde_json::from_str(line).ok()?;
+    let (path, target) = (message.executable?, message.target?);
+    if !message.profile?.test {
+        return None;
+    }
+    let folder = message.manifest_path.parent()?;
+    let package = folder.file_name()?.to_string_lossy();
+    let name = match target.kind.first()?.as_str() {
+        "test" => format!("{package} {}", target.name),
+        kind => format!("{package} {kind} {}", target.name),
+    };
+    let mut command = Command::new(path);
+    // As cargo does.
+    command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    Some(Program { name, command })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_test_programs_are_run_each_in_the_folder_of_its_package() {
+        let line = |kind: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/crates/one/Cargo.toml","target":{{"name":"two",
+                "kind":["{kind}"]}},"profile":{{"test":{test}}},"executable":"/w/target/two-1"}}"#
+            )
+        };
+        let program_of = |kind, test| program(&line(kind, test));
+        let found = program_of("test", true).unwrap();
+        assert_eq!((found.name.as_str(), found.command.get_program().to_str()), ("one two", Some("/w/target/two-1")));
+        assert_eq!(found.command.get_current_dir(), Some("/w/crates/one".as_ref()));
+        assert_eq!(program_of("lib", true).unwrap().name, "one lib two");
+        assert!(program_of("bin", false).is_none());
+        assert!(program(r#"{"reason":"build-finished","success":true}"#).is_none());
+    }
+}
