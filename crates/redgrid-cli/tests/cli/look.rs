@@ -166,10 +166,7 @@ async fn the_queue_of_a_fair_lock_is_listed_in_its_order() {
     let client = redgrid::Client::connect(server.url().as_str()).await.expect("a client");
     let waiting = tokio::spawn(redgrid::FairLock::new(&client, "job").acquire().into_future());
     let queue = || on(&server, &["inspect", "job", "--json"]).json()["queue"].clone();
-    redgrid_testkit::wait_until(SOON, async || {
-        queue().as_array().is_some_and(|queue| queue.len() == 2)
-    })
-    .await;
+    redgrid_testkit::wait_until(SOON, async || queue().as_array().is_some_and(|queue| queue.len() == 2)).await;
     let told = queue();
     assert_eq!(told[0], json!({ "client": CLIENT, "number": 17, "ours": false }));
     assert_eq!((&told[1]["client"], &told[1]["ours"]), (&json!(client.id()), &json!(true)));

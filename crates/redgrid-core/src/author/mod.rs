@@ -39,8 +39,8 @@ use crate::lock::{
 pub use crate::object::pages::{PageRequest, Paged, Pages};
 use crate::participant::Participant;
 use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
-use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
 pub use crate::pubsub::UNSUBSCRIBED_POLL;
+use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
 pub use crate::script::ScriptText;
 use crate::unpolled::Offer;
 

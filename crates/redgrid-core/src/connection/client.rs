@@ -33,7 +33,7 @@ use super::given_back::{GivenBack, repeat};
 use super::health::HealthCheck;
 use super::lifecycle::Lifecycle;
 use super::shared::{Kept, Shared};
-use super::{Deployment, Server, Topology, topology};
+use super::{Deployment, Topology, topology};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Settings};
 use crate::error::ServerError;

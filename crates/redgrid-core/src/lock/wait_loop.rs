@@ -20,8 +20,8 @@ use super::attempt::Attempt;
 use super::fairness::YieldPlan;
 use super::lock_state::{Busy, LockId};
 use super::table::{State, Table};
-use crate::backoff::Backoff;
 use super::waiter::send;
+use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::pubsub::{SubscriptionManager, Watch};
 /// How long a lock that a probe found free must stay free, without a message, before it is
