@@ -101,7 +101,7 @@ impl Client {
 
     /// Starts a client that uses one server for every name; see [`Client::over`].
     #[cfg(feature = "testing")]
-    pub fn over_one(server: Arc<dyn Server>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
+    pub fn over_one(server: Arc<dyn super::Server>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         Client::over(Arc::new(topology::Single::new(server)), config, clock)
     }
 
