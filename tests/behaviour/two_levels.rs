@@ -72,7 +72,7 @@ fn shares(order: &[usize], tasks: usize) -> Vec<usize> {
 async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_server() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.stretch(STRETCH)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.local_handover_window(STRETCH)).await;
     listening(&server, &client).await;
     let seen = scripts(&proxy);
     for lease in [None, Some(Duration::from_secs(10))] {
