@@ -20,6 +20,7 @@ use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
 use crate::error::ServerError;
 use crate::inline_bytes::InlineBytes;
+use crate::lease::after_reconnects;
 use crate::lock::{BackgroundTask, Table};
 use crate::participant::Participants;
 use crate::permits::SemaphoreRegistry;
@@ -388,7 +389,7 @@ pub(crate) async fn refused(core: &Core) -> ServerError {
 /// Follows the topology: holds and waiters are moved to the current primary of their names.
 pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, semaphores: Arc<SemaphoreRegistry>) {
     let mut changes = core.topology.changes();
-    let mut watched: Vec<(Arc<dyn Server>, [AbortOnDrop; 2])> = Vec::new();
+    let mut watched: Vec<(Arc<dyn Server>, AbortOnDrop)> = Vec::new();
     let mut views = Views::new(core.topology.kind());
     let mut reported: Vec<Watching> = Vec::new();
     loop {
@@ -397,9 +398,12 @@ pub(super) async fn follow(core: Arc<Core>, table: Arc<Table>, semaphores: Arc<S
         watched.retain(|(server, _)| primaries.iter().any(|primary| is_same(primary, server)));
         for server in primaries {
             if !watched.iter().any(|(known, _)| is_same(known, &server)) {
-                let watching = tokio::spawn(Arc::clone(&table).verify_after_reconnects(Arc::clone(&server)));
-                let permits = tokio::spawn(Arc::clone(&semaphores).verify_after_reconnects(Arc::clone(&server)));
-                watched.push((server, [watching, permits].map(AbortOnDrop)));
+                let (table, semaphores) = (Arc::clone(&table), Arc::clone(&semaphores));
+                let watching = tokio::spawn(after_reconnects(Arc::clone(&server), move |server| {
+                    table.verify_node(server);
+                    semaphores.verify_node(server);
+                }));
+                watched.push((server, AbortOnDrop(watching)));
             }
         }
         core.subscriptions.reassign();

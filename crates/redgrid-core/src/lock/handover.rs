@@ -11,12 +11,12 @@ use super::guard::HoldGuard;
 use super::handover_window::{self, CurrentLease, LeaseFit};
 use super::hold::{Hold, Phase};
 use super::lock_state::{AcquireFailure, Answers, Busy, LockId, LockState, Waiter, send};
-use super::schedule::Schedule;
-use super::server_lease::ServerLease;
+use super::server_lease::{Schedule, ServerLease};
 use super::table::{State, Table};
-use super::terms::{self, AcquireRequest, LeaseMode};
+use super::terms::{self, AcquireRequest};
 use crate::clock::Instant;
 use crate::config::Durability;
+use crate::lease::next_renewal;
 use crate::observe::count;
 
 /// How often the clock is read while a token becomes due: some microseconds.
@@ -251,11 +251,12 @@ impl Table {
         let lease = match server_lease.is_renewed_at(now) {
             // A holder beside this one may shorten the common lease to that of a watchdog, which
             // must be found in time.
-            true if server_lease.protocol.is_shared() => LeaseMode::Renewed(lease.min(watchdog)),
-            true => LeaseMode::Renewed(lease),
-            false => LeaseMode::Fixed(lease),
+            true if server_lease.protocol.is_shared() => lease.min(watchdog),
+            true => lease,
+            // A fixed lease is verified as often as one that is renewed.
+            false => watchdog,
         };
-        terms::next_look(lease, watchdog, server_lease.deadline(), from)
+        next_renewal(lease, server_lease.deadline(), from)
     }
 
     /// Releases a server lease that no local task wants, or may have.

@@ -11,11 +11,10 @@
 //! | file | contents |
 //! |---|---|
 //! | `protocol` | what differs between lock kinds: their scripts |
-//! | `terms` | acquire options; leases, margins and deadlines as functions of their inputs |
+//! | `terms` | acquire options, and the lease that they need |
 //! | `holder` | holders: explicit identities, never a task or thread |
 //! | `server_lease` | one grant of the server: its holder field, deadline and tokens |
 //! | `handover_count` | number of owners that a server lease has had, and their tokens |
-//! | `deadline` | a deadline that stays passed once it was observed as passed |
 //! | `hold` | one task's share in a server lease: its own lease, phase and watchers |
 //! | `handover_window` | length of the window and fit of a lease, as functions of their inputs |
 //! | `fairness` | how other processes go first after a hand-over window |
@@ -40,15 +39,12 @@
 //! | `cleanup` | deferred release of what a retransmission may acquire |
 //! | `takeover` | forced takeover |
 //! | `detach` | handing a hold to another process |
-//! | `schedule` | when each server lease is due |
-//! | `wakeup` | the next wake-up of the renewal loop |
 //! | `renewal` | renewals in batches, deadlines, and verification after a reconnect |
 //! | `guard` | the handle that guards are made of |
 
 mod attempt;
 mod change_lease;
 mod cleanup;
-mod deadline;
 mod detach;
 mod error;
 mod fair_loop;
@@ -72,16 +68,13 @@ pub(crate) mod protocol;
 mod queue_position;
 mod release;
 mod renewal;
-mod schedule;
 mod server_lease;
 mod shared;
 mod table;
 mod takeover;
 mod terms;
 mod wait_loop;
-mod wakeup;
 
-pub(crate) use deadline::Deadline;
 pub use detach::DetachedHold;
 pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
 pub(crate) use fairness::{SubscriberCount, YieldPlan};
@@ -99,4 +92,3 @@ pub use protocol::{AcquireContext, HoldArgs, LockKeys, PassArgs, ReleaseAfterPas
 pub use queue_position::QueuePositionView;
 pub(crate) use table::Table;
 pub use terms::{AcquireRequest, Backoff, LeaseMode};
-pub(crate) use terms::{deadline, with_margin};

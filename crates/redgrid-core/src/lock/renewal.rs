@@ -16,14 +16,14 @@ use super::error::LostReason;
 use super::handover::HandoverReason;
 use super::hold::{Hold, Phase};
 use super::lock_state::{Answers, send};
-use super::schedule::Schedule;
-use super::server_lease::ServerLease;
+use super::server_lease::{Schedule, ServerLease};
 use super::table::{State, Table};
 use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Reply, Server, is_same, may_execute_until, unless_replaced};
 use crate::error::{Code, ServerError};
+use crate::lease::retry_pause;
 use crate::observe::count;
 
 /// Keys renewed by one script. It keeps the server busy for about 0.15 ms.
@@ -278,13 +278,12 @@ impl Table {
         }
     }
 
-    /// Schedules failed renewals again, after a thirtieth of the lease and at most one second.
+    /// Schedules failed renewals again.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
             count::renewal_failed(server_lease.protocol.name());
-            let wait = (server_lease.lease() / 30).min(Duration::from_secs(1));
-            state.schedule.reschedule(server_lease.id, now + wait);
+            state.schedule.reschedule(server_lease.id, now + retry_pause(server_lease.lease()));
         }
         self.wake_renewal(&state.schedule);
     }
@@ -297,19 +296,10 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Verifies all holds of a node after each reconnect: the server behind it may have lost them.
-    pub(crate) async fn verify_after_reconnects(self: Arc<Self>, server: Arc<dyn Server>) {
-        let mut epoch = server.connection_id();
-        let mut last = epoch.borrow_and_update().clone();
-        while epoch.changed().await.is_ok() {
-            let now_at = epoch.borrow_and_update().clone();
-            if now_at.is_none() || now_at == last {
-                continue;
-            }
-            last = now_at;
-            self.core.given_back.look();
-            self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), &server));
-        }
+    /// Verifies all holds of a node, because the server behind it may have lost them.
+    pub(crate) fn verify_node(&self, server: &Arc<dyn Server>) {
+        self.core.given_back.look();
+        self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), server));
     }
 
     /// Verifies the holds whose keys moved to another node, which may not have them.
@@ -323,17 +313,8 @@ impl Table {
     }
 
     fn verify(&self, concerned: impl Fn(&ServerLease) -> bool) {
-        let now = self.now();
         let mut state = self.state();
-        let ids: Vec<u64> = state
-            .schedule
-            .all()
-            .filter(|server_lease| concerned(server_lease))
-            .map(|server_lease| server_lease.id)
-            .collect();
-        for id in ids {
-            state.schedule.reschedule(id, now);
-        }
+        state.schedule.reschedule_all(self.now(), concerned);
         self.wake_renewal(&state.schedule);
     }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::deadline::Deadline;
 use super::handover_count::HandoverCount;
 use super::lock_state::LockId;
 use super::protocol::{HoldArgs, LockKeys, LockProtocol};
@@ -17,6 +16,10 @@ use crate::clock::{Clock, Instant, nanos};
 use crate::config::Durability;
 use crate::connection::{NodeId, RequestOutcome};
 use crate::inline_bytes::InlineBytes;
+use crate::lease::{Deadline, Lease};
+
+/// The schedule of all server leases of a client.
+pub(super) type Schedule = crate::lease::Schedule<ServerLease>;
 
 /// A grant of the server, before it becomes a server lease.
 pub(crate) struct GrantReply {
@@ -159,6 +162,19 @@ impl PendingShortenings {
     /// Returns from when on a new request is certain to execute after all of them.
     fn over(&self) -> Instant {
         self.unanswered.iter().copied().max().unwrap_or(Instant::MIN).max(self.settled)
+    }
+}
+
+impl Lease for ServerLease {
+    type Id = u64;
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns when it ends by the clock, or its owner's lease does.
+    fn next_end(&self) -> Instant {
+        self.deadline().min(self.owner_due())
     }
 }
 
@@ -357,11 +373,6 @@ impl ServerLease {
 
     pub(crate) fn owner_due(&self) -> Instant {
         Instant::from_nanos(self.owner_due.load(Ordering::Acquire))
-    }
-
-    /// Returns when it ends by the clock, or its owner's lease does.
-    pub(crate) fn next_end(&self) -> Instant {
-        self.deadline().min(self.owner_due())
     }
 
     /// Returns the next owner's token, and from when on the server's clock is certainly past it.

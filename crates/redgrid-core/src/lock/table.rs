@@ -23,12 +23,12 @@ use super::pending_acquire::{PendingAcquire, into_acquire_error};
 use super::pending_yields::{PendingYield, PendingYields};
 use super::phantoms::Phantoms;
 use super::protocol::{LockKeys, LockProtocol};
-use super::schedule::Schedule;
+use super::server_lease::Schedule;
 use super::shared::{GrantSet, Placement};
 use super::terms::AcquireRequest;
-use super::wakeup::Wakeup;
 use crate::clock::Instant;
 use crate::connection::{Client, Core};
+use crate::lease::Wakeup;
 use crate::shrink::shrink_if_sparse;
 
 /// All locks that one client holds or waits for.

@@ -13,7 +13,7 @@ use super::semaphore_handle::SemaphoreHandle;
 use crate::author::ClientExt;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::failure::Failure;
-use crate::lock::LeaseMode;
+use crate::lease::LeaseMode;
 
 /// Maximum number of permits of one request: what Redisson can count.
 pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;

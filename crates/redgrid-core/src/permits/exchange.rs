@@ -9,7 +9,7 @@ use super::permit_set::{PermitId, PermitLease, millis};
 use crate::connection::{Core, Reply, Request};
 use crate::error::ServerError;
 use crate::exactly_once::{self, IdempotentScript};
-use crate::lock::{LeaseMode, with_margin};
+use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
 static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));

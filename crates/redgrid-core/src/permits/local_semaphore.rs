@@ -15,7 +15,8 @@ use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{Client, CommitError, Core};
 use crate::error::ServerError;
-use crate::lock::{BackgroundTask, InlineTask, LeaseMode, LostReason};
+use crate::lease::LeaseMode;
+use crate::lock::{BackgroundTask, InlineTask, LostReason};
 use crate::unpolled::{UNCLAIMED_AGE, Unpolled};
 
 /// A request for permits.

@@ -16,7 +16,8 @@ use crate::author::ClientExt;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::{Client, Progress};
 use crate::error::ServerError;
-use crate::lock::{ExtendError, GRACE, InlineTask, LeaseMode, LostReason, deadline};
+use crate::lease::{LeaseMode, deadline};
+use crate::lock::{ExtendError, GRACE, InlineTask, LostReason};
 use crate::name::Name;
 
 /// A guard of one or several permits. Dropping it returns them in the background.

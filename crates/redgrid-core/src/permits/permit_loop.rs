@@ -22,7 +22,8 @@ use crate::config::Durability;
 use crate::connection::RequestOutcome;
 use crate::error::ServerError;
 use crate::exactly_once;
-use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, deadline, stretch_length};
+use crate::lease::deadline;
+use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, stretch_length};
 use crate::pubsub::{OwnSubscription, ReplicaSubscribers, Watch};
 
 /// Pause before refused returns are sent again: 100 ms at first, doubled each time, up to 30 s.

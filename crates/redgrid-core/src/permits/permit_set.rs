@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::exchange::server_lease;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::lock::{Deadline, LeaseMode, LostReason, deadline};
+use crate::lease::{Deadline, LeaseMode, deadline};
+use crate::lock::LostReason;
 
 /// The id of a leased permit: 16 random bytes, displayed in hex as Redisson does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -15,7 +15,7 @@ use super::permit::Permit;
 use super::permit_set::PermitSet;
 use super::semaphore_state::{PendingReturn, RequestStatus};
 use crate::clock::Instant;
-use crate::connection::{Client, Core, Server};
+use crate::connection::{Client, Core, Server, is_same};
 use crate::lock::{BackgroundTask, InlineTask, LostReason};
 
 /// All semaphores of a client in this process.
@@ -178,24 +178,20 @@ impl SemaphoreRegistry {
         }
     }
 
-    /// Checks all leases after each new connection of a node: its server may have lost them.
-    pub(crate) async fn verify_after_reconnects(self: Arc<Self>, server: Arc<dyn Server>) {
-        let mut epoch = server.connection_id();
-        let mut last = epoch.borrow_and_update().clone();
-        while epoch.changed().await.is_ok() {
-            let current = epoch.borrow_and_update().clone();
-            if current.is_some() && current != last {
-                last = current;
-                self.verify_all();
-            }
-        }
+    /// Checks the leases of a node, because the server behind it may have lost them.
+    pub(crate) fn verify_node(self: &Arc<Self>, server: &Arc<dyn Server>) {
+        self.verify(|semaphore| is_same(&self.core.home(&semaphore.keys.key), server));
     }
 
     /// Checks all leases: their keys may have moved to another server.
     pub(crate) fn verify_all(self: &Arc<Self>) {
+        self.verify(|_| true);
+    }
+
+    fn verify(self: &Arc<Self>, concerned: impl Fn(&LocalSemaphore) -> bool) {
         let now = self.core.clock.now();
         let semaphores: Vec<_> = self.state().semaphores.values().cloned().collect();
-        for semaphore in semaphores {
+        for semaphore in semaphores.iter().filter(|semaphore| concerned(semaphore)) {
             let mut state = semaphore.state();
             if !state.leases.is_empty() {
                 state.leases.values().for_each(|lease| lease.make_due());

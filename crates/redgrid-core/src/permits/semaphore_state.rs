@@ -15,7 +15,8 @@ use super::permit_set::{PermitId, PermitLease, PermitSet};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress};
-use crate::lock::{ExtendError, InlineTask, LeaseMode, Phantom, YieldPlan, deadline};
+use crate::lease::{LeaseMode, deadline};
+use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
 use crate::unpolled::AgeQueue;
 
 /// Maximum number of requests in one exchange, and of permit ids: a script that runs for some
