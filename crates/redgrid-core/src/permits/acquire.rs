@@ -78,11 +78,8 @@ impl Options {
             return Err(AcquireError::Closed { name: name() });
         }
         if self.permits == 0 {
-            let empty = client
-                .semaphores()
-                .empty_permit(client, keys)
-                .ok_or_else(|| Failure::ShuttingDown { operation: AcquireError::operation(&name()) }.into());
-            return empty.map(Some);
+            let empty = client.semaphores().empty_permit(client, keys);
+            return empty.map(Some).ok_or_else(|| AcquireError::of(&name(), client.ended()));
         }
         let outcome = client.permits(keys, request).outcome();
         tokio::select! {
