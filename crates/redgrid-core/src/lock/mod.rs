@@ -13,6 +13,7 @@
 //! | `protocol` | what differs between lock kinds: their scripts |
 //! | `terms` | acquire options, and the lease that they need |
 //! | `holder` | holders: explicit identities, never a task or thread |
+//! | `holder_field` | a holder field, stored compactly |
 //! | `server_lease` | one grant of the server: its holder field, deadline and tokens |
 //! | `handover_count` | number of owners that a server lease has had, and their tokens |
 //! | `hold` | one task's share in a server lease: its own lease, phase and watchers |
@@ -29,6 +30,7 @@
 //! | `attempt` | one acquire request, and the meaning of its reply |
 //! | `handover` | the next owner of a lock: hand-over, reclaim, and adjusting the lease |
 //! | `change_lease` | extending and shortening the lease of a server lease |
+//! | `shortenings` | shorter leases in flight, which may undo later confirmations |
 //! | `multi_acquire` | atomic acquire of several keys, all or none |
 //! | `multi_release` | release of several keys by one script |
 //! | `queue_position` | a request's position in the server's queue |
@@ -39,7 +41,8 @@
 //! | `cleanup` | deferred release of what a retransmission may acquire |
 //! | `takeover` | forced takeover |
 //! | `detach` | handing a hold to another process |
-//! | `renewal` | renewals in batches, deadlines, and verification after a reconnect |
+//! | `renewal` | renewals in batches, and the ends of leases |
+//! | `verification` | which server leases may be lost, and which are |
 //! | `guard` | the handle that guards are made of |
 
 mod attempt;
@@ -55,6 +58,7 @@ mod handover_count;
 mod handover_window;
 mod hold;
 mod holder;
+mod holder_field;
 mod inline_task;
 mod lazy_queue;
 mod local_pass;
@@ -70,9 +74,11 @@ mod release;
 mod renewal;
 mod server_lease;
 mod shared;
+mod shortenings;
 mod table;
 mod takeover;
 mod terms;
+mod verification;
 mod wait_loop;
 
 pub use detach::DetachedHold;
