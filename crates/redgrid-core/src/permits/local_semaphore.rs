@@ -12,17 +12,17 @@ use super::exchange::SemaphoreKeys;
 use super::permit::Permit;
 use super::permit_set::PermitSet;
 use super::registry::SemaphoreRegistry;
-use super::semaphore_state::{Extension, ReleaseSender, RequestStatus, SemaphoreState, Waiter};
-use crate::author::ClientExt;
+use super::semaphore_state::{Extension, ReleaseSender, SemaphoreState};
+use super::waiter::Waiter;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::connection::{Client, Core};
+use crate::connection::Core;
 use crate::lease::LeaseMode;
 use crate::lock::{InlineTask, LostReason};
 use crate::unpolled::Offer;
 
 /// A request for permits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 // Exhaustive: only authors of objects use it.
 pub struct PermitRequest {
     /// The number of permits.
@@ -175,37 +175,27 @@ impl LocalSemaphore {
     }
 
     /// Adds a request to the queue. A result that is clear at once is already sent.
-    pub(super) fn enqueue(
-        self: &Arc<Self>,
-        client: &Client,
-        request: PermitRequest,
-        until: Instant,
-        status: &Arc<RequestStatus>,
-    ) -> (oneshot::Receiver<AcquireResult>, u64, DriverHandoff) {
-        let (result_sender, receiver) = oneshot::channel();
+    pub(super) fn enqueue(self: &Arc<Self>, waiter: Waiter) -> DriverHandoff {
         let now = self.clock().now();
         let mut state = self.state();
-        // Unique in the client: handles that give different numbers of permits share a server queue.
-        let id = self.registry.next_id();
         if state.closed {
-            let _ = result_sender.send(Err(self.ended()));
-            return (receiver, id, DriverHandoff::default());
+            waiter.end(Err(self.ended()));
+            return DriverHandoff::default();
         }
         let has_waiters = state.queue.iter().any(|waiter| waiter.is_live(now));
         if state.yield_plan.as_ref().is_some_and(|(_, quiet_until)| now >= *quiet_until) {
             state.yield_plan = None;
             state.should_request = true;
         }
-        if request.try_only && state.others_go_first(now) && now < self.contact(&state) + client.patience() {
-            let _ = result_sender.send(Ok(None));
-            return (receiver, id, DriverHandoff::default());
+        let contact_timeout = self.core.settings.patience();
+        if waiter.request.try_only && state.others_go_first(now) && now < self.contact(&state) + contact_timeout {
+            waiter.end(Ok(None));
+            return DriverHandoff::default();
         }
         // The first waiter triggers an exchange; later ones join it.
         state.should_request |= !has_waiters && state.yield_plan.is_none();
-        let (client, status) = (client.clone(), Arc::clone(status));
-        state.push(Waiter { id, request, client, until, status, result_sender, may_be_queued: false });
-        let handoff = self.wake_or_start_loop(&mut state);
-        (receiver, id, handoff)
+        state.push(waiter);
+        self.wake_or_start_loop(&mut state)
     }
 
     /// Removes a request whose caller was dropped.

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::error::AcquireError;
 use super::exchange::SemaphoreKeys;
 use super::local_semaphore::{AcquireResult, LocalSemaphore, LoopResult, PermitRequest};
 use super::permit::Permit;
-use super::semaphore_state::RequestStatus;
+use super::waiter::{RequestStatus, Waiter};
 use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::Client;
@@ -35,9 +37,22 @@ impl PendingPermit {
     pub(crate) fn new(client: &Client, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
         let entered = client.clock().now();
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
-        let status = Arc::default();
-        let (semaphore, id, result) = client.semaphores().enqueue(client, keys, request.clone(), until, &status);
+        let (registry, status) = (client.semaphores(), Arc::<RequestStatus>::default());
+        let (result_sender, receiver) = oneshot::channel();
+        // Unique in the client: handles that give different numbers of permits share a server queue.
+        let id = registry.next_number();
+        let waiter = Waiter {
+            id,
+            request,
+            client: client.clone(),
+            until,
+            status: Arc::clone(&status),
+            result_sender,
+            may_be_queued: false,
+        };
+        let (semaphore, handoff) = registry.enqueue(keys, waiter);
         let client = client.clone();
+        let result = LoopResult::new(&semaphore.registry, receiver, handoff);
         PendingPermit { client, semaphore, request, id, entered, until, status, result, done: false }
     }
 
@@ -113,7 +128,7 @@ impl PendingPermit {
             return Err(self.timeout_error(now));
         }
         let wait = self.request.wait.map(|_| self.until.since(now));
-        let mut again = self.client.permits(&self.semaphore.keys, PermitRequest { wait, ..self.request.clone() });
+        let mut again = self.client.permits(&self.semaphore.keys, PermitRequest { wait, ..self.request });
         again.entered = self.entered;
         again.wait().await
     }

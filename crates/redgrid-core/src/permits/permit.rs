@@ -12,8 +12,9 @@ use super::permit_set::{PermitId, PermitSet};
 use super::semaphore_state::Extension;
 use crate::author::ClientExt;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::connection::{Client, Progress};
+use crate::connection::Client;
 use crate::error::ServerError;
+use crate::exactly_once::PendingGuard;
 use crate::lease::{LeaseMode, deadline};
 use crate::lock::{ExtendError, GRACE, LostReason};
 use crate::name::Name;
@@ -160,7 +161,7 @@ impl Permit {
         // Sent by the loop of the semaphore: an earlier extension does not overtake a later one.
         let (result_sender, receiver) = oneshot::channel();
         let leases = self.permits.leases.clone();
-        let pending = PendingExtension(Arc::default());
+        let pending = PendingGuard(Arc::default());
         let lease = if renewed { LeaseMode::Renewed(lease) } else { LeaseMode::Fixed(lease) };
         let extension = Extension { leases, lease, result_sender, progress: Arc::clone(&pending.0) };
         self.semaphore.extend(extension).into_background(&self.semaphore.registry);
@@ -217,15 +218,6 @@ impl Permit {
     /// Those with a lease are available again when it ends, the others never.
     pub fn forget(mut self) {
         self.semaphore.forget(&std::mem::take(&mut self.permits));
-    }
-}
-
-/// The wait for an extension. Dropping it abandons the extension if it was not sent.
-struct PendingExtension(Arc<Progress>);
-
-impl Drop for PendingExtension {
-    fn drop(&mut self) {
-        self.0.abandon();
     }
 }
 

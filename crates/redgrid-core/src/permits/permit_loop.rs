@@ -128,16 +128,9 @@ impl LocalSemaphore {
         let quiet_until = state.yield_plan.as_ref().map_or(Instant::MAX, |(_, quiet_until)| *quiet_until);
         let paused = if state.returns.is_empty() { Instant::MAX } else { state.paused_until };
         // The renewal task wakes the loop for renewals.
-        let until = [state.poll_at, state.next_lease_end, quiet_until, state.first_timeout, paused]
-            .into_iter()
-            .min()
-            .unwrap_or(poll_at);
-        Step::Wait {
-            until,
-            subscribe: state.contended
-                || state.yield_plan.is_some()
-                || now + self.handover_window() / 2 >= state.window_ends,
-        }
+        let until = state.poll_at.min(state.next_lease_end).min(quiet_until).min(state.first_timeout).min(paused);
+        let window_ends_soon = || now + self.handover_window() / 2 >= state.window_ends;
+        Step::Wait { until, subscribe: state.contended || state.yield_plan.is_some() || window_ends_soon() }
     }
 
     /// Returns how long permits pass from task to task without a request.
@@ -149,7 +142,7 @@ impl LocalSemaphore {
     }
 
     async fn exchange(self: &Arc<Self>, exchange: Exchange) {
-        let request = exchange.encode(&self.core, &self.keys, self.registry.next_sequence());
+        let request = exchange.encode(&self.core, &self.keys, self.registry.next_number());
         // The first transmission may be the one that was executed, so leases count from before it.
         let sent = self.clock().now();
         let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);

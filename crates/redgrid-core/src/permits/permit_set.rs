@@ -206,3 +206,42 @@ impl PermitSet {
 pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exact_end_counts_over_what_earlier_requests_confirm() {
+        const S: Duration = Duration::from_secs(1);
+        let clock = Clock::runtime();
+        let sent = clock.now();
+        let lease =
+            PermitLease::new(PermitId::new(), (LeaseMode::Fixed(30 * S), Durability::Primary), sent, clock.clone());
+        let first = lease.deadline();
+        lease.confirm(first + S, sent);
+        assert_eq!(lease.deadline(), first + S);
+        tokio::time::advance(S).await;
+        let set_at = clock.now();
+        lease.shorten(set_at + 10 * S, set_at);
+        lease.confirm(first + 60 * S, sent);
+        assert_eq!(lease.deadline(), set_at + 10 * S, "an earlier request");
+        lease.confirm(set_at + 12 * S, set_at);
+        assert_eq!(lease.deadline(), set_at + 12 * S, "the request itself");
+        tokio::time::advance(12 * S).await;
+        assert_eq!(lease.lost(), Some(LostReason::Expired));
+        lease.confirm(first + 60 * S, clock.now());
+        assert_eq!((lease.lost(), lease.deadline()), (Some(LostReason::Expired), set_at + 12 * S));
+    }
+
+    #[test]
+    fn a_renewed_lease_is_due_after_a_third_and_a_fixed_one_never() {
+        let (clock, ms) = (Clock::boot(), Duration::from_millis(1));
+        let sent = clock.now();
+        let due = |mode| {
+            PermitLease::new(PermitId::new(), (mode, Durability::Primary), sent, clock.clone()).next_renewal(sent)
+        };
+        assert_eq!(due(LeaseMode::Renewed(30_000 * ms)), sent + 10_000 * ms);
+        assert_eq!(due(LeaseMode::Fixed(30_000 * ms)), Instant::MAX);
+    }
+}

@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 use super::exchange::{SemaphoreId, SemaphoreKeys};
-use super::local_semaphore::{AcquireResult, DriverHandoff, LocalSemaphore, LoopResult, PermitRequest};
+use super::local_semaphore::{DriverHandoff, LocalSemaphore};
 use super::permit::Permit;
 use super::permit_set::PermitSet;
-use super::semaphore_state::RequestStatus;
+use super::waiter::Waiter;
 use crate::clock::Instant;
 use crate::connection::{Client, Core, Server, is_same};
 use crate::lease::Wakeup;
@@ -24,9 +24,8 @@ pub(crate) struct SemaphoreRegistry {
     core: Arc<Core>,
     background: mpsc::UnboundedSender<BackgroundTask>,
     state: Mutex<RegistryState>,
-    /// The sequence number of the next exchange, and the id of the next request.
-    next_sequence: AtomicU64,
-    next_id: AtomicU64,
+    /// The sequence number of the next exchange, or the id of the next request.
+    next_number: AtomicU64,
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
 }
@@ -43,8 +42,7 @@ impl SemaphoreRegistry {
             core: Arc::clone(core),
             background,
             state: Mutex::default(),
-            next_sequence: AtomicU64::new(1),
-            next_id: AtomicU64::new(1),
+            next_number: AtomicU64::new(1),
             alarm: Wakeup::new(),
         })
     }
@@ -57,12 +55,8 @@ impl SemaphoreRegistry {
         self.state().semaphores.values().cloned().collect()
     }
 
-    pub(super) fn next_sequence(&self) -> u64 {
-        self.next_sequence.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub(super) fn next_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Runs `work` in a task of the client.
@@ -73,12 +67,9 @@ impl SemaphoreRegistry {
     /// Adds a request to the queue of a semaphore.
     pub(super) fn enqueue(
         self: &Arc<Self>,
-        client: &Client,
         keys: &Arc<SemaphoreKeys>,
-        request: PermitRequest,
-        until: Instant,
-        status: &Arc<RequestStatus>,
-    ) -> (Arc<LocalSemaphore>, u64, LoopResult<AcquireResult>) {
+        waiter: Waiter,
+    ) -> (Arc<LocalSemaphore>, DriverHandoff) {
         // Held until the request is queued: idle semaphores are removed under the same lock.
         let mut state = self.state();
         let new = || LocalSemaphore::new(&self.core, self, Arc::clone(keys));
@@ -90,10 +81,8 @@ impl SemaphoreRegistry {
             }
             false => Arc::clone(state.semaphores.entry(keys.id()).or_insert_with(new)),
         };
-        let (receiver, waiter_id, handoff) = semaphore.enqueue(client, request, until, status);
-        // Unlocked first: polling an inline loop may take this lock.
-        drop(state);
-        (semaphore, waiter_id, LoopResult::new(self, receiver, handoff))
+        let handoff = semaphore.enqueue(waiter);
+        (semaphore, handoff)
     }
 
     /// Returns a guard without permits, or `None` if the client is shut down.
@@ -124,12 +113,8 @@ impl SemaphoreRegistry {
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
         let semaphores: Vec<_> = state.semaphores.values().cloned().collect();
         drop(state);
-        let holds = |semaphore: &Arc<LocalSemaphore>| semaphore.holds();
-        semaphores
-            .iter()
-            .filter(|semaphore| holds(semaphore))
-            .map(|semaphore| semaphore.keys.name.to_string())
-            .collect()
+        let held = semaphores.iter().filter(|semaphore| semaphore.holds());
+        held.map(|semaphore| semaphore.keys.name.to_string()).collect()
     }
 
     /// Counts semaphores, held permits and waiting requests, for tests and diagnosis.

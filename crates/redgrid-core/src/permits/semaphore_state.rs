@@ -1,20 +1,21 @@
 //! The state of a semaphore in this process, and how the next exchange is built from it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
-use super::exchange::{CLIENT_TTL, Exchange, LeaseCheck, RequestArgs, SemaphoreKeys, server_lease};
-use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
+use super::exchange::{CLIENT_TTL, Exchange, LeaseCheck, RequestArgs, server_lease};
+use super::local_semaphore::{LocalSemaphore, PermitRequest};
 use super::permit::Permit;
 use super::permit_set::{PermitId, PermitLease, PermitSet};
+use super::waiter::Waiter;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Client, Progress};
+use crate::connection::Progress;
 use crate::lease::{LeaseMode, Schedule, deadline, retry_pause};
 use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
 use crate::unpolled::Offer;
@@ -26,61 +27,6 @@ pub(super) const MAX_IDS: usize = 500;
 
 /// How often the loop polls while it receives no messages: 100 ms, as for other objects.
 const UNSUBSCRIBED_POLL: Duration = Duration::from_millis(100);
-
-/// The last exchange that contained a request, and when it was sent. Shared with the caller.
-#[derive(Default)]
-pub(super) struct RequestStatus(Mutex<Option<(Arc<Progress>, Instant)>>);
-
-impl RequestStatus {
-    pub(super) fn set_exchange(&self, exchange: Option<(&Arc<Progress>, Instant)>) {
-        let exchange = exchange.map(|(progress, since)| (Arc::clone(progress), since));
-        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
-    }
-
-    /// Returns when the exchange was sent that may grant permits to the request and is not answered
-    /// yet.
-    pub(super) fn sent_since(&self) -> Option<Instant> {
-        let exchange = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
-    }
-}
-
-/// A waiting request.
-pub(super) struct Waiter {
-    pub(super) id: u64,
-    pub(super) request: PermitRequest,
-    pub(super) client: Client,
-    pub(super) until: Instant,
-    pub(super) status: Arc<RequestStatus>,
-    pub(super) result_sender: oneshot::Sender<AcquireResult>,
-    /// It may have a position in the server queue.
-    pub(super) may_be_queued: bool,
-}
-
-impl Waiter {
-    pub(super) fn is_live(&self, now: Instant) -> bool {
-        !self.result_sender.is_closed() && self.until > now
-    }
-
-    /// Ends the wait.
-    pub(super) fn end(self, result: AcquireResult) {
-        let _ = self.result_sender.send(result);
-    }
-
-    /// Schedules the removal of its position in the server queue, if it has one. The waiters behind
-    /// it are served sooner then, so they are requested again.
-    fn cancel_position(
-        &self,
-        semaphore: &LocalSemaphore,
-        cancelled_positions: &mut Vec<Bytes>,
-        should_request: &mut bool,
-    ) {
-        if self.may_be_queued {
-            cancelled_positions.push(queue_position(&semaphore.keys, &semaphore.core.id, self));
-            *should_request = true;
-        }
-    }
-}
 
 pub(super) type ReleaseSender = oneshot::Sender<Result<(), ReleaseError>>;
 
@@ -354,7 +300,7 @@ impl SemaphoreState {
                 waiter.status.set_exchange(Some((&exchange.progress, now)));
                 waiter.may_be_queued = semaphore.keys.fair && !waiter.request.try_only;
                 let position = match waiter.may_be_queued {
-                    true => queue_position(&semaphore.keys, &semaphore.core.id, waiter),
+                    true => waiter.queue_position(&semaphore.core.id),
                     false => Bytes::new(),
                 };
                 let PermitRequest { permits: count, lease, .. } = waiter.request;
@@ -416,11 +362,4 @@ impl SemaphoreState {
         let rest = self.returns.split_off(end.unwrap_or(self.returns.len()).max(1).min(self.returns.len()));
         std::mem::replace(&mut self.returns, rest)
     }
-}
-
-/// Returns the position of a request in the server queue. It is unique, and contains the number of
-/// permits.
-fn queue_position(keys: &SemaphoreKeys, client: &str, waiter: &Waiter) -> Bytes {
-    debug_assert!(keys.fair);
-    format!("{client}:{}:{}", waiter.request.permits, waiter.id).into()
 }
