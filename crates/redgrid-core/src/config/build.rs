@@ -169,8 +169,8 @@ impl Config {
     /// Longer is not faster; shorter makes processes alternate more often. With zero, every task
     /// sends a request. A fair lock follows the server's queue however long this is: it sends a
     /// request at least every 500 ms, and with zero for every task.
-    pub fn stretch(mut self, stretch: Duration) -> Self {
-        self.settings.stretch = Some(stretch);
+    pub fn handover_window(mut self, handover_window: Duration) -> Self {
+        self.settings.handover_window = Some(handover_window);
         self.set_in_code("stretch")
     }
 

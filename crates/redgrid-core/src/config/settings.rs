@@ -134,7 +134,7 @@ pub(crate) struct Settings {
     pub(crate) fair_wait: Duration,
     pub(crate) fair_depth: u32,
     /// `None`: derived from the measured round trip.
-    pub(crate) stretch: Option<Duration>,
+    pub(crate) handover_window: Option<Duration>,
     pub(crate) poll_interval: Duration,
     pub(crate) poll_budget: u32,
     pub(crate) namespace: Namespace,
@@ -162,7 +162,7 @@ impl Default for Settings {
             durability: Durability::Primary,
             fair_wait: Duration::from_secs(30),
             fair_depth: 16,
-            stretch: None,
+            handover_window: None,
             poll_interval: Duration::from_secs(1),
             poll_budget: 500,
             namespace: Namespace::default(),

@@ -283,7 +283,7 @@ pub(super) static TABLE: &[Setting] = &[
     row(
         "stretch",
         Holds,
-        AutoTime(|d| &mut d.settings.stretch, Duration::ZERO, crate::lock::LONGEST_STRETCH),
+        AutoTime(|d| &mut d.settings.handover_window, Duration::ZERO, crate::lock::MAX_HANDOVER_WINDOW),
         "How long a lock may pass from task to task of a process while others wait elsewhere; `auto` is ten round trips, at least 10 ms. Longer is not faster; shorter makes processes alternate more often; `0s` asks the server for every task.",
     ),
     row(

@@ -30,7 +30,7 @@ pub(super) struct Attempt {
     until: Instant,
     /// Lease requested on the server.
     lease: Duration,
-    stretch: Duration,
+    handover_window: Duration,
     /// End of the hand-over window that the grant continues, if any.
     continued: Option<Instant>,
     context: AcquireContext,
@@ -65,49 +65,49 @@ pub(super) enum AcquireReply {
 
 impl Table {
     /// Builds the attempt of the first waiter whose future and timeout are still live.
-    pub(super) fn attempt_of(&self, key: &LockId, slot: &mut LockState, now: Instant) -> Option<Attempt> {
-        let first = slot.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)?;
-        self.attempt_for(key, slot, first, now)
+    pub(super) fn attempt_of(&self, key: &LockId, lock: &mut LockState, now: Instant) -> Option<Attempt> {
+        let first = lock.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)?;
+        self.attempt_for(key, lock, first, now)
     }
 
     /// Builds the attempt of the waiter at index `at` of the local queue.
-    pub(super) fn attempt_for(&self, key: &LockId, slot: &mut LockState, at: usize, now: Instant) -> Option<Attempt> {
-        let entry = slot.queue.get(at)?;
-        let spare = self.extra_lease(slot.protocol, key);
-        let stretch = if slot.protocol.hands_over_locally() { spare } else { Duration::ZERO };
+    pub(super) fn attempt_for(&self, key: &LockId, lock: &mut LockState, at: usize, now: Instant) -> Option<Attempt> {
+        let entry = lock.queue.get(at)?;
+        let spare = self.extra_lease(lock.protocol, key);
+        let handover_window = if lock.protocol.hands_over_locally() { spare } else { Duration::ZERO };
         // A request with a timeout waits until then, even without contact to the server.
         let patience = if entry.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
-            protocol: slot.protocol,
-            keys: Arc::clone(&slot.keys),
+            protocol: lock.protocol,
+            keys: Arc::clone(&lock.keys),
             entry: entry.id,
             request: Arc::clone(&entry.request),
             status: Arc::clone(&entry.status),
             until: entry.until.min(now + patience),
             lease: entry.request.server_lease(spare),
-            stretch,
-            continued: Some(std::mem::take(&mut slot.continued)).filter(|ends| *ends > Instant::MIN),
+            handover_window,
+            continued: Some(std::mem::take(&mut lock.continued)).filter(|ends| *ends > Instant::MIN),
             context: AcquireContext {
-                under: slot.under.as_deref().cloned(),
-                since: slot.waits_since,
+                under: lock.under.as_deref().cloned(),
+                since: lock.waits_since,
                 waits: !entry.request.once,
             },
         })
     }
 
     /// Builds the attempt of the first waiter as a task that delivers its own result.
-    pub(super) fn attempt(self: &Arc<Self>, key: &LockId, slot: &mut LockState, now: Instant) -> BackgroundTask {
+    pub(super) fn attempt(self: &Arc<Self>, key: &LockId, lock: &mut LockState, now: Instant) -> BackgroundTask {
         let table = Arc::clone(self);
-        if let Some(attempt) = self.attempt_of(key, slot, now) {
+        if let Some(attempt) = self.attempt_of(key, lock, now) {
             return pinned(|| table.try_for(attempt).map(drop));
         }
         // Every timeout has passed before a request could be sent.
         let key = key.clone();
         Box::pin(async move {
             let mut state = table.state();
-            if let Some(slot) = state.slots.get_mut(&key) {
-                slot.asking = false;
+            if let Some(lock) = state.locks.get_mut(&key) {
+                lock.asking = false;
             }
             table.go_on(&mut state, &key);
         })
@@ -169,9 +169,11 @@ impl Table {
                     None
                 }
                 AcquireReply::Granted { token, .. } => {
-                    let (lease, stretch_ends) =
-                        ((attempt.lease, durability), attempt.continued.unwrap_or(asked.sent + attempt.stretch));
-                    let mut granted = GrantReply::by(&asked, id, field, token, lease, stretch_ends);
+                    let (lease, handover_ends) = (
+                        (attempt.lease, durability),
+                        attempt.continued.unwrap_or(asked.sent + attempt.handover_window),
+                    );
+                    let mut granted = GrantReply::by(&asked, id, field, token, lease, handover_ends);
                     if attempt.queue().is_some() {
                         // An earlier request for this queue position may also execute late.
                         let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > asked.sent);
@@ -246,11 +248,11 @@ impl Table {
         let (target, clock) = (Arc::clone(&attempt.keys), self.core.clock.clone());
         let server_lease = Arc::new(ServerLease::new(granted, &attempt.key, target, attempt.protocol, clock));
         let mut state = self.state();
-        let slot = match self.install_grant(&mut state, &attempt.key, &server_lease, sent) {
-            InstallOutcome::Ours { slot, .. } => slot,
+        let lock = match self.install_grant(&mut state, &attempt.key, &server_lease, sent) {
+            InstallOutcome::Ours { lock, .. } => lock,
             InstallOutcome::Closed => {
-                if let Some(slot) = state.slots.get_mut(&attempt.key) {
-                    slot.asking = false;
+                if let Some(lock) = state.locks.get_mut(&attempt.key) {
+                    lock.asking = false;
                 }
                 Table::remove_if_idle(&mut state, &attempt.key);
                 drop(state);
@@ -269,45 +271,45 @@ impl Table {
         };
         let (now, mut answers) = (self.now(), Answers::new());
         attempt.status.position.left();
-        slot.asking = false;
-        slot.completed(attempt.entry);
-        if attempt.queue().is_some() && !slot.promote(attempt.entry, received) {
+        lock.asking = false;
+        lock.completed(attempt.entry);
+        if attempt.queue().is_some() && !lock.promote(attempt.entry, received) {
             // The server granted it at this waiter's queue position: no other waiter may use it.
-            self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
+            self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
             self.go_on(&mut state, &attempt.key);
             return None;
         }
         // The grant has withdrawn the announcement.
-        slot.announced = false;
-        slot.waits_since = 0;
+        lock.announced = false;
+        lock.waits_since = 0;
         if now >= terms::deadline(sent, attempt.request.lease.duration()) {
             // The lease that the waiter requested is over; the lease on the server is not.
-            let asker = slot.queue.iter().position(|entry| entry.id == attempt.entry);
+            let asker = lock.queue.iter().position(|entry| entry.id == attempt.entry);
             let why = ServerError::unknown("the answer came when the lease had ended");
-            let asker = asker.and_then(|at| slot.queue.remove(at));
+            let asker = asker.and_then(|at| lock.queue.remove(at));
             answers.extend(asker.map(|entry| (entry.answer, Err(AcquireFailure::Unknown(why)))));
             if attempt.queue().is_some() {
                 // The server granted it at this waiter's queue position: no other waiter may use
                 // it.
-                self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
+                self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
                 self.go_on(&mut state, &attempt.key);
                 drop(state);
                 send(answers);
                 return None;
             }
         }
-        if slot.queue.iter().any(|entry| entry.request.once) {
+        if lock.queue.iter().any(|entry| entry.request.once) {
             // If the requesting waiter has left, the next one gets the grant without another
             // request. Every other `once` request that does not share the grant is answered as
             // busy.
-            let first = slot.next(received).map(|entry| (entry.id, entry.request.holder));
+            let first = lock.next(received).map(|entry| (entry.id, entry.request.holder));
             let is_in = |entry: &Waiter| {
                 attempt.protocol.is_shared()
                     || first.is_some_and(|(id, holder)| {
                         id == entry.id || (holder.is_some() && holder == entry.request.holder)
                     })
             };
-            slot.retain_map(|entry| match entry.request.once && !is_in(&entry) {
+            lock.retain_map(|entry| match entry.request.once && !is_in(&entry) {
                 true => {
                     answers.push((entry.answer, Ok(None)));
                     None
@@ -315,7 +317,7 @@ impl Table {
                 false => Some(entry),
             });
         }
-        slot.queue.iter().for_each(|entry| entry.status.set_busy());
+        lock.queue.iter().for_each(|entry| entry.status.set_busy());
         let passed_on =
             self.hand_over_next(&mut state, &attempt.key, HandoverReason::Granted { entry: attempt.entry, sent }, now);
         if answers.is_empty() {
@@ -347,11 +349,11 @@ impl Table {
         let mut state = self.state();
         // Unanswered retransmissions are tracked by their own time.
         attempt.status.progress.settled();
-        if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.contact = received;
-            slot.asking = false;
-            slot.completed(attempt.entry);
-            let waits = slot.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
+        if let Some(lock) = state.locks.get_mut(&attempt.key) {
+            lock.contact = received;
+            lock.asking = false;
+            lock.completed(attempt.entry);
+            let waits = lock.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
             if attempt.queue().is_some() {
                 attempt.status.position.landed(waits);
                 if !waits {
@@ -363,7 +365,7 @@ impl Table {
                     );
                 }
             }
-            slot.retain_map(|entry| {
+            lock.retain_map(|entry| {
                 entry.status.set_busy();
                 let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
                 match (entry.request.once, unsure) {
@@ -379,13 +381,13 @@ impl Table {
                 }
                 None
             });
-            slot.contended = slot.server_lease.is_none() && !slot.queue.is_empty();
-            if slot.waits_since == 0 {
-                slot.waits_since = time;
+            lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
+            if lock.waits_since == 0 {
+                lock.waits_since = time;
             }
-            slot.announced |= attempt.context.waits && attempt.protocol.announces_every().is_some();
-            if slot.queue.is_empty() && !slot.loop_running {
-                self.withdraw(slot);
+            lock.announced |= attempt.context.waits && attempt.protocol.announces_every().is_some();
+            if lock.queue.is_empty() && !lock.loop_running {
+                self.withdraw(lock);
             }
             self.go_on(&mut state, &attempt.key);
         }
@@ -401,14 +403,14 @@ impl Table {
         let now = self.now();
         let mut answers = Answers::new();
         let mut state = self.state();
-        if let Some(slot) = state.slots.get_mut(&attempt.key) {
-            slot.asking = false;
-            slot.completed(attempt.entry);
-            slot.contended = false;
+        if let Some(lock) = state.locks.get_mut(&attempt.key) {
+            lock.asking = false;
+            lock.completed(attempt.entry);
+            lock.contended = false;
             if matches!(failure, AcquireFailure::Refused(_) | AcquireFailure::NotDurable(_)) {
-                slot.contact = now;
+                lock.contact = now;
             }
-            if attempt.queue().is_some() && slot.queue.iter().all(|entry| entry.id != attempt.entry) {
+            if attempt.queue().is_some() && lock.queue.iter().all(|entry| entry.id != attempt.entry) {
                 // The waiter left while its request was in flight. That request may still execute.
                 attempt.status.position.landed(false);
                 self.release_position(
@@ -418,7 +420,7 @@ impl Table {
                     &attempt.request,
                 );
             }
-            slot.retain_map(|entry| {
+            lock.retain_map(|entry| {
                 match entry.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &entry.request) {
                     true => {
                         self.release_position(

@@ -107,7 +107,7 @@ impl Table {
     fn detach(self: &Arc<Self>, hold: &Arc<super::hold::Hold>) -> Result<DetachedHold, DetachError> {
         let server_lease = &hold.server_lease;
         let name = || server_lease.keys.name.clone();
-        let key = server_lease.slot_key();
+        let key = server_lease.lock_id();
         let mut state = self.state();
         if hold.guards.load(Ordering::Acquire) > 1 {
             return Err(DetachError::Shared { name: name() });
@@ -135,17 +135,17 @@ impl Table {
             max_hold: hold.request.max_hold.map(|longest| (hold.granted + longest).since(now)),
         };
         let lost = hold.lost();
-        let is_alone = |slot: &&mut Box<LockState>| {
-            slot.has(server_lease) && slot.holds.len() == 1 && slot.position(hold).is_some()
+        let is_alone = |lock: &&mut Box<LockState>| {
+            lock.has(server_lease) && lock.holds.len() == 1 && lock.position(hold).is_some()
         };
-        let slot = state.slots.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
-        let Some(slot) = slot.filter(|_| hold.end(Phase::Released)) else {
+        let lock = state.locks.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
+        let Some(lock) = lock.filter(|_| hold.end(Phase::Released)) else {
             let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);
             return Err(DetachError::Lost { name: name(), reason });
         };
         hold.guards.fetch_sub(1, Ordering::AcqRel);
-        slot.holds.clear();
-        slot.server_lease = None;
+        lock.holds.clear();
+        lock.server_lease = None;
         server_lease.end();
         state.schedule.remove(server_lease.id);
         // Local waiters now wait for a holder in another process.
@@ -260,9 +260,15 @@ impl Table {
             self.schedule_cleanup(settlement(limit.unwrap_or(Instant::MIN)));
             return Ok(None);
         }
-        let stretch = self.handover_window(kind, &LockId::of(kind, &target));
-        let granted =
-            GrantReply::by(&asked, id, field.clone(), detached.token.get(), (on_server, durability), sent + stretch);
+        let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
+        let granted = GrantReply::by(
+            &asked,
+            id,
+            field.clone(),
+            detached.token.get(),
+            (on_server, durability),
+            sent + handover_window,
+        );
         let grant = self.install(client, kind, Arc::clone(&target), granted, (acquire, keep_until));
         grant.map(Some).ok_or(AcquireFailure::ShuttingDown)
     }

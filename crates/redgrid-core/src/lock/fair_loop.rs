@@ -91,8 +91,8 @@ impl Table {
 
     fn line(&self, key: LockId) -> Option<FairLoop> {
         let mut state = self.state();
-        let slot = state.slots.get_mut(&key)?;
-        let (kind, target, changed) = (slot.protocol, Arc::clone(&slot.keys), slot.changed());
+        let lock = state.locks.get_mut(&key)?;
+        let (kind, target, changed) = (lock.protocol, Arc::clone(&lock.keys), lock.changed());
         Some(FairLoop {
             key,
             kind,
@@ -107,20 +107,20 @@ impl Table {
     fn look(self: &Arc<Self>, line: &mut FairLoop) -> Step {
         let now = self.now();
         let mut state = self.state();
-        let Some(slot) = state.slots.get_mut(&line.key) else { return Step::Done };
-        slot.queue.retain(|entry| !entry.answer.is_closed());
-        if slot.queue.is_empty() {
-            (slot.loop_running, slot.contended) = (false, false);
-            slot.shrink_if_idle();
+        let Some(lock) = state.locks.get_mut(&line.key) else { return Step::Done };
+        lock.queue.retain(|entry| !entry.answer.is_closed());
+        if lock.queue.is_empty() {
+            (lock.loop_running, lock.contended) = (false, false);
+            lock.shrink_if_idle();
             Self::remove_if_idle(&mut state, &line.key);
             return Step::Done;
         }
         let mut answers = Answers::new();
-        if !slot.asking && (slot.server_lease.is_some() || slot.queue.iter().any(|entry| !entry.request.once)) {
+        if !lock.asking && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once)) {
             // Other requests of this process go before those that do not wait.
-            answers = slot.reject_try_waiters();
+            answers = lock.reject_try_waiters();
         }
-        for entry in slot.queue.iter().filter(|entry| entry.until <= now) {
+        for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
             // Its timeout has passed, and its future was not polled to report that. Other waiters
             // must not stand behind it.
             let place = &entry.status.position;
@@ -128,25 +128,25 @@ impl Table {
                 self.release_position(line.kind, &line.target, (entry.id, &entry.status), &entry.request);
             }
         }
-        self.listen(line, slot, now);
-        let along = self.passes_locally(slot).is_some();
+        self.listen(line, lock, now);
+        let along = self.passes_locally(lock).is_some();
         if along {
             // Notifications from before this process acquired the lock are void. They are kept
             // while the server lease is busy: it may just be released.
-            let calm = slot.busy == Busy::No;
-            slot.queue.iter().filter(|_| calm).for_each(|entry| entry.status.position.clear_notification());
-        } else if let Some(at) = self.next_to_ask(slot, now)
-            && let Some(attempt) = self.attempt_for(&line.key, slot, at, now)
+            let calm = lock.busy == Busy::No;
+            lock.queue.iter().filter(|_| calm).for_each(|entry| entry.status.position.clear_notification());
+        } else if let Some(at) = self.next_to_ask(lock, now)
+            && let Some(attempt) = self.attempt_for(&line.key, lock, at, now)
         {
-            slot.asking = true;
+            lock.asking = true;
             let table = Arc::clone(self);
             self.spawn_background(Box::pin(async move {
                 table.try_for(attempt).await;
             }));
         }
-        let inside = || slot.queue.iter().filter(|entry| entry.status.position.is_inside() && entry.until > now);
+        let inside = || lock.queue.iter().filter(|entry| entry.status.position.is_inside() && entry.until > now);
         let places: Vec<_> = inside().map(|entry| (entry.id, entry.status.position.number(entry.id))).collect();
-        let due = inside().map(|entry| entry.status.position.due()).min().filter(|_| may_ask(slot));
+        let due = inside().map(|entry| entry.status.position.due()).min().filter(|_| may_ask(lock));
         let over = inside().map(|entry| entry.until).min();
         if along {
             self.send_pass(&mut state, &line.key, false);
@@ -164,14 +164,14 @@ impl Table {
     }
 
     /// Subscribes for each of the first waiters, and processes the notifications received.
-    fn listen(&self, line: &mut FairLoop, slot: &LockState, now: Instant) {
+    fn listen(&self, line: &mut FairLoop, lock: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let Some(queue) = line.kind.queue() else { return };
         let mut watches = HashMap::new();
         // While this process holds the lock, no position is notified. A waiter that is enqueued
         // meanwhile subscribes when the lock is released.
-        let along = self.passes_locally(slot).is_some();
-        let waits = slot.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
+        let along = self.passes_locally(lock).is_some();
+        let waits = lock.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
             let place = &entry.status.position;
             if at >= depth && !place.is_asked() {
@@ -205,14 +205,14 @@ impl Table {
     ///
     /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
     /// behind it sends its own enqueue request.
-    fn next_to_ask(&self, slot: &LockState, now: Instant) -> Option<usize> {
-        if !may_ask(slot) {
+    fn next_to_ask(&self, lock: &LockState, now: Instant) -> Option<usize> {
+        if !may_ask(lock) {
             return None;
         }
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
-        let holds = slot.server_lease.is_some() && slot.busy == Busy::No;
+        let holds = lock.server_lease.is_some() && lock.busy == Busy::No;
         let mut outside = None;
-        let waits = slot.queue.iter().enumerate().filter(|(_, entry)| entry.until > now);
+        let waits = lock.queue.iter().enumerate().filter(|(_, entry)| entry.until > now);
         for (nth, (at, entry)) in waits.enumerate() {
             let place = &entry.status.position;
             if !place.is_inside() {
@@ -243,23 +243,23 @@ impl Table {
         let answer = once(&*self.core.topology, request, limit).await;
         let received = self.now();
         let mut state = self.state();
-        let Some(slot) = state.slots.get_mut(&line.key) else { return };
+        let Some(lock) = state.locks.get_mut(&line.key) else { return };
         let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
             Ok(parts) if parts.len() == places.len() + 3 => parts,
             other => {
                 // Waiting without a reply counts as loss of contact.
-                slot.contended = false;
+                lock.contended = false;
                 let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
                 tracing::debug!(name = %line.target.name, error, "places not kept");
                 return;
             }
         };
-        slot.contact = received;
-        slot.contended = slot.server_lease.is_none() && !slot.queue.is_empty();
+        lock.contact = received;
+        lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
         let (left, first) = (parts[1], parts[2]);
         let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(places.iter().zip(&parts[3..])) {
-            let entry = slot.queue.iter().find(|entry| entry.id == *request);
+            let entry = lock.queue.iter().find(|entry| entry.id == *request);
             let Some(entry) = entry.filter(|entry| entry.status.position.number(*request) == *number) else { continue };
             let place = &entry.status.position;
             if *kept == 0 && place.is_inside() && !place.is_asking() {
@@ -276,14 +276,14 @@ impl Table {
             }
         }
         for number in lost {
-            slot.local_pass.iter_mut().for_each(|run| run.lost(number));
+            lock.local_pass.iter_mut().for_each(|run| run.lost(number));
         }
     }
 }
 
 /// Returns whether no operation is in flight that an attempt would conflict with.
-fn may_ask(slot: &LockState) -> bool {
-    !slot.asking && !matches!(slot.busy, Busy::AdjustingLease(_))
+fn may_ask(lock: &LockState) -> bool {
+    !lock.asking && !matches!(lock.busy, Busy::AdjustingLease(_))
 }
 
 /// Counts a lock for as long as its positions are kept alive.

@@ -35,7 +35,7 @@ const POLL_TICK: Duration = Duration::from_millis(100);
 /// A yield that is forgotten within one window lets two processes that leave and return starve a
 /// third (found by the model `turns`). A request that comes after two windows finds the yield over,
 /// or waits for a quiet period.
-const STRETCHES: u32 = 2;
+const WINDOWS: u32 = 2;
 
 /// What a release reported about waiters in other processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -194,8 +194,8 @@ impl YieldPlan {
 }
 
 /// Returns how long a request after a release still obeys its yield.
-pub(crate) fn remembered_for(stretch: Duration, round_trip: Duration) -> Duration {
-    (stretch * STRETCHES).max(round_trip * 2)
+pub(crate) fn remembered_for(handover_window: Duration, round_trip: Duration) -> Duration {
+    (handover_window * WINDOWS).max(round_trip * 2)
 }
 
 #[cfg(test)]

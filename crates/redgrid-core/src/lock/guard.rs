@@ -447,9 +447,9 @@ impl Drop for HoldGuard {
 impl Table {
     /// Reschedules the server lease after the own lease of a hold was changed.
     fn owner_moved(&self, state: &mut State, hold: &Arc<Hold>) {
-        let slot = state.slots.get(&hold.server_lease.slot_key());
-        if let Some(slot) = slot.filter(|slot| slot.position(hold).is_some()) {
-            let first = slot.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
+        let lock = state.locks.get(&hold.server_lease.lock_id());
+        if let Some(lock) = lock.filter(|lock| lock.position(hold).is_some()) {
+            let first = lock.holds.iter().map(|hold| hold.deadline_of_its_own()).min();
             hold.server_lease.set_owner_due(first.unwrap_or(Instant::MAX));
             state.schedule.moved(hold.server_lease.id);
             self.wake_renewal(&state.schedule);
@@ -459,8 +459,8 @@ impl Table {
     fn stop_renewing(&self, hold: &Arc<Hold>, is_first: bool) {
         let mut state = self.state();
         if hold.count_off(is_first) == Some(0) {
-            let slot = state.slots.get(&hold.server_lease.slot_key()).filter(|slot| slot.has(&hold.server_lease));
-            if slot.is_none_or(|slot| slot.is_forgotten()) {
+            let lock = state.locks.get(&hold.server_lease.lock_id()).filter(|lock| lock.has(&hold.server_lease));
+            if lock.is_none_or(|lock| lock.is_forgotten()) {
                 hold.server_lease.stop_renewing();
             } else if matches!(hold.request.lease, LeaseMode::Renewed(_)) {
                 // Other tasks share it and keep it renewed: this hold has the lease confirmed until
@@ -470,7 +470,7 @@ impl Table {
                 self.owner_moved(&mut state, hold);
             }
             // If the hold was lost before, the state of its lock was kept for this guard alone.
-            Self::remove_if_idle(&mut state, &hold.server_lease.slot_key());
+            Self::remove_if_idle(&mut state, &hold.server_lease.lock_id());
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) enum HandoverReason {
 pub(super) enum InstallOutcome<'a> {
     Ours {
         /// State of the lock, which has the server lease now.
-        slot: &'a mut LockState,
+        lock: &'a mut LockState,
         schedule: &'a mut Schedule,
     },
     /// The lock was taken from this process by force before the grant was known here.
@@ -61,34 +61,34 @@ impl Table {
         if state.closed {
             return InstallOutcome::Closed;
         }
-        let State { slots, schedule, forced, .. } = state;
+        let State { locks, schedule, forced, .. } = state;
         let forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
-        let Some(slot) = slots.get_mut(key) else { return InstallOutcome::Closed };
+        let Some(lock) = locks.get_mut(key) else { return InstallOutcome::Closed };
         // A lower token shows the earlier grant only if both requests were in flight at the same
         // time.
-        let (token, known) = slot.last;
+        let (token, known) = lock.last;
         if forced || (sent <= known && server_lease.token < token) {
             return InstallOutcome::Superseded;
         }
-        slot.last = (server_lease.token, server_lease.granted);
-        slot.contact = server_lease.granted;
-        slot.contended = false;
-        slot.yield_plan = None;
-        slot.begin_local_pass();
-        self.take_out_served(slot);
+        lock.last = (server_lease.token, server_lease.granted);
+        lock.contact = server_lease.granted;
+        lock.contended = false;
+        lock.yield_plan = None;
+        lock.begin_local_pass();
+        self.take_out_served(lock);
         // Operations in flight concerned the former server lease.
-        slot.busy = Busy::No;
-        let former = slot.server_lease.take();
+        lock.busy = Busy::No;
+        let former = lock.server_lease.take();
         if let Some(former) = former.filter(|former| former.end()) {
             // It was valid until now: it was lost unnoticed, or this process took the lock from
             // itself.
             schedule.remove(former.id);
-            for hold in slot.holds.drain(..).filter(|hold| hold.end(Phase::Forced)) {
-                slot.lost.push(Arc::downgrade(&hold));
+            for hold in lock.holds.drain(..).filter(|hold| hold.end(Phase::Forced)) {
+                lock.lost.push(Arc::downgrade(&hold));
             }
         }
-        slot.server_lease = Some(Arc::clone(server_lease));
-        InstallOutcome::Ours { slot, schedule }
+        lock.server_lease = Some(Arc::clone(server_lease));
+        InstallOutcome::Ours { lock, schedule }
     }
 
     /// Hands a free server lease to the next waiter, or releases it if no waiter may have it.
@@ -101,30 +101,30 @@ impl Table {
         basis: HandoverReason,
         now: Instant,
     ) -> Answers {
-        let State { slots, schedule, .. } = state;
-        let Some(slot) = slots.get_mut(key) else { return Answers::new() };
-        let Some(server_lease) = slot.server_lease.clone().filter(|_| slot.holds.is_empty()) else {
+        let State { locks, schedule, .. } = state;
+        let Some(lock) = locks.get_mut(key) else { return Answers::new() };
+        let Some(server_lease) = lock.server_lease.clone().filter(|_| lock.holds.is_empty()) else {
             return Answers::new();
         };
-        let Some(at) = slot.next_at(now) else {
-            self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
+        let Some(at) = lock.next_at(now) else {
+            self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
             return Answers::new();
         };
         // On the server, another process may be before the next waiter of this one.
-        let is_its_own = matches!(basis, HandoverReason::Granted { entry, .. } if entry == slot.queue[at].id);
-        let along = slot.protocol.queue().is_some() && !is_its_own;
-        let (slot, schedule, at) = if along {
+        let is_its_own = matches!(basis, HandoverReason::Granted { entry, .. } if entry == lock.queue[at].id);
+        let along = lock.protocol.queue().is_some() && !is_its_own;
+        let (lock, schedule, at) = if along {
             if !self.is_next(state, key, &server_lease, basis) {
                 return Answers::new();
             }
-            let State { slots, schedule, .. } = state;
-            let Some(slot) = slots.get_mut(key) else { return Answers::new() };
-            let Some(at) = slot.next_at(now) else { return Answers::new() };
-            (slot, schedule, at)
+            let State { locks, schedule, .. } = state;
+            let Some(lock) = locks.get_mut(key) else { return Answers::new() };
+            let Some(at) = lock.next_at(now) else { return Answers::new() };
+            (lock, schedule, at)
         } else {
-            (slot, schedule, at)
+            (lock, schedule, at)
         };
-        let next = &slot.queue[at];
+        let next = &lock.queue[at];
         let (entry, holder) = (next.id, next.request.holder);
         let confirmed = match basis {
             HandoverReason::Granted { entry, sent } | HandoverReason::Fitted { entry, sent } if entry == next.id => {
@@ -134,24 +134,25 @@ impl Table {
         };
         if along && confirmed.is_some_and(|sent| now >= terms::deadline(sent, next.request.lease.duration())) {
             // The adjusted lease is over, because a pass request was slow.
-            self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
+            self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
             return Answers::new();
         }
         if confirmed.is_none() {
             // A grant that has had no owner yet is used while a task waits, however late it
             // arrived.
-            let in_stretch = along || server_lease.may_hand_over(now) || server_lease.is_unowned();
-            if !in_stretch || !server_lease.is_valid_locally_at(now) {
-                self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
+            let in_window = along || server_lease.may_hand_over(now) || server_lease.is_unowned();
+            if !in_window || !server_lease.is_valid_locally_at(now) {
+                self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
                 return Answers::new();
             }
             let (renewed, lease) = (server_lease.has_renewed_lease(), server_lease.lease());
             let (deadline, durability) = (server_lease.deadline(), server_lease.durability());
             let held = CurrentLease { renewed, lease, deadline, durability };
-            let stretch = self.extra_lease(slot.protocol, key);
-            let (fit, wanted) = (handover_window::fit(&held, &next.request, stretch, now), next.request.durability);
+            let handover_window = self.extra_lease(lock.protocol, key);
+            let (fit, wanted) =
+                (handover_window::fit(&held, &next.request, handover_window, now), next.request.durability);
             if fit != LeaseFit::Yes {
-                slot.busy = Busy::AdjustingLease(server_lease.id);
+                lock.busy = Busy::AdjustingLease(server_lease.id);
                 self.spawn_background(Box::pin(Arc::clone(self).adjust_lease(
                     key.clone(),
                     server_lease,
@@ -164,34 +165,34 @@ impl Table {
         }
         let (_, due) = server_lease.next_token();
         if due > now && !self.is_past(due) {
-            slot.busy = Busy::AdjustingLease(server_lease.id);
+            lock.busy = Busy::AdjustingLease(server_lease.id);
             self.spawn_background(Box::pin(Arc::clone(self).hand_over_at(key.clone(), server_lease, due, basis)));
             return Answers::new();
         }
-        let Some(first) = slot.queue.remove(at) else { return Answers::new() };
+        let Some(first) = lock.queue.remove(at) else { return Answers::new() };
         if server_lease.protocol.is_shared() {
-            let others = std::mem::take(&mut slot.queue);
+            let others = std::mem::take(&mut lock.queue);
             let first = std::iter::once(first).chain(others).filter(|entry| !entry.answer.is_closed());
-            return self.share((schedule, slot), &server_lease, (confirmed.unwrap_or(now), now), first);
+            return self.share((schedule, lock), &server_lease, (confirmed.unwrap_or(now), now), first);
         }
         // A holder that waits with several requests is admitted with all of them.
         let mut same = Vec::new();
-        if holder.is_some() && slot.queue.iter().any(|entry| entry.request.holder == holder) {
-            let (mine, others) = slot.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.request.holder == holder);
-            (same, slot.queue) = (mine, others.into());
+        if holder.is_some() && lock.queue.iter().any(|entry| entry.request.holder == holder) {
+            let (mine, others) = lock.queue.drain(..).partition::<Vec<_>, _>(|entry| entry.request.holder == holder);
+            (same, lock.queue) = (mine, others.into());
         }
         if along {
-            self.served(slot, &first, now);
+            self.served(lock, &first, now);
         }
         for entry in std::iter::once(&first).chain(&same) {
             // Admitted through another request's queue position; release its own.
-            self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.status), &entry.request);
+            self.release_position(lock.protocol, &lock.keys, (entry.id, &entry.status), &entry.request);
         }
         if confirmed.is_none() && !server_lease.is_unowned() {
             count::handed_over(server_lease.protocol.name());
         }
-        let hold = self.create_hold((schedule, slot), &server_lease, (confirmed.unwrap_or(now), now), first.request);
-        slot.shrink_if_idle();
+        let hold = self.create_hold((schedule, lock), &server_lease, (confirmed.unwrap_or(now), now), first.request);
+        lock.shrink_if_idle();
         if along {
             self.send_pass(state, key, false);
         }
@@ -213,7 +214,7 @@ impl Table {
     /// Its own lease counts from `from`.
     pub(super) fn create_hold(
         &self,
-        (schedule, slot): (&mut Schedule, &mut LockState),
+        (schedule, lock): (&mut Schedule, &mut LockState),
         server_lease: &Arc<ServerLease>,
         (from, now): (Instant, Instant),
         request: Arc<AcquireRequest>,
@@ -223,7 +224,7 @@ impl Table {
             ((server_lease.has_renewed_lease(), server_lease.lease()), server_lease.owner_due());
         let hold = Arc::new(Hold::new(Arc::clone(server_lease), token, from, now, request));
         server_lease.count_owner();
-        if !slot.holds.is_empty() {
+        if !lock.holds.is_empty() {
             // The hold whose lease ends first is checked first.
             let first = owner_due.min(server_lease.owner_due());
             server_lease.set_owner_due(first);
@@ -241,7 +242,7 @@ impl Table {
             schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
         }
         self.wake_renewal(schedule);
-        slot.add(Arc::clone(&hold));
+        lock.add(Arc::clone(&hold));
         hold
     }
 
@@ -264,12 +265,12 @@ impl Table {
     /// Until the release leaves, a new request may still reclaim the server lease.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
-        slot: &mut LockState,
+        lock: &mut LockState,
         server_lease: &Arc<ServerLease>,
         keep_until: Instant,
     ) {
         let id = self.number();
-        slot.busy = Busy::Release { id, server_lease: server_lease.id, queued: keep_until == Instant::MIN };
+        lock.busy = Busy::Release { id, server_lease: server_lease.id, queued: keep_until == Instant::MIN };
         self.spawn_background(self.release_work(Some(id), Arc::clone(server_lease), keep_until, None));
     }
 
@@ -330,15 +331,15 @@ impl Table {
     /// Continues after a server lease was adjusted. `basis` is `None` if that failed.
     fn lease_adjusted(self: &Arc<Self>, key: &LockId, server_lease: &Arc<ServerLease>, basis: Option<HandoverReason>) {
         let mut state = self.state();
-        let Some(slot) = state.slots.get_mut(key).filter(|slot| slot.busy == Busy::AdjustingLease(server_lease.id))
+        let Some(lock) = state.locks.get_mut(key).filter(|lock| lock.busy == Busy::AdjustingLease(server_lease.id))
         else {
             return;
         };
-        slot.busy = Busy::No;
+        lock.busy = Busy::No;
         let mut answers = Answers::new();
-        match (slot.has(server_lease), basis) {
+        match (lock.has(server_lease), basis) {
             (true, Some(basis)) => answers = self.hand_over_next(&mut state, key, basis, self.now()),
-            (true, None) => self.release_unclaimed_grant(slot, server_lease, Instant::MIN),
+            (true, None) => self.release_unclaimed_grant(lock, server_lease, Instant::MIN),
             (false, _) => self.go_on(&mut state, key),
         }
         drop(state);

@@ -52,8 +52,8 @@ pub(crate) fn length(set: Option<Duration>, round_trip: Duration) -> Duration {
 }
 
 /// Returns whether the current lease suits `next` at `now`.
-pub(crate) fn fit(held: &CurrentLease, next: &AcquireRequest, stretch: Duration, now: Instant) -> LeaseFit {
-    let lease = next.server_lease(stretch);
+pub(crate) fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, now: Instant) -> LeaseFit {
+    let lease = next.server_lease(handover_window);
     let believed_long_enough = now + next.at_least <= held.deadline;
     let covered = believed_long_enough
         && held.durability.covers(next.durability)
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn wishes_across_a_hand_over() {
         let now = Instant::MIN + 100 * SECOND;
-        let stretch = 10 * MS;
+        let handover_window = 10 * MS;
         let renewed = |seconds: u32| LeaseMode::Renewed(seconds * SECOND);
         let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
-        let server = |lease| request(lease, Duration::ZERO).server_lease(stretch);
+        let server = |lease| request(lease, Duration::ZERO).server_lease(handover_window);
         let cases = [
             // The same request again costs nothing, to the end of the window.
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
@@ -138,7 +138,7 @@ mod tests {
             (renewed(30), 5 * MS, renewed(30), 5, LeaseFit::Yes),
         ];
         for (held, ago, next, at_least, expected) in cases {
-            let lease = request(held, Duration::ZERO).server_lease(stretch);
+            let lease = request(held, Duration::ZERO).server_lease(handover_window);
             let held_for = CurrentLease {
                 renewed: matches!(held, LeaseMode::Renewed(_)),
                 lease: held.duration(),
@@ -146,7 +146,11 @@ mod tests {
                 durability: Durability::Primary,
             };
             let next_wish = request(next, at_least * SECOND);
-            assert_eq!(fit(&held_for, &next_wish, stretch, now), expected, "{held:?} {ago:?} {next:?} {at_least}");
+            assert_eq!(
+                fit(&held_for, &next_wish, handover_window, now),
+                expected,
+                "{held:?} {ago:?} {next:?} {at_least}"
+            );
         }
     }
 

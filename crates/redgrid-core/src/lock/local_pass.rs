@@ -130,11 +130,11 @@ impl LockState {
 
 impl Table {
     /// Returns the server queue along which the current server lease is passed, if it is.
-    pub(super) fn passes_locally(&self, slot: &LockState) -> Option<&'static dyn ServerQueue> {
-        let queue = slot.protocol.queue().filter(|_| self.core.settings.stretch != Some(Duration::ZERO))?;
-        let server_lease = slot.server_lease.as_ref().filter(|server_lease| server_lease.is_valid_locally())?;
-        let ended = slot.local_pass.as_ref().is_some_and(|run| run.ended == Some(server_lease.id));
-        (!ended && !matches!(slot.busy, Busy::Release { .. })).then_some(queue)
+    pub(super) fn passes_locally(&self, lock: &LockState) -> Option<&'static dyn ServerQueue> {
+        let queue = lock.protocol.queue().filter(|_| self.core.settings.handover_window != Some(Duration::ZERO))?;
+        let server_lease = lock.server_lease.as_ref().filter(|server_lease| server_lease.is_valid_locally())?;
+        let ended = lock.local_pass.as_ref().is_some_and(|run| run.ended == Some(server_lease.id));
+        (!ended && !matches!(lock.busy, Busy::Release { .. })).then_some(queue)
     }
 
     /// Returns whether the next waiter of the run is at the front and may have the server lease.
@@ -148,35 +148,35 @@ impl Table {
         basis: HandoverReason,
     ) -> bool {
         let now = self.now();
-        let Some(slot) = state.slots.get_mut(key) else { return false };
-        if slot.promote_next_of_pass(now) {
+        let Some(lock) = state.locks.get_mut(key) else { return false };
+        if lock.promote_next_of_pass(now) {
             return true;
         }
-        slot.busy = Busy::AdjustingLease(server_lease.id);
-        let asks = slot.local_pass.as_ref().is_some_and(|run| run.asking) || self.send_pass(state, key, true);
-        let Some(slot) = state.slots.get_mut(key) else { return false };
-        match slot.local_pass.as_mut().filter(|_| asks) {
+        lock.busy = Busy::AdjustingLease(server_lease.id);
+        let asks = lock.local_pass.as_ref().is_some_and(|run| run.asking) || self.send_pass(state, key, true);
+        let Some(lock) = state.locks.get_mut(key) else { return false };
+        match lock.local_pass.as_mut().filter(|_| asks) {
             Some(run) => run.waits = Some((server_lease.id, basis)),
-            None => self.release_unclaimed_grant(slot, server_lease, Instant::MIN),
+            None => self.release_unclaimed_grant(lock, server_lease, Instant::MIN),
         }
         false
     }
 
     /// Records that a request got the server lease by its position.
-    pub(super) fn served(self: &Arc<Self>, slot: &mut LockState, entry: &Waiter, now: Instant) {
+    pub(super) fn served(self: &Arc<Self>, lock: &mut LockState, entry: &Waiter, now: Instant) {
         let place = &entry.status.position;
         if !place.is_inside() {
             return;
         }
         let number = place.number(entry.id);
         place.left();
-        let run = slot.local_pass.get_or_insert_default();
+        let run = lock.local_pass.get_or_insert_default();
         run.lost(number);
         run.served.push(number);
         if entry.status.may_be_executed(now) {
             // An earlier request for this position may execute late, and create one that no waiter
             // wants.
-            self.take_out(slot, number, (entry.status.may_execute_until(), false));
+            self.take_out(lock, number, (entry.status.may_execute_until(), false));
         }
     }
 
@@ -192,8 +192,8 @@ impl Table {
         let queue = server_lease.protocol.queue()?;
         let served = {
             let mut state = self.state();
-            let slot = state.slots.get_mut(&server_lease.slot_key()).filter(|slot| slot.has_id(server_lease.id))?;
-            let run = slot.local_pass.as_mut().filter(|run| !(run.saying.is_empty() && run.served.is_empty()))?;
+            let lock = state.locks.get_mut(&server_lease.lock_id()).filter(|lock| lock.has_id(server_lease.id))?;
+            let run = lock.local_pass.as_mut().filter(|run| !(run.saying.is_empty() && run.served.is_empty()))?;
             // A pass request in flight may not have left yet: report its served positions here,
             // too.
             run.saying.iter().copied().chain(std::mem::take(&mut run.served)).collect::<Vec<_>>()
@@ -206,9 +206,9 @@ impl Table {
         let told = asked.result.clone().and_then(PassReply::read);
         if told.is_err() {
             let mut state = self.state();
-            let slot = state.slots.get_mut(&server_lease.slot_key())?;
-            slot.local_pass.get_or_insert_default().served.extend(served);
-            self.take_out_served(slot);
+            let lock = state.locks.get_mut(&server_lease.lock_id())?;
+            lock.local_pass.get_or_insert_default().served.extend(served);
+            self.take_out_served(lock);
             // The server may refuse only this pass request.
             return None;
         }
@@ -229,23 +229,23 @@ impl Table {
     }
 
     /// Removes served positions that were not reported from the server's queue, one by one.
-    pub(super) fn take_out_served(self: &Arc<Self>, slot: &mut LockState) {
-        let served = slot.local_pass.as_mut().map(|run| std::mem::take(&mut run.served)).unwrap_or_default();
+    pub(super) fn take_out_served(self: &Arc<Self>, lock: &mut LockState) {
+        let served = lock.local_pass.as_mut().map(|run| std::mem::take(&mut run.served)).unwrap_or_default();
         for number in served {
-            self.take_out(slot, number, (Instant::MIN, true));
+            self.take_out(lock, number, (Instant::MIN, true));
         }
     }
 
     /// Removes the served positions of a server lease that is released in another way.
     pub(super) fn take_out_served_of(self: &Arc<Self>, server_lease: &ServerLease) {
         let mut state = self.state();
-        if let Some(slot) = state.slots.get_mut(&server_lease.slot_key()).filter(|slot| slot.has_id(server_lease.id)) {
-            self.take_out_served(slot);
+        if let Some(lock) = state.locks.get_mut(&server_lease.lock_id()).filter(|lock| lock.has_id(server_lease.id)) {
+            self.take_out_served(lock);
         }
     }
 
-    fn take_out(self: &Arc<Self>, slot: &LockState, number: u64, (limit, at_once): (Instant, bool)) {
-        let (kind, target, field) = (slot.protocol, Arc::clone(&slot.keys), self.core.field(number));
+    fn take_out(self: &Arc<Self>, lock: &LockState, number: u64, (limit, at_once): (Instant, bool)) {
+        let (kind, target, field) = (lock.protocol, Arc::clone(&lock.keys), self.core.field(number));
         let (keep_until, lease) = (Instant::MIN, self.core.settings.watchdog_lease);
         self.schedule_cleanup(DeferredRelease {
             protocol: kind,
@@ -265,16 +265,16 @@ impl Table {
     pub(super) fn send_pass(self: &Arc<Self>, state: &mut State, key: &LockId, frees: bool) -> bool {
         let now = self.now();
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
-        let Some(slot) = state.slots.get_mut(key) else { return false };
-        let Some((queue, server_lease)) = self.passes_locally(slot).zip(slot.server_lease.clone()) else {
+        let Some(lock) = state.locks.get_mut(key) else { return false };
+        let Some((queue, server_lease)) = self.passes_locally(lock).zip(lock.server_lease.clone()) else {
             return false;
         };
-        let run = slot.local_pass.get_or_insert_default();
+        let run = lock.local_pass.get_or_insert_default();
         if run.asking {
             return false;
         }
         let waits =
-            slot.queue.iter().filter(|entry| !entry.request.once && entry.until > now && !entry.answer.is_closed());
+            lock.queue.iter().filter(|entry| !entry.request.once && entry.until > now && !entry.answer.is_closed());
         let outside =
             waits.take(depth).filter(|entry| !entry.status.position.is_inside() && !entry.status.position.is_asking());
         let new: Vec<New> = outside.map(New::of).collect();
@@ -311,22 +311,22 @@ impl Table {
         for new in &new {
             self.enqueued(&state, &server_lease, new, (asked, told.is_ok()));
         }
-        let Some(slot) = state.slots.get_mut(key) else { return };
-        let run = slot.local_pass.get_or_insert_default();
+        let Some(lock) = state.locks.get_mut(key) else { return };
+        let run = lock.local_pass.get_or_insert_default();
         run.asking = false;
         run.saying.clear();
         if told.is_ok() {
-            slot.contact = asked.received;
+            lock.contact = asked.received;
         } else {
             run.served.extend(served);
         }
         // A server lease that is being adjusted to a request waits for something else.
-        let waits = run.waits.take().filter(|(id, _)| slot.busy == Busy::AdjustingLease(*id)).map(|(_, basis)| basis);
+        let waits = run.waits.take().filter(|(id, _)| lock.busy == Busy::AdjustingLease(*id)).map(|(_, basis)| basis);
         if waits.is_some() {
-            slot.busy = Busy::No;
+            lock.busy = Busy::No;
         }
-        if !slot.has(&server_lease) {
-            self.take_out_served(slot);
+        if !lock.has(&server_lease) {
+            self.take_out_served(lock);
             // The current grant's hand-over was suspended on this request; resume it.
             if let Some(basis) = waits {
                 answers = self.hand_over_next(&mut state, key, basis, self.now());
@@ -335,7 +335,7 @@ impl Table {
             drop(state);
             return send(answers);
         }
-        let run = slot.local_pass.get_or_insert_default();
+        let run = lock.local_pass.get_or_insert_default();
         match told {
             Ok(PassReply::Held(next)) => {
                 (run.next, run.told) = (next, Some(asked.sent));
@@ -345,8 +345,8 @@ impl Table {
                     run.ended = Some(server_lease.id);
                 }
                 if let Some(basis) = waits {
-                    match may_be_undone || (frees && !slot.promote_next_of_pass(asked.received)) {
-                        true => self.release_unclaimed_grant(slot, &server_lease, Instant::MIN),
+                    match may_be_undone || (frees && !lock.promote_next_of_pass(asked.received)) {
+                        true => self.release_unclaimed_grant(lock, &server_lease, Instant::MIN),
                         false => answers = self.hand_over_next(&mut state, key, basis, self.now()),
                     }
                 }
@@ -366,9 +366,9 @@ impl Table {
             Err(error) => {
                 tracing::debug!(name = %server_lease.keys.name, %error, "not passed along");
                 run.ended = Some(server_lease.id);
-                self.take_out_served(slot);
+                self.take_out_served(lock);
                 if waits.is_some() {
-                    self.release_unclaimed_grant(slot, &server_lease, Instant::MIN);
+                    self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
                 }
                 self.go_on(&mut state, key);
             }
@@ -387,19 +387,19 @@ impl Table {
         (asked, is_known): (&RequestOutcome, bool),
     ) {
         let New { request, number, status: request_status, wanted } = new;
-        let slot = state.slots.get(&server_lease.slot_key());
+        let lock = state.locks.get(&server_lease.lock_id());
         let is_its_own = request_status.position.number(*request) == *number;
         let is_it = |entry: &Waiter| entry.id == *request && !entry.answer.is_closed();
         if is_its_own {
             asked.retransmission_ends.into_iter().for_each(|until| request_status.set_maybe_executed(until));
-            if slot.is_some_and(|slot| slot.queue.iter().any(is_it)) {
+            if lock.is_some_and(|lock| lock.queue.iter().any(is_it)) {
                 return request_status.position.landed(is_known);
             }
             request_status.position.left();
         }
         // The request does not wait any more, or is enqueued under another number. A server lease
         // of this process under this number is released with its hold.
-        if slot.is_none_or(|slot| !slot.has_id(*number)) {
+        if lock.is_none_or(|lock| !lock.has_id(*number)) {
             let (kind, target, field) =
                 (server_lease.protocol, Arc::clone(&server_lease.keys), self.core.field(*number));
             let (limit, lease) = (asked.retransmission_ends.unwrap_or(Instant::MIN), wanted.lease.duration());

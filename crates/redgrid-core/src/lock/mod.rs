@@ -85,7 +85,7 @@ pub use detach::DetachedHold;
 pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
 pub(crate) use fairness::{SubscriberCount, YieldPlan};
 pub use guard::{Extender, HoldGuard, HoldWatch};
-pub(crate) use handover_window::{LONGEST as LONGEST_STRETCH, length as stretch_length};
+pub(crate) use handover_window::{LONGEST as MAX_HANDOVER_WINDOW, length as handover_window_length};
 pub use holder::{Holder, HolderId};
 pub(crate) use inline_task::{BackgroundTask, InlineTask};
 pub use multi_acquire::MultiOutcome;

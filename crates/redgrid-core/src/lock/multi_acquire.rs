@@ -169,8 +169,8 @@ impl Table {
         if wanted.is_empty() {
             return Ok(MultiOutcome::All(MultiGrant::of(entered.into_iter().map(|(_, grant)| grant).collect())));
         }
-        let stretch = self.handover_window(look.kind, &look.key(wanted[0].0));
-        let lease = look.request.server_lease(stretch);
+        let handover_window = self.handover_window(look.kind, &look.key(wanted[0].0));
+        let lease = look.request.server_lease(handover_window);
         let mut late = false;
         loop {
             let ask = self.send_multi(look, &wanted, lease).await;
@@ -218,7 +218,7 @@ impl Table {
                         let why = ServerError::unknown("the answer came when the lease had ended");
                         return Err(into_acquire_error(&self.core, AcquireFailure::Unknown(why), look.name(first)));
                     }
-                    return self.install_all(look, &ask, (entered, wanted), token, (lease, stretch));
+                    return self.install_all(look, &ask, (entered, wanted), token, (lease, handover_window));
                 }
             }
         }
@@ -240,11 +240,11 @@ impl Table {
         let mut not_before = Instant::MIN;
         for (at, target) in look.targets.iter().enumerate() {
             let key = look.key(at);
-            let Some(slot) = state.slots.get_mut(&key) else {
+            let Some(lock) = state.locks.get_mut(&key) else {
                 // This process released the key recently: other processes go first. Only a queued
                 // request waits for that.
                 let recent = state.recent(&key, now);
-                let continued = recent.map(|recent| recent.stretch_ends).filter(|ends| *ends > now);
+                let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
                     match recent.yields_until(now) {
                         _ if !look.request.once => return Ok(LocalCheck::Busy { at, theirs: true }),
@@ -256,14 +256,14 @@ impl Table {
                 wanted.push((at, continued));
                 continue;
             };
-            if let Some(known) = reenter(slot, &look.request, target) {
+            if let Some(known) = reenter(lock, &look.request, target) {
                 entered.push((at, known?));
                 continue;
             }
-            slot.queue.retain(|entry| !entry.answer.is_closed());
-            let alone = slot.queue.is_empty() && slot.server_lease.is_none() && slot.busy == Busy::No && !slot.asking;
+            lock.queue.retain(|entry| !entry.answer.is_closed());
+            let alone = lock.queue.is_empty() && lock.server_lease.is_none() && lock.busy == Busy::No && !lock.asking;
             if !alone {
-                return Ok(LocalCheck::Busy { at, theirs: slot.is_taken() || !slot.queue.is_empty() });
+                return Ok(LocalCheck::Busy { at, theirs: lock.is_taken() || !lock.queue.is_empty() });
             }
             wanted.push((at, None));
         }
@@ -272,11 +272,11 @@ impl Table {
         }
         for (at, _) in &wanted {
             let (kind, target) = (look.kind, &look.targets[*at]);
-            let slot = state
-                .slots
+            let lock = state
+                .locks
                 .entry(look.key(*at))
                 .or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
-            slot.asking = true;
+            lock.asking = true;
         }
         let entered =
             entered.into_iter().map(|(at, hold)| (at, HoldGuard::further(look.client.clone(), hold))).collect();
@@ -296,9 +296,9 @@ impl Table {
 
     /// Records the end of the attempt for one key.
     fn asked(self: &Arc<Self>, state: &mut State, key: &LockId, now: Instant) {
-        if let Some(slot) = state.slots.get_mut(key) {
-            slot.asking = false;
-            slot.contact = now;
+        if let Some(lock) = state.locks.get_mut(key) {
+            lock.asking = false;
+            lock.contact = now;
         }
         self.go_on(state, key);
     }
@@ -326,7 +326,7 @@ impl Table {
         ask: &MultiCall,
         (mut grants, wanted): (Entered, Wanted),
         token: u64,
-        (lease, stretch): (Duration, Duration),
+        (lease, handover_window): (Duration, Duration),
     ) -> Result<MultiOutcome, AcquireError> {
         let (sent, now) = (ask.asked.sent, self.now());
         let (mut robbed, mut closed) = (None, false);
@@ -335,7 +335,7 @@ impl Table {
             let (mut answers, mut unwanted) = (Answers::new(), Vec::new());
             let mut state = self.state();
             for ((at, id, field), (_, continued)) in part {
-                let ends = continued.unwrap_or(sent + stretch);
+                let ends = continued.unwrap_or(sent + handover_window);
                 let granted =
                     GrantReply::by(&ask.asked, *id, field.clone(), token, (lease, look.request.durability), ends);
                 let (key, target) = (look.key(*at), Arc::clone(&look.targets[*at]));
@@ -343,12 +343,12 @@ impl Table {
                     Arc::new(ServerLease::new(granted, &key, target, look.kind, self.core.clock.clone()));
                 let request = state.shared(&look.request);
                 match self.install_grant(&mut state, &key, &server_lease, sent) {
-                    InstallOutcome::Ours { slot, schedule } => {
-                        let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), request);
+                    InstallOutcome::Ours { lock, schedule } => {
+                        let hold = self.create_hold((schedule, lock), &server_lease, (sent, now), request);
                         hold.reserve();
                         grants.push((*at, HoldGuard::first(look.client.clone(), hold)));
-                        answers.extend(slot.reject_try_waiters());
-                        slot.queue.iter().for_each(|entry| entry.status.set_busy());
+                        answers.extend(lock.reject_try_waiters());
+                        lock.queue.iter().for_each(|entry| entry.status.set_busy());
                     }
                     InstallOutcome::Superseded => {
                         robbed = Some(*at);

@@ -22,7 +22,7 @@ pub(super) struct PendingYield {
     /// When the lock was released.
     pub(super) since: Instant,
     pub(super) until: Instant,
-    pub(super) stretch_ends: Instant,
+    pub(super) handover_ends: Instant,
 }
 
 impl PendingYield {
@@ -30,7 +30,7 @@ impl PendingYield {
     /// are.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.plan.quiet_period(None);
-        (now >= self.stretch_ends && now < until).then_some(until)
+        (now >= self.handover_ends && now < until).then_some(until)
     }
 }
 

@@ -145,9 +145,9 @@ impl Table {
         let lost = hold.lost_by(now);
         hold.end(Phase::Released);
         let server_lease = &hold.server_lease;
-        let (key, keep_until) = (server_lease.slot_key(), hold.retained_until());
-        let slot = state.slots.get_mut(&key);
-        let Some((slot, at)) = slot.and_then(|slot| slot.position(hold).map(|at| (slot, at))) else {
+        let (key, keep_until) = (server_lease.lock_id(), hold.retained_until());
+        let lock = state.locks.get_mut(&key);
+        let Some((lock, at)) = lock.and_then(|lock| lock.position(hold).map(|at| (lock, at))) else {
             Self::remove_if_idle(&mut state, &key);
             drop(state);
             if lost == Some(LostReason::Expired) && server_lease.is_over() {
@@ -157,31 +157,31 @@ impl Table {
             }
             return DropStep::Lost(lost.unwrap_or(LostReason::Gone));
         };
-        slot.remove(at);
-        if !slot.holds.is_empty() {
+        lock.remove(at);
+        if !lock.holds.is_empty() {
             // Other tasks share the lease.
-            if slot.holds.len() == 1 {
+            if lock.holds.len() == 1 {
                 server_lease.left_alone();
             }
-            if slot.is_forgotten() {
+            if lock.is_forgotten() {
                 server_lease.stop_renewing();
             }
             return lost.map_or(DropStep::Done, DropStep::Lost);
         }
         let keep = keep_until > now;
-        let passes_on = server_lease.may_hand_over(now) || self.passes_locally(slot).is_some();
-        if !keep && server_lease.is_valid_locally_at(now) && passes_on && slot.next(now).is_some() {
+        let passes_on = server_lease.may_hand_over(now) || self.passes_locally(lock).is_some();
+        if !keep && server_lease.is_valid_locally_at(now) && passes_on && lock.next(now).is_some() {
             let answers = self.hand_over_next(&mut state, &key, HandoverReason::HandOver, now);
             drop(state);
             send(answers);
             return lost.map_or(DropStep::Done, DropStep::Lost);
         }
         let id = self.number();
-        let leaves = by == ReleasedBy::Caller && lost.is_none() && slot.queue.is_empty() && !slot.loop_running;
+        let leaves = by == ReleasedBy::Caller && lost.is_none() && lock.queue.is_empty() && !lock.loop_running;
         // A release that waits for a task may still be reclaimed by a new request, unless the hold
         // was lost.
         let queued = !leaves && !keep && lost.is_none();
-        slot.busy = Busy::Release { id, server_lease: server_lease.id, queued };
+        lock.busy = Busy::Release { id, server_lease: server_lease.id, queued };
         if leaves {
             // Registered as the lock's inline task: a new waiter moves it to a background task.
             let (tell, told) = oneshot::channel();
@@ -189,7 +189,7 @@ impl Table {
                 &self.core.unpolled,
                 self.begun_release(id, Arc::clone(server_lease), (keep_until, false), tell),
             );
-            slot.register(server_lease.id, &inline_task);
+            lock.register(server_lease.id, &inline_task);
             state.schedule.remove(server_lease.id);
             return DropStep::ReleasingInline(inline_task, told);
         }
@@ -249,13 +249,13 @@ impl Table {
     pub(super) fn begin_release(&self, id: Option<u64>, server_lease: &Arc<ServerLease>) -> Option<bool> {
         let mut state = self.state();
         let Some(id) = id else { return Some(false) };
-        let slot = state.slots.get_mut(&server_lease.slot_key())?;
-        match &mut slot.busy {
+        let lock = state.locks.get_mut(&server_lease.lock_id())?;
+        match &mut lock.busy {
             Busy::Release { id: present, queued, .. } if *present == id => *queued = false,
             _ => return None,
         }
         // Most locks have no waiter; then the clock is not read.
-        let give_way = !slot.queue.is_empty() && slot.next(self.now()).is_some();
+        let give_way = !lock.queue.is_empty() && lock.next(self.now()).is_some();
         state.schedule.remove(server_lease.id);
         Some(give_way)
     }
@@ -386,7 +386,7 @@ impl Table {
 
     pub(super) fn is_waited_for(&self, server_lease: &ServerLease) -> bool {
         let now = self.now();
-        self.state().slots.get_mut(&server_lease.slot_key()).is_some_and(|slot| slot.next(now).is_some())
+        self.state().locks.get_mut(&server_lease.lock_id()).is_some_and(|lock| lock.next(now).is_some())
     }
 
     /// Returns the mode of a release that retains the lock until `keep_until`, as of now.
@@ -431,7 +431,7 @@ impl Table {
         server_lease: &Arc<ServerLease>,
         audience: Option<SubscriberCount>,
     ) {
-        let key = server_lease.slot_key();
+        let key = server_lease.lock_id();
         let mut state = self.state();
         let (now, mut answers) = (self.now(), Answers::new());
         // Shared kinds do not yield: waiters announce themselves. Waiters of the paired mode count
@@ -440,23 +440,23 @@ impl Table {
         let audience = audience.filter(|_| !server_lease.protocol.is_shared());
         let audience = audience.map(|told| SubscriberCount { listeners: told.listeners + beside, ..told });
         let audience = audience.map(|told| state.phantoms.without(&key, told, now));
-        let Some(slot) = state.slots.get_mut(&key) else { return };
-        slot.contact = now;
-        slot.completed(server_lease.id);
-        if matches!(slot.busy, Busy::Release { id: present, .. } if Some(present) == id) {
-            slot.busy = Busy::No;
+        let Some(lock) = state.locks.get_mut(&key) else { return };
+        lock.contact = now;
+        lock.completed(server_lease.id);
+        if matches!(lock.busy, Busy::Release { id: present, .. } if Some(present) == id) {
+            lock.busy = Busy::No;
         }
-        if slot.has(server_lease) {
-            slot.server_lease = None;
+        if lock.has(server_lease) {
+            lock.server_lease = None;
             let turn = audience.and_then(|audience| YieldPlan::after(audience, self.round_trip(&key)));
-            if slot.next(now).is_some() {
-                slot.yield_plan = turn.map(Box::new);
+            if lock.next(now).is_some() {
+                lock.yield_plan = turn.map(Box::new);
                 if turn.is_some() {
                     // Other processes go first, so the lock is busy for try-only waiters.
-                    answers = slot.reject_try_waiters();
+                    answers = lock.reject_try_waiters();
                 }
             } else if let Some(turn) = turn {
-                self.remember_yield(&mut state, &key, turn, server_lease.stretch_ends);
+                self.remember_yield(&mut state, &key, turn, server_lease.handover_ends);
             }
         }
         server_lease.end();
@@ -474,26 +474,26 @@ impl Table {
         state.closed = true;
         let mut waiting = Vec::new();
         let mut inline_tasks = Vec::new();
-        for slot in state.slots.values_mut() {
-            for entry in slot.queue.drain(..) {
-                self.release_position(slot.protocol, &slot.keys, (entry.id, &entry.status), &entry.request);
+        for lock in state.locks.values_mut() {
+            for entry in lock.queue.drain(..) {
+                self.release_position(lock.protocol, &lock.keys, (entry.id, &entry.status), &entry.request);
                 waiting.push(entry.answer);
             }
-            self.take_out_served(slot);
-            slot.notify_loop();
+            self.take_out_served(lock);
+            lock.notify_loop();
             // Drive inline tasks to their end from here: their callers may stop polling.
-            inline_tasks.extend(slot.inline_tasks.drain(..).map(|(_, inline_task)| inline_task));
+            inline_tasks.extend(lock.inline_tasks.drain(..).map(|(_, inline_task)| inline_task));
         }
         let server_leases = state.schedule.drain();
         let mut held = Vec::new();
         for server_lease in server_leases.into_iter().filter(|server_lease| server_lease.end()) {
-            let key = server_lease.slot_key();
-            let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(&server_lease)) else { continue };
-            slot.server_lease = None;
+            let key = server_lease.lock_id();
+            let Some(lock) = state.locks.get_mut(&key).filter(|lock| lock.has(&server_lease)) else { continue };
+            lock.server_lease = None;
             // A forgotten hold is left to its lease.
-            let forgotten = slot.is_forgotten();
-            let keep_until = slot.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::MIN);
-            for hold in slot.holds.drain(..) {
+            let forgotten = lock.is_forgotten();
+            let keep_until = lock.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::MIN);
+            for hold in lock.holds.drain(..) {
                 hold.end(Phase::ShutDown);
             }
             if !forgotten {

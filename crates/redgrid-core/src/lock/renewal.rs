@@ -84,9 +84,9 @@ impl Table {
     ///
     /// The owner is notified first, and the next task gets the lock one margin later.
     fn owner_due(self: &Arc<Self>, state: &mut State, server_lease: &Arc<ServerLease>, now: Instant) -> Answers {
-        let key = server_lease.slot_key();
-        let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(server_lease)) else { return Answers::new() };
-        if slot.holds.is_empty() {
+        let key = server_lease.lock_id();
+        let Some(lock) = state.locks.get_mut(&key).filter(|lock| lock.has(server_lease)) else { return Answers::new() };
+        if lock.holds.is_empty() {
             // Between two owners: drop the former owner's end. The end of the server lease stays
             // scheduled.
             server_lease.set_owner_due(Instant::MAX);
@@ -94,30 +94,30 @@ impl Table {
             return Answers::new();
         }
         let (mut due, mut keep_until) = (Instant::MAX, Instant::MIN);
-        for hold in std::mem::take(&mut slot.holds) {
+        for hold in std::mem::take(&mut lock.holds) {
             match due_of(&hold, now) {
                 Due::At(at) => {
                     due = due.min(at);
-                    slot.add(hold);
+                    lock.add(hold);
                 }
                 Due::NotTaken => keep_until = keep_until.max(hold.retained_until()),
                 Due::Over => {
                     keep_until = keep_until.max(hold.retained_until());
-                    slot.lost.push(Arc::downgrade(&hold));
+                    lock.lost.push(Arc::downgrade(&hold));
                 }
             }
         }
-        let free = slot.holds.is_empty();
-        if slot.holds.len() == 1 {
+        let free = lock.holds.is_empty();
+        if lock.holds.len() == 1 {
             server_lease.left_alone();
         }
-        if slot.is_forgotten() {
+        if lock.is_forgotten() {
             server_lease.stop_renewing();
         }
         server_lease.set_owner_due(due);
         state.schedule.moved(server_lease.id);
         match free {
-            true if keep_until > now => self.release_unclaimed_grant(slot, server_lease, keep_until),
+            true if keep_until > now => self.release_unclaimed_grant(lock, server_lease, keep_until),
             true => return self.hand_over_next(state, &key, HandoverReason::HandOver, now),
             false => {}
         }
@@ -131,14 +131,14 @@ impl Table {
             return;
         }
         tracing::debug!(name = %server_lease.keys.name, %reason, "lost");
-        let key = server_lease.slot_key();
-        if let Some(slot) = state.slots.get_mut(&key).filter(|slot| slot.has(server_lease)) {
-            slot.server_lease = None;
-            self.take_out_served(slot);
-            let (unheld, lives_on) = (slot.holds.is_empty(), slot.protocol.paired_mode().is_some());
-            for hold in slot.holds.drain(..) {
+        let key = server_lease.lock_id();
+        if let Some(lock) = state.locks.get_mut(&key).filter(|lock| lock.has(server_lease)) {
+            lock.server_lease = None;
+            self.take_out_served(lock);
+            let (unheld, lives_on) = (lock.holds.is_empty(), lock.protocol.paired_mode().is_some());
+            for hold in lock.holds.drain(..) {
                 hold.end(reason.into());
-                slot.lost.push(Arc::downgrade(&hold));
+                lock.lost.push(Arc::downgrade(&hold));
             }
             if unheld && reason == LostReason::Expired {
                 // No guard exists that would release what the server may still hold.

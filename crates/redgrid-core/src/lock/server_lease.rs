@@ -75,7 +75,7 @@ pub(crate) struct ServerLease {
     pub(crate) token: u64,
     /// When the reply was received.
     pub(crate) granted: Instant,
-    pub(crate) stretch_ends: Instant,
+    pub(crate) handover_ends: Instant,
     owners: HandoverCount,
     deadline: Deadline,
     /// The lease that renewals send, in nanoseconds.
@@ -162,7 +162,7 @@ impl ServerLease {
             clock,
             token: granted.token,
             granted: granted.received,
-            stretch_ends: granted.handover_ends,
+            handover_ends: granted.handover_ends,
             owners: HandoverCount::default(),
             deadline: Deadline::new(terms::deadline(granted.sent, granted.lease)),
             lease: AtomicU64::new(nanos(granted.lease)),
@@ -193,7 +193,7 @@ impl ServerLease {
     }
 
     /// Returns the key of its lock in the table.
-    pub(super) fn slot_key(&self) -> LockId {
+    pub(super) fn lock_id(&self) -> LockId {
         LockId(self.protocol.name(), Arc::clone(&self.keys), self.grant_id)
     }
 
@@ -204,7 +204,7 @@ impl ServerLease {
 
     /// Returns whether another task may take it over, or share it, without a request to the server.
     pub(super) fn may_hand_over(&self, now: Instant) -> bool {
-        now < self.stretch_ends && !self.sealed.load(Ordering::Acquire)
+        now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
 
     /// Notifies the last sharer that all others have left.

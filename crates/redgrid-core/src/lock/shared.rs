@@ -65,11 +65,11 @@ impl State {
     /// Returns the ids of all lock states of a key, of this kind and of its paired mode.
     pub(super) fn all_of(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> Vec<LockId> {
         let kinds = std::iter::once(kind.name()).chain(kind.paired_mode());
-        kinds.flat_map(|kind| self.slots_of(kind, target)).collect()
+        kinds.flat_map(|kind| self.grants_of(kind, target)).collect()
     }
 
     /// Returns the ids of a key's lock states, including one that may not exist.
-    pub(super) fn slots_of(
+    pub(super) fn grants_of(
         &self,
         kind: &'static str,
         target: &Arc<LockKeys>,
@@ -80,9 +80,9 @@ impl State {
     /// Returns whether a request of this process waits for the key in the paired mode.
     pub(super) fn waits_in_paired_mode(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
         let waits = |key: LockId| {
-            self.slots.get(&key).is_some_and(|slot| slot.queue.iter().any(|entry| !entry.answer.is_closed()))
+            self.locks.get(&key).is_some_and(|lock| lock.queue.iter().any(|entry| !entry.answer.is_closed()))
         };
-        kind.paired_mode().is_some_and(|other| self.slots_of(other, target).any(waits))
+        kind.paired_mode().is_some_and(|other| self.grants_of(other, target).any(waits))
     }
 
     /// Returns the holder field from which the request may convert, if its holder has the paired
@@ -100,9 +100,9 @@ impl State {
         if request.holder.is_none() && scope.is_none() {
             return Ok(None);
         }
-        let slots: Vec<&LockState> =
-            self.slots_of(other, target).filter_map(|key| self.slots.get(&key).map(|slot| &**slot)).collect();
-        let mut held = slots.iter().flat_map(|slot| slot.held()).filter(|hold| hold.holder().is_some());
+        let locks: Vec<&LockState> =
+            self.grants_of(other, target).filter_map(|key| self.locks.get(&key).map(|lock| &**lock)).collect();
+        let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
         let (waits, deadlock) = (!request.once, AcquireError::WouldDeadlock { name: target.name.clone() });
         match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
             Some(hold) if kind.is_shared() && hold.holder() == request.holder => {
@@ -131,40 +131,40 @@ impl Table {
             return Placement::Queue(whole);
         }
         let private = under.is_some() || !request.at_least.is_zero() || request.max_hold.is_some();
-        let (now, stretch) = (self.now(), self.handover_window(kind, &whole));
+        let (now, handover_window) = (self.now(), self.handover_window(kind, &whole));
         if !private {
             let looks: Vec<LockId> = state.parts.of(whole.0, target).take(COMPARED_GRANTS).collect();
-            let State { slots, schedule, .. } = &mut *state;
+            let State { locks, schedule, .. } = &mut *state;
             for key in looks {
-                let Some(slot) = slots.get_mut(&key).filter(|slot| !slot.private) else { continue };
-                if let Some(server_lease) = shareable(slot, request, stretch, now) {
-                    let hold = self.create_hold((schedule, slot), &server_lease, (now, now), Arc::clone(request));
+                let Some(lock) = locks.get_mut(&key).filter(|lock| !lock.private) else { continue };
+                if let Some(server_lease) = shareable(lock, request, handover_window, now) {
+                    let hold = self.create_hold((schedule, lock), &server_lease, (now, now), Arc::clone(request));
                     return Placement::Shared(hold);
                 }
-                if slot.can_join_pending(request, stretch, now) {
+                if lock.can_join_pending(request, handover_window, now) {
                     return Placement::Queue(key);
                 }
             }
         }
         let key = LockId(whole.0, whole.1, self.number());
-        let mut slot = Box::new(LockState::new(kind, Arc::clone(target), now));
-        (slot.private, slot.under) = (private, under.clone().map(Box::new));
+        let mut lock = Box::new(LockState::new(kind, Arc::clone(target), now));
+        (lock.private, lock.under) = (private, under.clone().map(Box::new));
         state.parts.insert(&key);
-        state.slots.insert(key.clone(), slot);
+        state.locks.insert(key.clone(), lock);
         Placement::Queue(key)
     }
 
     /// Gives every waiter a hold of the shared grant.
     pub(super) fn share(
         &self,
-        (schedule, slot): (&mut Schedule, &mut LockState),
+        (schedule, lock): (&mut Schedule, &mut LockState),
         server_lease: &Arc<ServerLease>,
         (from, now): (Instant, Instant),
         entries: impl Iterator<Item = Waiter>,
     ) -> Answers {
         let mut answers = Answers::new();
         for entry in entries {
-            let hold = self.create_hold((schedule, slot), server_lease, (from, now), entry.request);
+            let hold = self.create_hold((schedule, lock), server_lease, (from, now), entry.request);
             answers.push((entry.answer, Ok(Some(HoldGuard::first(entry.client, hold)))));
         }
         answers
@@ -182,8 +182,8 @@ impl Table {
 
     fn any_hold(&self, kind: &dyn LockProtocol, target: &Arc<LockKeys>, is_it: impl Fn(&Hold) -> bool) -> bool {
         let state = self.state();
-        let slots = state.all_of(kind, target);
-        let mut held = slots.iter().filter_map(|key| state.slots.get(key)).flat_map(|slot| slot.held());
+        let locks = state.all_of(kind, target);
+        let mut held = locks.iter().filter_map(|key| state.locks.get(key)).flat_map(|lock| lock.held());
         held.any(|hold| is_it(hold))
     }
 
@@ -191,9 +191,9 @@ impl Table {
     pub(super) fn is_shared(&self, hold: &Arc<Hold>) -> bool {
         let state = self.state();
         state
-            .slots
-            .get(&hold.server_lease.slot_key())
-            .is_some_and(|slot| slot.has(&hold.server_lease) && slot.holds.len() > 1)
+            .locks
+            .get(&hold.server_lease.lock_id())
+            .is_some_and(|lock| lock.has(&hold.server_lease) && lock.holds.len() > 1)
     }
 
     /// Requests `kind` of the same key, converting from `hold`; `None` if other sharers prevent
@@ -209,8 +209,8 @@ impl Table {
         {
             let state = self.state();
             let alone = || {
-                let slot = state.slots.get(&server_lease.slot_key()).filter(|slot| slot.has(server_lease));
-                slot.is_some_and(|slot| slot.holds.len() == 1)
+                let lock = state.locks.get(&server_lease.lock_id()).filter(|lock| lock.has(server_lease));
+                lock.is_some_and(|lock| lock.holds.len() == 1)
             };
             if !hold.is_held() {
                 return Err(AcquireError::Lost { name: server_lease.keys.name.clone() });
@@ -225,9 +225,9 @@ impl Table {
     }
 
     /// Withdraws the announcement of a waiter, if one was sent.
-    pub(super) fn withdraw(&self, slot: &mut LockState) {
-        if std::mem::take(&mut slot.announced)
-            && let Some(request) = slot.protocol.withdraw(&slot.keys, &self.core.id, self.number())
+    pub(super) fn withdraw(&self, lock: &mut LockState) {
+        if std::mem::take(&mut lock.announced)
+            && let Some(request) = lock.protocol.withdraw(&lock.keys, &self.core.id, self.number())
         {
             // If the withdrawal is lost, the announcement expires.
             self.run_detached(request);
@@ -246,9 +246,9 @@ impl Table {
     pub(super) async fn announce(&self, key: &LockId, within: Duration) {
         let request = {
             let mut state = self.state();
-            let Some(slot) = state.slots.get_mut(key) else { return };
-            slot.announced = true;
-            slot.protocol.announce(&slot.keys, &self.core.id, self.number())
+            let Some(lock) = state.locks.get_mut(key) else { return };
+            lock.announced = true;
+            lock.protocol.announce(&lock.keys, &self.core.id, self.number())
         };
         if let Some(request) = request {
             let _ = once(&*self.core.topology, request, self.now() + within).await;
@@ -257,7 +257,7 @@ impl Table {
 
     /// Evicts holders with expired leases; otherwise they would block until the key's TTL ends.
     pub(super) async fn evict_expired(&self, key: &LockId, within: Duration) {
-        let about = self.state().slots.get(key).map(|slot| (slot.protocol, Arc::clone(&slot.keys)));
+        let about = self.state().locks.get(key).map(|lock| (lock.protocol, Arc::clone(&lock.keys)));
         let Some((kind, target)) = about else { return };
         let (Some(request), limit) = (kind.holders(&target), self.now() + within) else { return };
         let answer = once(&*self.core.topology, request, limit).await.result;
@@ -277,30 +277,35 @@ pub(super) enum Placement {
 }
 
 /// Returns the server lease of a lock state, if it can be shared with the request.
-fn shareable(slot: &LockState, request: &AcquireRequest, stretch: Duration, now: Instant) -> Option<Arc<ServerLease>> {
-    let server_lease = slot
+fn shareable(
+    lock: &LockState,
+    request: &AcquireRequest,
+    handover_window: Duration,
+    now: Instant,
+) -> Option<Arc<ServerLease>> {
+    let server_lease = lock
         .server_lease
         .as_ref()
         .filter(|server_lease| server_lease.is_valid_locally() && server_lease.may_hand_over(now))?;
-    let shared = slot.busy == Busy::No && slot.held().next().is_some();
-    (shared && satisfies(server_lease, request, stretch, now)).then(|| Arc::clone(server_lease))
+    let shared = lock.busy == Busy::No && lock.held().next().is_some();
+    (shared && satisfies(server_lease, request, handover_window, now)).then(|| Arc::clone(server_lease))
 }
 
-fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
+fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
     let (renewed, lease) = (server_lease.has_renewed_lease(), server_lease.lease());
     let (deadline, durability) = (server_lease.deadline(), server_lease.durability());
     let held = CurrentLease { renewed, lease, deadline, durability };
     // All sharers have the same durability, so that renewals satisfy each of them.
     request.durability == server_lease.wanted_durability()
-        && handover_window::fit(&held, request, stretch, now) == LeaseFit::Yes
+        && handover_window::fit(&held, request, handover_window, now) == LeaseFit::Yes
 }
 
 impl LockState {
     /// Returns whether the request may wait with the others, because it can share their grant.
-    fn can_join_pending(&self, request: &AcquireRequest, stretch: Duration, now: Instant) -> bool {
+    fn can_join_pending(&self, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
         if self.is_reclaimable(now) {
             return self.queue.is_empty()
-                && self.server_lease.as_ref().is_some_and(|had| satisfies(had, request, stretch, now));
+                && self.server_lease.as_ref().is_some_and(|had| satisfies(had, request, handover_window, now));
         }
         let alike =
             |entry: &Waiter| entry.request.lease == request.lease && entry.request.durability == request.durability;

@@ -52,7 +52,7 @@ pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) slots: ByName<Box<LockState>>,
+    pub(super) locks: ByName<Box<LockState>>,
     /// The options of the last request, shared with following requests that have equal ones.
     wished: Option<Arc<AcquireRequest>>,
     /// The keys that have more than one lock state.
@@ -74,8 +74,8 @@ impl State {
     }
 
     fn forget(&mut self, key: &LockId) {
-        self.slots.remove(key);
-        shrink_if_sparse(&mut self.slots);
+        self.locks.remove(key);
+        shrink_if_sparse(&mut self.locks);
         self.parts.remove(key);
     }
 
@@ -132,7 +132,7 @@ impl Table {
 
     /// Returns the number of locks in use, for tests and diagnosis.
     pub(crate) fn names(&self) -> usize {
-        self.state().slots.len()
+        self.state().locks.len()
     }
 
     /// Returns the names that are held, or whose release was not answered yet.
@@ -141,16 +141,16 @@ impl Table {
     /// lock.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
-        let held = state.slots.values().filter(|slot| slot.server_lease.is_some() && !slot.is_forgotten());
-        held.map(|slot| slot.keys.name.to_string()).collect()
+        let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
+        held.map(|lock| lock.keys.name.to_string()).collect()
     }
 
     /// Returns the number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.state()
-            .slots
+            .locks
             .values()
-            .map(|slot| slot.queue.iter().filter(|entry| !entry.answer.is_closed()).count())
+            .map(|lock| lock.queue.iter().filter(|entry| !entry.answer.is_closed()).count())
             .sum()
     }
 
@@ -207,7 +207,7 @@ impl Table {
         }
         // A request without a holder cannot re-enter: skip the search.
         let known = match wanted.holder.is_some() || Holder::current().is_some() {
-            true => state.slots_of(key.0, target).find_map(|key| reenter(state.slots.get(&key)?, &wanted, target)),
+            true => state.grants_of(key.0, target).find_map(|key| reenter(state.locks.get(&key)?, &wanted, target)),
             false => None,
         };
         let hold = match (known, under) {
@@ -231,46 +231,46 @@ impl Table {
             }
         };
         ticket.key = key.clone();
-        let State { slots, recent, .. } = &mut *state;
-        let slot = slots.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
-        if slot.is_taken() {
+        let State { locks, recent, .. } = &mut *state;
+        let lock = locks.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(target), now)));
+        if lock.is_taken() {
             request_status.set_busy();
             if wanted.once {
                 ticket.ready = Some(Ok(None));
                 return Ok(ticket);
             }
         }
-        let (alone, once) = (slot.is_idle(), wanted.once);
+        let (alone, once) = (lock.is_idle(), wanted.once);
         let before = if alone { recent.take(&key, now) } else { None };
         // A try-only request sent while others are being notified would always overtake them.
         let after = before.filter(|_| once).and_then(|before| Some((before, before.yields_until(now)?)));
         if let Some((before, _)) = after {
             recent.insert(key.clone(), before, now);
             if before.plan.is_wanted() {
-                slots.remove(&key);
+                locks.remove(&key);
                 ticket.ready = Some(Ok(None));
                 return Ok(ticket);
             }
         }
-        slot.enqueue(Waiter { id, request: wanted, client: client.clone(), answer, status: request_status, until });
+        lock.enqueue(Waiter { id, request: wanted, client: client.clone(), answer, status: request_status, until });
         let mut to_tasks = InlineTasks::new();
         let mut answers = Answers::new();
-        if slot.is_reclaimable(now) {
+        if lock.is_reclaimable(now) {
             // The server lease is about to be released: reclaim it instead of sending a request.
-            slot.busy = Busy::No;
+            lock.busy = Busy::No;
             answers = self.hand_over_next(&mut state, &key, HandoverReason::HandOver, self.now());
             self.go_on(&mut state, &key);
         } else if alone {
-            let continued = before.as_ref().map(|before| before.stretch_ends).filter(|ends| *ends > now);
-            slot.continued = continued.unwrap_or(Instant::MIN);
+            let continued = before.as_ref().map(|before| before.handover_ends).filter(|ends| *ends > now);
+            lock.continued = continued.unwrap_or(Instant::MIN);
             if continued.is_none() {
-                slot.yield_plan = before.filter(|_| !once).map(|before| Box::new(before.plan));
+                lock.yield_plan = before.filter(|_| !once).map(|before| Box::new(before.plan));
             }
-            if slot.yield_plan.is_some() {
-                self.start_loop(&key, slot);
+            if lock.yield_plan.is_some() {
+                self.start_loop(&key, lock);
             } else {
-                slot.asking = true;
-                let attempt = self.attempt(&key, slot, now);
+                lock.asking = true;
+                let attempt = self.attempt(&key, lock, now);
                 let inline_task = InlineTask::observed(
                     &self.core.unpolled,
                     match after {
@@ -278,19 +278,19 @@ impl Table {
                         None => attempt,
                     },
                 );
-                slot.register(id, &inline_task);
+                lock.register(id, &inline_task);
                 ticket.inline_task = Some(inline_task);
             }
         } else {
             // A second waiter now depends on the in-flight request, which must not depend on its
             // caller polling.
-            to_tasks = std::mem::take(&mut slot.inline_tasks);
+            to_tasks = std::mem::take(&mut lock.inline_tasks);
             // The loop needs no notification for each new waiter, unless it waits for nothing else.
             // In a server queue each waiter needs its position at once.
-            let lines_up = slot.protocol.queue().is_some();
-            if lines_up || !slot.loop_running || (slot.server_lease.is_none() && slot.busy == Busy::No && !slot.asking)
+            let lines_up = lock.protocol.queue().is_some();
+            if lines_up || !lock.loop_running || (lock.server_lease.is_none() && lock.busy == Busy::No && !lock.asking)
             {
-                self.start_loop(&key, slot);
+                self.start_loop(&key, lock);
             }
         }
         drop(state);
@@ -312,17 +312,18 @@ impl Table {
     /// Remembers that other processes go first.
     ///
     /// The next request of this process obeys that if it comes soon, although no request waits now.
-    pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, turn: YieldPlan, stretch_ends: Instant) {
+    pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, turn: YieldPlan, handover_ends: Instant) {
         let since = self.now();
-        let stretch = state.slots.get(key).map_or(Duration::ZERO, |slot| self.handover_window(slot.protocol, key));
-        let until = since + fairness::remembered_for(stretch, self.round_trip(key));
-        state.recent.insert(key.clone(), PendingYield { plan: turn, since, until, stretch_ends }, since);
+        let handover_window =
+            state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));
+        let until = since + fairness::remembered_for(handover_window, self.round_trip(key));
+        state.recent.insert(key.clone(), PendingYield { plan: turn, since, until, handover_ends }, since);
     }
 
     /// Returns how long tasks may hand the lock over without a request.
     pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() {
-            true => handover_window::length(self.core.settings.stretch, self.round_trip(key)),
+            true => handover_window::length(self.core.settings.handover_window, self.round_trip(key)),
             false => Duration::ZERO,
         }
     }
@@ -331,7 +332,7 @@ impl Table {
     /// needs.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.queue() {
-            Some(_) => handover_window::length(self.core.settings.stretch, self.round_trip(key)),
+            Some(_) => handover_window::length(self.core.settings.handover_window, self.round_trip(key)),
             None => self.handover_window(kind, key),
         }
     }
@@ -342,12 +343,12 @@ impl Table {
     }
 
     /// Starts the loop of a lock, or notifies it if it runs.
-    pub(super) fn start_loop(self: &Arc<Self>, key: &LockId, slot: &mut LockState) {
-        if slot.loop_running {
-            slot.notify_loop();
+    pub(super) fn start_loop(self: &Arc<Self>, key: &LockId, lock: &mut LockState) {
+        if lock.loop_running {
+            lock.notify_loop();
         } else {
-            slot.loop_running = true;
-            self.spawn_background(match slot.protocol.queue() {
+            lock.loop_running = true;
+            self.spawn_background(match lock.protocol.queue() {
                 None => Box::pin(Arc::clone(self).wait_loop(key.clone())),
                 Some(_) => Box::pin(Arc::clone(self).fair_loop(key.clone())),
             });
@@ -357,17 +358,17 @@ impl Table {
     /// Continues after a request or release was answered: starts the loop, or removes an idle lock
     /// state.
     pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &LockId) {
-        let Some(slot) = state.slots.get_mut(key) else { return };
-        if !slot.queue.is_empty() || slot.loop_running {
-            self.start_loop(key, slot);
-        } else if slot.is_idle() {
+        let Some(lock) = state.locks.get_mut(key) else { return };
+        if !lock.queue.is_empty() || lock.loop_running {
+            self.start_loop(key, lock);
+        } else if lock.is_idle() {
             state.forget(key);
         }
     }
 
     /// Removes a lock state that is no longer needed.
     pub(super) fn remove_if_idle(state: &mut State, key: &LockId) {
-        if state.slots.get_mut(key).is_some_and(|slot| slot.is_idle()) {
+        if state.locks.get_mut(key).is_some_and(|lock| lock.is_idle()) {
             state.forget(key);
         }
     }
@@ -380,9 +381,9 @@ impl Table {
         let mut state = self.state();
         // Close under the lock: code that reads the queue twice must see the same.
         receiver.close();
-        let Some(slot) = state.slots.get_mut(key) else { return };
-        if slot.cancel(id) {
-            slot.notify_loop();
+        let Some(lock) = state.locks.get_mut(key) else { return };
+        if lock.cancel(id) {
+            lock.notify_loop();
         }
         Self::remove_if_idle(&mut state, key);
     }
@@ -390,28 +391,28 @@ impl Table {
     /// Returns the last contact about this key: a reply, or now if a hold is valid and renewed.
     pub(super) fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
-        let slot = state.slots.get(key)?;
+        let lock = state.locks.get(key)?;
         // This process holds it. A lease that is being adjusted or released does not count: that
         // needs a reply.
-        if slot.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
+        if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
         // Another process holds it. While the connection is up and the server does not hang,
         // waiting does not count as loss of contact.
-        let waits = if slot.contended { self.core.contact(key.key()) } else { None };
-        Some(slot.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
+        let waits = if lock.contended { self.core.contact(key.key()) } else { None };
+        Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }
 
 /// Re-enters the hold of the request's holder without a request; fails if that hold was lost.
 pub(super) fn reenter(
-    slot: &LockState,
+    lock: &LockState,
     request: &AcquireRequest,
     target: &LockKeys,
 ) -> Option<Result<Arc<Hold>, AcquireError>> {
     let name = || target.name.clone();
     if let Some(holder) = request.holder {
-        if let Some(hold) = slot.held().find(|hold| hold.holder() == Some(holder)) {
+        if let Some(hold) = lock.held().find(|hold| hold.holder() == Some(holder)) {
             if !request.reenters {
                 return Some(Err(AcquireError::AlreadyHeld { name: name() }));
             }
@@ -426,15 +427,15 @@ pub(super) fn reenter(
         let guarded = |hold: &Arc<Hold>| hold.guards.load(Ordering::Acquire) > 0;
         let lost_by =
             |hold: &Arc<Hold>| hold.holder() == Some(holder) && hold.phase() != Phase::Released && guarded(hold);
-        let current = slot.holds.iter().any(lost_by);
-        if current || slot.lost.iter().filter_map(Weak::upgrade).any(|hold| lost_by(&hold)) {
+        let current = lock.holds.iter().any(lost_by);
+        if current || lock.lost.iter().filter_map(Weak::upgrade).any(|hold| lost_by(&hold)) {
             return Some(Err(AcquireError::Lost { name: name() }));
         }
     }
-    if slot.protocol.is_shared() || request.wait.is_some() || request.once {
+    if lock.protocol.is_shared() || request.wait.is_some() || request.once {
         return None;
     }
     let scope: HolderId = Holder::current()?.id();
-    let by_scope = slot.held().any(|hold| hold.holder() == Some(scope));
+    let by_scope = lock.held().any(|hold| hold.holder() == Some(scope));
     by_scope.then(|| Err(AcquireError::WouldDeadlock { name: name() }))
 }

@@ -61,11 +61,11 @@ impl Table {
         request: AcquireRequest,
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireFailure> {
-        let stretch = self.handover_window(kind, &LockId::of(kind, &target));
+        let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
         // The lease must outlive the wait for the former holder's window, even if a shorter one was
         // requested.
         let lease = request
-            .server_lease(stretch)
+            .server_lease(handover_window)
             .max(terms::with_margin(handover_window::LONGEST + self.core.settings.response_timeout));
         let takeover = Takeover { kind, target, lease, from };
         let (mut id, mut field, mut asked) = self.send_takeover(&takeover).await;
@@ -76,9 +76,9 @@ impl Table {
         }
         match verdict {
             AcquireReply::Granted { token, robbed } => {
-                let stretch_ends = asked.sent + stretch;
+                let handover_ends = asked.sent + handover_window;
                 let asked_for = (takeover.lease, request.durability);
-                let granted = GrantReply::by(&asked, id, field, token, asked_for, stretch_ends);
+                let granted = GrantReply::by(&asked, id, field, token, asked_for, handover_ends);
                 // A retransmission finds only its own hold.
                 let robbed = robbed || asked.was_retransmitted();
                 let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
@@ -174,7 +174,7 @@ impl Table {
     fn invalidate_local(self: &Arc<Self>, takeover: &Takeover, granted: &GrantReply) {
         let mut state = self.state();
         let all = state.all_of(takeover.kind, &takeover.target);
-        let former: Vec<_> = all.iter().filter_map(|key| state.slots.get(key)?.server_lease.clone()).collect();
+        let former: Vec<_> = all.iter().filter_map(|key| state.locks.get(key)?.server_lease.clone()).collect();
         for former in former.into_iter().filter(|former| former.token < granted.token) {
             self.mark_lost(&mut state, &former, LostReason::Forced);
         }
@@ -197,18 +197,18 @@ impl Table {
         let server_lease =
             Arc::new(ServerLease::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
         let mut state = self.state();
-        state.slots.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, target, now)));
+        state.locks.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, target, now)));
         let wanted = state.shared(&request);
         match self.install_grant(&mut state, &key, &server_lease, sent) {
-            InstallOutcome::Ours { slot, schedule } => {
-                let hold = self.create_hold((schedule, slot), &server_lease, (sent, now), wanted);
+            InstallOutcome::Ours { lock, schedule } => {
+                let hold = self.create_hold((schedule, lock), &server_lease, (sent, now), wanted);
                 if keep_until != Instant::MIN {
                     // The job has run already: the lock stays taken, whether or not the grant is
                     // accepted.
                     hold.set_given();
                 }
                 let grant = HoldGuard::first(client, hold);
-                let answers = slot.reject_try_waiters();
+                let answers = lock.reject_try_waiters();
                 drop(state);
                 send(answers);
                 Some(grant)
@@ -220,8 +220,8 @@ impl Table {
                 server_lease.end();
                 let hold = Arc::new(Hold::new(Arc::clone(&server_lease), server_lease.token, sent, now, wanted));
                 hold.end(LostReason::Forced.into());
-                if let Some(slot) = state.slots.get_mut(&key) {
-                    slot.lost.push(Arc::downgrade(&hold));
+                if let Some(lock) = state.locks.get_mut(&key) {
+                    lock.lost.push(Arc::downgrade(&hold));
                 }
                 drop(state);
                 self.leave_until(&server_lease, keep_until);

@@ -55,10 +55,10 @@ impl AcquireRequest {
     ///
     /// A fixed lease includes what the last owner of the hand-over window needs. The lease also
     /// covers `at_least` if the process dies and no longer renews it.
-    pub(crate) fn server_lease(&self, stretch: Duration) -> Duration {
+    pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,
-            LeaseMode::Fixed(lease) => with_margin(lease + stretch),
+            LeaseMode::Fixed(lease) => with_margin(lease + handover_window),
         };
         if self.at_least.is_zero() { lease } else { lease.max(with_margin(self.at_least)) }
     }
@@ -93,10 +93,10 @@ mod tests {
 
     #[test]
     fn a_job_that_must_run_once_outlives_its_process() {
-        let stretch = 10 * MS;
-        assert_eq!(request(30_000 * MS, Duration::ZERO).server_lease(stretch), 30_000 * MS);
-        assert!(request(1000 * MS, 5000 * MS).server_lease(stretch) >= 5250 * MS);
-        assert_eq!(request(30_000 * MS, 5000 * MS).server_lease(stretch), 30_000 * MS);
+        let handover_window = 10 * MS;
+        assert_eq!(request(30_000 * MS, Duration::ZERO).server_lease(handover_window), 30_000 * MS);
+        assert!(request(1000 * MS, 5000 * MS).server_lease(handover_window) >= 5250 * MS);
+        assert_eq!(request(30_000 * MS, 5000 * MS).server_lease(handover_window), 30_000 * MS);
     }
 
     #[test]

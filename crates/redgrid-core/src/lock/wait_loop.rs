@@ -139,11 +139,11 @@ impl Table {
 
     fn new_wait_loop(&self, key: LockId) -> Option<WaitLoop> {
         let mut state = self.state();
-        let slot = state.slots.get_mut(&key)?;
-        let (subscriptions, changed) = (Arc::clone(&self.core.subscriptions), slot.changed());
-        let (channel, poll_waiter_flag) = (slot.keys.channel.clone(), slot.keys.poll_waiter_flag.clone());
-        let announces = slot.protocol.announces_every();
-        let backoff = slot.queue.front().and_then(|first| first.request.backoff);
+        let lock = state.locks.get_mut(&key)?;
+        let (subscriptions, changed) = (Arc::clone(&self.core.subscriptions), lock.changed());
+        let (channel, poll_waiter_flag) = (lock.keys.channel.clone(), lock.keys.poll_waiter_flag.clone());
+        let announces = lock.protocol.announces_every();
+        let backoff = lock.queue.front().and_then(|first| first.request.backoff);
         Some(WaitLoop {
             key,
             subscriptions,
@@ -162,16 +162,16 @@ impl Table {
 
     fn step(self: &Arc<Self>, wait_loop: &mut WaitLoop) -> Step {
         let mut state = self.state();
-        let State { slots, phantoms, .. } = &mut *state;
-        let Some(slot) = slots.get_mut(&wait_loop.key) else { return Step::Done };
-        slot.contended = false;
-        slot.queue.retain(|entry| !entry.answer.is_closed());
-        if slot.queue.is_empty() {
-            slot.loop_running = false;
-            slot.shrink_if_idle();
-            self.withdraw(slot);
-            let turn = wait_loop.yield_plan.take().or(slot.yield_plan.take().map(|turn| *turn));
-            if let Some(turn) = turn.filter(|_| slot.server_lease.is_none()) {
+        let State { locks, phantoms, .. } = &mut *state;
+        let Some(lock) = locks.get_mut(&wait_loop.key) else { return Step::Done };
+        lock.contended = false;
+        lock.queue.retain(|entry| !entry.answer.is_closed());
+        if lock.queue.is_empty() {
+            lock.loop_running = false;
+            lock.shrink_if_idle();
+            self.withdraw(lock);
+            let turn = wait_loop.yield_plan.take().or(lock.yield_plan.take().map(|turn| *turn));
+            if let Some(turn) = turn.filter(|_| lock.server_lease.is_none()) {
                 // The next request inherits the yield of the cancelled ones.
                 let now = self.now();
                 self.remember_yield(&mut state, &wait_loop.key, turn.for_next_caller(), now);
@@ -179,33 +179,33 @@ impl Table {
             Self::remove_if_idle(&mut state, &wait_loop.key);
             return Step::Done;
         }
-        if let Some(server_lease) = &slot.server_lease {
+        if let Some(server_lease) = &lock.server_lease {
             wait_loop.tries = 0;
             if let Some((listeners, missing)) = wait_loop.end_turn() {
                 // The yield ended by its quiet period and the lock was free: these subscribers do
                 // not wait for it.
                 phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
             }
-            let half = self.handover_window(slot.protocol, &wait_loop.key) / 2;
+            let half = self.handover_window(lock.protocol, &wait_loop.key) / 2;
             let listens = wait_loop.backoff.is_none();
-            return Step::Local { listen_at: if listens { server_lease.stretch_ends - half } else { Instant::MAX } };
+            return Step::Local { listen_at: if listens { server_lease.handover_ends - half } else { Instant::MAX } };
         }
-        if slot.busy != Busy::No || slot.asking {
+        if lock.busy != Busy::No || lock.asking {
             return Step::Local { listen_at: Instant::MAX };
         }
-        if let Some(turn) = slot.yield_plan.take() {
+        if let Some(turn) = lock.yield_plan.take() {
             wait_loop.yield_plan = Some(*turn);
-            slot.contended = true;
+            lock.contended = true;
             // Try-only requests that arrived since the release: others go first, so the lock is
             // busy for them.
-            let answers = slot.reject_try_waiters();
+            let answers = lock.reject_try_waiters();
             drop(state);
             send(answers);
             return Step::Yield;
         }
-        match self.attempt_of(&wait_loop.key, slot, self.now()) {
+        match self.attempt_of(&wait_loop.key, lock, self.now()) {
             Some(attempt) => {
-                slot.asking = true;
+                lock.asking = true;
                 Step::Try(Box::new(attempt))
             }
             None => Step::Local { listen_at: Instant::MAX },
@@ -327,8 +327,8 @@ impl Table {
         let now = self.now();
         let state = self.state();
         state
-            .slots
+            .locks
             .get(key)
-            .is_none_or(|slot| slot.queue.iter().all(|entry| entry.answer.is_closed() || entry.until <= now))
+            .is_none_or(|lock| lock.queue.iter().all(|entry| entry.answer.is_closed() || entry.until <= now))
     }
 }

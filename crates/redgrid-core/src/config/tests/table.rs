@@ -62,7 +62,7 @@ fn every_field_of_the_settings_has_a_row() {
         durability: Durability::Replicas { at_least: 7, timeout: Duration::from_secs(7) },
         fair_wait: Duration::from_secs(7),
         fair_depth: 7,
-        stretch: Some(Duration::from_millis(7)),
+        handover_window: Some(Duration::from_millis(7)),
         poll_interval: Duration::from_secs(7),
         poll_budget: 7,
         namespace: crate::name::Namespace::new("seven").unwrap(),
