@@ -30,6 +30,7 @@ mod exactly_once;
 mod failure;
 pub mod fence;
 mod inline_bytes;
+mod lease;
 mod lifetime;
 pub mod lock;
 pub mod name;

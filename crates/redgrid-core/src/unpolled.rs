@@ -28,11 +28,6 @@ const INLINE_TICKS: u64 = 2;
 /// With [`INLINE_TICKS`] before it, another waiter is delayed by a second and a half at most.
 const UNCLAIMED_TICKS: u64 = 4;
 
-/// Age at which an owner gives up an untaken grant.
-///
-/// It is for owners that keep their grants themselves and are called at each check.
-pub(crate) const UNCLAIMED_AGE: Duration = TICK.saturating_mul(3);
-
 /// A queue below this length is not searched for dead entries.
 const MIN_COMPACT_LEN: usize = 64;
 
@@ -54,29 +49,22 @@ pub(crate) struct UnpolledRegistry {
 struct RegistryState {
     /// Number of checks so far.
     tick: u64,
-    inline: AgeQueue<u64, dyn Unpolled>,
-    unclaimed: AgeQueue<u64, dyn Unpolled>,
-    /// Entries for the next check, whatever their age.
-    next: Vec<Weak<dyn Unpolled>>,
+    inline: AgeQueue,
+    unclaimed: AgeQueue,
     /// Whether the task is awake.
     checking: bool,
 }
 
-/// Entries in the order of their registration, each with its time. Most of them end soon.
-pub(crate) struct AgeQueue<At, T: ?Sized> {
-    entries: VecDeque<(At, Weak<T>)>,
+/// Entries in the order of their registration, each with its tick. Most of them end soon.
+#[derive(Default)]
+struct AgeQueue {
+    entries: VecDeque<(u64, Weak<dyn Unpolled>)>,
     /// Queue length at which dead entries are removed.
     compact_at: usize,
 }
 
-impl<At, T: ?Sized> Default for AgeQueue<At, T> {
-    fn default() -> Self {
-        AgeQueue { entries: VecDeque::new(), compact_at: 0 }
-    }
-}
-
-impl<At: PartialOrd, T: ?Sized> AgeQueue<At, T> {
-    pub(crate) fn push(&mut self, at: At, entry: Weak<T>) {
+impl AgeQueue {
+    fn push(&mut self, tick: u64, entry: Weak<dyn Unpolled>) {
         while self.entries.front().is_some_and(|(_, entry)| entry.strong_count() == 0) {
             self.entries.pop_front();
         }
@@ -84,12 +72,12 @@ impl<At: PartialOrd, T: ?Sized> AgeQueue<At, T> {
             self.entries.retain(|(_, entry)| entry.strong_count() > 0);
             self.compact_at = 2 * self.entries.len();
         }
-        self.entries.push_back((at, entry));
+        self.entries.push_back((tick, entry));
     }
 
-    /// Moves the entries that were registered by `at` to `due`.
-    pub(crate) fn take_due(&mut self, at: At, due: &mut Vec<Arc<T>>) {
-        while self.entries.front().is_some_and(|(registered_at, _)| *registered_at <= at) {
+    /// Moves the entries that were registered by `tick` to `due`.
+    fn take_due(&mut self, tick: u64, due: &mut Vec<Arc<dyn Unpolled>>) {
+        while self.entries.front().is_some_and(|(registered_at, _)| *registered_at <= tick) {
             due.extend(self.entries.pop_front().and_then(|(_, entry)| entry.upgrade()));
         }
         if self.entries.is_empty() {
@@ -97,7 +85,7 @@ impl<At: PartialOrd, T: ?Sized> AgeQueue<At, T> {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
@@ -111,12 +99,6 @@ impl UnpolledRegistry {
     /// Registers a grant that its caller has not taken yet.
     pub(crate) fn register_unclaimed<T: Unpolled + 'static>(&self, entry: &Arc<T>) {
         self.register(entry, |state, entry| state.unclaimed.push(state.tick, entry));
-    }
-
-    /// Registers an owner of grants for the next check. It keeps the grants, and gives up the old
-    /// ones when it is called.
-    pub(crate) fn register_for_next_check<T: Unpolled + 'static>(&self, entry: &Arc<T>) {
-        self.register(entry, |state, entry| state.next.push(entry));
     }
 
     fn register<T: Unpolled + 'static>(
@@ -142,7 +124,6 @@ impl UnpolledRegistry {
         let mut state = self.state();
         state.tick += 1;
         let tick = state.tick;
-        due.extend(std::mem::take(&mut state.next).iter().filter_map(Weak::upgrade));
         if let Some(tick) = tick.checked_sub(INLINE_TICKS) {
             state.inline.take_due(tick, &mut due);
         }

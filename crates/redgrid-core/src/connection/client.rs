@@ -142,6 +142,7 @@ impl Client {
         let (watching, to_tasks) = (Arc::clone(&core), table.background());
         core.tasks().push(tokio::spawn(async move { watching.unpolled.watch(to_tasks).await }));
         let semaphores = SemaphoreRegistry::new(&core, table.background());
+        core.tasks().push(tokio::spawn(Arc::clone(&semaphores).run_renewals()));
         core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&semaphores))));
         let driver = Driver { core: Arc::clone(&core), table: Arc::clone(&table), semaphores: Arc::clone(&semaphores) };
         tokio::spawn(driver.run(work));

@@ -252,7 +252,7 @@ pub(crate) async fn run_at_most_once(
 }
 
 /// The wait for a request. Dropping it abandons the request if it was not sent.
-struct PendingGuard(Arc<Progress>);
+pub(crate) struct PendingGuard(pub(crate) Arc<Progress>);
 
 impl Drop for PendingGuard {
     fn drop(&mut self) {

@@ -82,7 +82,7 @@ impl Table {
             limit,
             at_once,
             keep_until,
-            lease: server_lease.first_lease(),
+            lease: server_lease.retransmission().map_or_else(|| server_lease.lease(), |(_, lease)| lease),
         }
     }
 

@@ -11,14 +11,14 @@ use super::guard::HoldGuard;
 use super::handover_window::{CurrentLease, LeaseFit};
 use super::hold::{Hold, Phase};
 use super::lock_state::{Busy, LockId, LockState};
-use super::schedule::Schedule;
-use super::server_lease::ServerLease;
+use super::server_lease::{Schedule, ServerLease};
 use super::table::{State, Table};
-use super::terms::{AcquireRequest, LeaseMode};
+use super::terms::AcquireRequest;
 use super::waiter::{AcquireFailure, Answers, Waiter, send};
 use super::{handover_window, terms};
 use crate::clock::Instant;
 use crate::config::Durability;
+use crate::lease::next_renewal;
 use crate::observe::count;
 /// How often the clock is read while a token becomes due: some microseconds.
 ///
@@ -253,11 +253,12 @@ impl Table {
         let lease = match server_lease.is_renewed_at(now) {
             // A holder beside this one may shorten the common lease to that of a watchdog, which
             // must be found in time.
-            true if server_lease.protocol.is_shared() => LeaseMode::Renewed(lease.min(watchdog)),
-            true => LeaseMode::Renewed(lease),
-            false => LeaseMode::Fixed(lease),
+            true if server_lease.protocol.is_shared() => lease.min(watchdog),
+            true => lease,
+            // A fixed lease is verified as often as one that is renewed.
+            false => watchdog,
         };
-        terms::next_look(lease, watchdog, server_lease.deadline(), from)
+        next_renewal(lease, server_lease.deadline(), from)
     }
 
     /// Releases a server lease that no local task wants, or may have.

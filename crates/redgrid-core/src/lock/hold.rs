@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::deadline::Deadline;
 use super::error::LostReason;
 use super::holder::HolderId;
 use super::server_lease::ServerLease;
 use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
+use crate::lease::Deadline;
 use crate::observe::count;
 
 /// Phase of a hold. It only goes forward.

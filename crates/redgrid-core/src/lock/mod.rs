@@ -11,11 +11,11 @@
 //! | file | contents |
 //! |---|---|
 //! | `protocol` | what differs between lock kinds: their scripts |
-//! | `terms` | acquire options; leases, margins and deadlines as functions of their inputs |
+//! | `terms` | acquire options, and the lease that they need |
 //! | `holder` | holders: explicit identities, never a task or thread |
+//! | `holder_field` | a holder field, stored compactly |
 //! | `server_lease` | one grant of the server: its holder field, deadline and tokens |
 //! | `handover_count` | number of owners that a server lease has had, and their tokens |
-//! | `deadline` | a deadline that stays passed once it was observed as passed |
 //! | `hold` | one task's share in a server lease: its own lease, phase and watchers |
 //! | `handover_window` | length of the window and fit of a lease, as functions of their inputs |
 //! | `fairness` | how other processes go first after a hand-over window |
@@ -33,6 +33,7 @@
 //! | `not_granted` | acquire requests that were not granted: busy, or a failure |
 //! | `handover` | the next owner of a lock: hand-over, reclaim, and adjusting the lease |
 //! | `change_lease` | extending and shortening the lease of a server lease |
+//! | `shortenings` | shorter leases in flight, which may undo later confirmations |
 //! | `multi_acquire` | atomic acquire of several keys, all or none |
 //! | `multi_request` | the request for several keys |
 //! | `multi_release` | release of several keys by one script |
@@ -47,9 +48,8 @@
 //! | `cleanup` | deferred release of what a retransmission may acquire |
 //! | `takeover` | forced takeover |
 //! | `detach` | handing a hold to another process |
-//! | `schedule` | when each server lease is due |
-//! | `wakeup` | the next wake-up of the renewal loop |
-//! | `renewal` | renewals in batches, deadlines, and verification after a reconnect |
+//! | `renewal` | renewals in batches, and the ends of leases |
+//! | `verification` | which server leases may be lost, and which are |
 //! | `guard` | the handle that guards are made of |
 //! | `hold_watch` | a view of a hold for other tasks |
 //! | `extend` | setting the lease of a hold |
@@ -57,7 +57,6 @@
 mod attempt;
 mod change_lease;
 mod cleanup;
-mod deadline;
 mod detach;
 mod drop_guard;
 mod enter;
@@ -72,6 +71,7 @@ mod handover_window;
 mod hold;
 mod hold_watch;
 mod holder;
+mod holder_field;
 mod inline_task;
 mod lazy_queue;
 mod local_pass;
@@ -88,18 +88,17 @@ pub(crate) mod protocol;
 mod queue_position;
 mod release;
 mod renewal;
-mod schedule;
 mod server_lease;
 mod shared;
+mod shortenings;
 mod shutdown;
 mod table;
 mod takeover;
 mod terms;
+mod verification;
 mod wait_loop;
 mod waiter;
-mod wakeup;
 
-pub(crate) use deadline::Deadline;
 pub use detach::DetachedHold;
 pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
 pub use extend::Extender;
@@ -119,4 +118,3 @@ pub use protocol::{AcquireContext, HoldArgs, LockKeys, PassArgs, ReleaseAfterPas
 pub use queue_position::QueuePositionView;
 pub(crate) use table::Table;
 pub use terms::{AcquireRequest, LeaseMode};
-pub(crate) use terms::{deadline, with_margin};

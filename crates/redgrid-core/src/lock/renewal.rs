@@ -1,5 +1,4 @@
-//! The renewal loop of a client: renewals in batches, deadlines, and verification after a
-//! reconnect.
+//! The renewal loop of a client for locks: renewals in batches, and the ends of leases.
 //!
 //! One timer serves all holds. A round renews up to 100 server leases of one kind and durability by
 //! one script; in a cluster they also share a hash slot. Only a confirmed renewal moves a deadline.
@@ -15,15 +14,15 @@ use std::time::Duration;
 use super::error::LostReason;
 use super::handover::HandoverReason;
 use super::hold::{Hold, Phase};
-use super::schedule::Schedule;
-use super::server_lease::ServerLease;
+use super::server_lease::{Schedule, ServerLease};
 use super::table::{State, Table};
 use super::terms;
 use super::waiter::{Answers, send};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Reply, Server, is_same, may_execute_until, unless_replaced};
+use crate::connection::{Reply, may_execute_until, unless_replaced};
 use crate::error::{Code, ServerError};
+use crate::lease::retry_pause;
 use crate::observe::count;
 /// Keys renewed by one script. It keeps the server busy for about 0.15 ms.
 const BATCH: usize = 100;
@@ -277,13 +276,12 @@ impl Table {
         }
     }
 
-    /// Schedules failed renewals again, after a thirtieth of the lease and at most one second.
+    /// Schedules failed renewals again.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
             count::renewal_failed(server_lease.protocol.name());
-            let wait = (server_lease.lease() / 30).min(Duration::from_secs(1));
-            state.schedule.reschedule(server_lease.id, now + wait);
+            state.schedule.reschedule(server_lease.id, now + retry_pause(server_lease.lease()));
         }
         self.wake_renewal(&state.schedule);
     }
@@ -294,79 +292,6 @@ impl Table {
         let now = self.now();
         state.schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
         self.wake_renewal(&state.schedule);
-    }
-
-    /// Verifies all holds of a node after each reconnect: the server behind it may have lost them.
-    pub(crate) async fn verify_after_reconnects(self: Arc<Self>, server: Arc<dyn Server>) {
-        let mut epoch = server.connection_id();
-        let mut last = epoch.borrow_and_update().clone();
-        while epoch.changed().await.is_ok() {
-            let now_at = epoch.borrow_and_update().clone();
-            if now_at.is_none() || now_at == last {
-                continue;
-            }
-            last = now_at;
-            self.core.given_back.look();
-            self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), &server));
-        }
-    }
-
-    /// Verifies the holds whose keys moved to another node, which may not have them.
-    pub(crate) fn verify_moved(&self) {
-        self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.keys.key).id()));
-    }
-
-    /// Verifies all holds, because a notice may have been missed.
-    pub(crate) fn verify_all(&self) {
-        self.verify(|_| true);
-    }
-
-    fn verify(&self, concerned: impl Fn(&ServerLease) -> bool) {
-        let now = self.now();
-        let mut state = self.state();
-        let ids: Vec<u64> = state
-            .schedule
-            .all()
-            .filter(|server_lease| concerned(server_lease))
-            .map(|server_lease| server_lease.id)
-            .collect();
-        for id in ids {
-            state.schedule.reschedule(id, now);
-        }
-        self.wake_renewal(&state.schedule);
-    }
-
-    /// Returns the number of server leases that are renewed or verified.
-    pub(crate) fn holds(&self) -> usize {
-        self.state().schedule.len()
-    }
-
-    /// Marks a hold as lost that another client took over and sent a notice for.
-    pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
-        let Some(number) = number_of(field) else { return };
-        let mut state = self.state();
-        match state.schedule.get(number).cloned() {
-            Some(server_lease) if server_lease.field() == field => {
-                self.mark_lost(&mut state, &server_lease, LostReason::Forced)
-            }
-            Some(_) => {}
-            None => {
-                // The grant may still be in flight.
-                let (now, patience) = (self.now(), self.core.settings.patience());
-                state.forced.retain(|_, told| now.since(*told) < patience);
-                state.forced.insert(number, now);
-            }
-        }
-    }
-
-    /// Marks a hold as lost that the server no longer has.
-    pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
-        let mut state = self.state();
-        // Not a loss if a release was sent before.
-        let server_lease = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
-        if let Some(server_lease) = server_lease.filter(|server_lease| server_lease.field() == field) {
-            self.mark_lost(&mut state, &server_lease, LostReason::Gone);
-        }
     }
 
     /// Groups the server leases that one script can renew.
@@ -401,11 +326,6 @@ enum Due {
     NotTaken,
     /// Its lease has ended.
     Over,
-}
-
-/// Returns the id of the server lease with this holder field.
-fn number_of(field: &[u8]) -> Option<u64> {
-    std::str::from_utf8(field).ok()?.rsplit_once(':')?.1.parse().ok()
 }
 
 fn due_of(hold: &Hold, now: Instant) -> Due {

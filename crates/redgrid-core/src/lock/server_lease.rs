@@ -8,15 +8,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::deadline::Deadline;
 use super::handover_count::HandoverCount;
+use super::holder_field::HolderField;
 use super::lock_state::LockId;
 use super::protocol::{HoldArgs, LockKeys, LockProtocol};
+use super::shortenings::Shortenings;
 use super::terms::{self, LeaseMode};
 use crate::clock::{Clock, Instant, nanos};
 use crate::config::Durability;
 use crate::connection::{NodeId, RequestOutcome};
-use crate::inline_bytes::InlineBytes;
+use crate::lease::{Deadline, Lease};
+
+/// The schedule of all server leases of a client.
+pub(super) type Schedule = crate::lease::Schedule<ServerLease>;
 
 /// A grant of the server, before it becomes a server lease.
 pub(crate) struct GrantReply {
@@ -47,19 +51,9 @@ impl GrantReply {
         (lease, durability): (Duration, Durability),
         handover_ends: Instant,
     ) -> GrantReply {
-        let (sent, received, unanswered_until) = (asked.sent, asked.received, asked.retransmission_ends);
-        GrantReply {
-            id,
-            field,
-            token,
-            sent,
-            received,
-            retransmission_ends: unanswered_until,
-            lease,
-            handover_ends,
-            node: asked.by.id().clone(),
-            durability,
-        }
+        let RequestOutcome { sent, received, retransmission_ends, .. } = *asked;
+        let node = asked.by.id().clone();
+        GrantReply { id, field, token, sent, received, retransmission_ends, lease, handover_ends, node, durability }
     }
 }
 
@@ -67,7 +61,7 @@ impl GrantReply {
 pub(crate) struct ServerLease {
     /// The number in its holder field; unique in this client.
     pub(crate) id: u64,
-    field: Field,
+    field: HolderField,
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) protocol: &'static dyn LockProtocol,
     /// Which of the grants of its key it is.
@@ -113,7 +107,7 @@ impl LeaseInner {
 struct ColdFields {
     /// Set if more than the primary's confirmation is wanted.
     durable: DurabilityState,
-    shortenings: PendingShortenings,
+    shortenings: Shortenings,
     /// Until when a retransmission of the acquire may execute, and the lease that it would get.
     retransmission: Option<(Instant, Duration)>,
     /// Latest end on the server after an extension or renewal that was unanswered or does not
@@ -121,20 +115,6 @@ struct ColdFields {
     server_lease_upper_bound: Instant,
     /// Notifies a waiter that only one sharer is left; created by the first waiter.
     alone: Option<Arc<Notify>>,
-}
-
-/// A holder field, stored compactly: it is sent rarely and kept for long, so each request copies
-/// it.
-enum Field {
-    Here(InlineBytes),
-    /// A field that is longer than those of this client.
-    Apart(Bytes),
-}
-
-impl Field {
-    fn of(text: Bytes) -> Field {
-        InlineBytes::new().with(&text).map_or(Field::Apart(text), Field::Here)
-    }
 }
 
 /// The durability of a server lease.
@@ -146,19 +126,16 @@ struct DurabilityState {
     wanted: Durability,
 }
 
-/// Extensions to a shorter lease that may execute late, and so undo what a later request confirmed.
-#[derive(Default)]
-struct PendingShortenings {
-    /// Until when each unanswered one may execute; `Instant::MAX` for those that have just begun.
-    unanswered: Vec<Instant>,
-    /// When the last answered one was answered. Confirmations of earlier requests do not count.
-    settled: Instant,
-}
+impl Lease for ServerLease {
+    type Id = u64;
 
-impl PendingShortenings {
-    /// Returns from when on a new request is certain to execute after all of them.
-    fn over(&self) -> Instant {
-        self.unanswered.iter().copied().max().unwrap_or(Instant::MIN).max(self.settled)
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns when it ends by the clock, or its owner's lease does.
+    fn next_end(&self) -> Instant {
+        self.deadline().min(self.owner_due())
     }
 }
 
@@ -166,8 +143,8 @@ impl ServerLease {
     pub(super) fn new(
         granted: GrantReply,
         key: &LockId,
-        target: Arc<LockKeys>,
-        kind: &'static dyn LockProtocol,
+        keys: Arc<LockKeys>,
+        protocol: &'static dyn LockProtocol,
         clock: Clock,
     ) -> Self {
         let durable = DurabilityState { is: granted.durability, wanted: granted.durability };
@@ -176,9 +153,9 @@ impl ServerLease {
         let rare = is_rare.then(|| Box::new(ColdFields { durable, retransmission: copy, ..ColdFields::default() }));
         ServerLease {
             id: granted.id,
-            field: Field::of(granted.field),
-            keys: target,
-            protocol: kind,
+            field: HolderField::of(granted.field),
+            keys,
+            protocol,
             grant_id: key.2,
             sealed: AtomicBool::new(false),
             inner: Mutex::new(LeaseInner { node: granted.node, cold: rare }),
@@ -210,13 +187,8 @@ impl ServerLease {
         self.retransmission().map(|(until, _)| until)
     }
 
-    /// Returns the lease that such a retransmission would get, or the current lease if there is
-    /// none.
-    pub(crate) fn first_lease(&self) -> Duration {
-        self.retransmission().map_or_else(|| self.lease(), |(_, lease)| lease)
-    }
-
-    fn retransmission(&self) -> Option<(Instant, Duration)> {
+    /// Returns the same, and the lease that such a retransmission would get.
+    pub(super) fn retransmission(&self) -> Option<(Instant, Duration)> {
         self.inner().cold.as_ref()?.retransmission
     }
 
@@ -359,11 +331,6 @@ impl ServerLease {
         Instant::from_nanos(self.owner_due.load(Ordering::Acquire))
     }
 
-    /// Returns when it ends by the clock, or its owner's lease does.
-    pub(crate) fn next_end(&self) -> Instant {
-        self.deadline().min(self.owner_due())
-    }
-
     /// Returns the next owner's token, and from when on the server's clock is certainly past it.
     pub(crate) fn next_token(&self) -> (u64, Instant) {
         self.owners.next_token(self.token, self.granted)
@@ -388,7 +355,7 @@ impl ServerLease {
         self.durable(|durable| durable.is = durability);
         let mut changing = self.inner();
         let now = self.clock.now();
-        let counts = changing.cold.as_ref().is_none_or(|rare| sent >= rare.shortenings.over());
+        let counts = changing.cold.as_ref().is_none_or(|rare| rare.shortenings.allow(sent));
         if !counts || !self.deadline.extend(terms::deadline(sent, lease), now) {
             changing.raise_upper_bound(now + lease);
         }
@@ -397,7 +364,7 @@ impl ServerLease {
 
     /// Lowers the deadline for a shortening that is sent at `sent` or later.
     pub(crate) fn begin_shortening(&self, sent: Instant, lease: Duration) {
-        self.inner().cold.get_or_insert_default().shortenings.unanswered.push(Instant::MAX);
+        self.inner().cold.get_or_insert_default().shortenings.begin();
         self.deadline.lower(terms::deadline(sent, lease));
     }
 
@@ -406,16 +373,7 @@ impl ServerLease {
     /// Confirmations of requests that are sent from then on count again.
     pub(crate) fn end_shortening(&self, unanswered_until: Option<Instant>) {
         let now = self.clock.now();
-        let mut changing = self.inner();
-        let shortenings = &mut changing.cold.get_or_insert_default().shortenings;
-        let begun = shortenings.unanswered.iter().position(|until| *until == Instant::MAX);
-        if let Some(begun) = begun {
-            shortenings.unanswered.swap_remove(begun);
-        }
-        match unanswered_until {
-            Some(until) => shortenings.unanswered.push(until),
-            None => shortenings.settled = now.max(shortenings.settled),
-        }
+        self.inner().cold.get_or_insert_default().shortenings.end(unanswered_until, now);
     }
 
     fn inner(&self) -> MutexGuard<'_, LeaseInner> {
@@ -424,18 +382,12 @@ impl ServerLease {
 
     /// Returns the holder field.
     pub(crate) fn field(&self) -> &[u8] {
-        match &self.field {
-            Field::Here(text) => text.as_ref(),
-            Field::Apart(text) => text,
-        }
+        self.field.as_bytes()
     }
 
     /// Returns a copy of the holder field for a request.
     pub(crate) fn copied_field(&self) -> Bytes {
-        match &self.field {
-            Field::Here(text) => text.into_bytes(),
-            Field::Apart(text) => text.clone(),
-        }
+        self.field.to_bytes()
     }
 
     /// Returns the script arguments for its [holder field](ServerLease::copied_field).

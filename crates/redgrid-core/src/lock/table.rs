@@ -14,13 +14,13 @@ use super::lock_state::{LockId, LockState};
 use super::pending_yields::{PendingYield, PendingYields};
 use super::phantoms::Phantoms;
 use super::protocol::LockProtocol;
-use super::schedule::Schedule;
+use super::server_lease::Schedule;
 use super::shared::GrantSet;
 use super::terms::AcquireRequest;
 use super::waiter::Answer;
-use super::wakeup::Wakeup;
 use crate::clock::Instant;
 use crate::connection::Core;
+use crate::lease::Wakeup;
 use crate::shrink::shrink_if_sparse;
 /// All locks that one client holds or waits for.
 pub(crate) struct Table {

@@ -1,30 +1,12 @@
-//! Leases, margins and deadlines, as functions of their inputs.
+//! The options of an acquire, and the lease that they need on the server.
 
 use std::time::Duration;
 
 use super::holder::HolderId;
 use crate::backoff::Backoff;
-use crate::clock::Instant;
 use crate::config::Durability;
-
-/// How long a hold is granted for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
-pub enum LeaseMode {
-    /// Renewed while the guard lives; the duration is that of one lease.
-    Renewed(Duration),
-    /// This long, without renewal.
-    Fixed(Duration),
-}
-
-impl LeaseMode {
-    /// Returns the duration of one lease.
-    pub fn duration(self) -> Duration {
-        match self {
-            LeaseMode::Renewed(lease) | LeaseMode::Fixed(lease) => lease,
-        }
-    }
-}
+pub use crate::lease::LeaseMode;
+pub(crate) use crate::lease::{deadline, margin, with_margin};
 
 /// The options of an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,44 +47,10 @@ impl AcquireRequest {
     }
 }
 
-/// Returns how much earlier than the server this process stops trusting a lease.
-///
-/// It is a twentieth of the lease, and at least 20 ms. It covers the drift of clocks, the
-/// granularity of timers, and the delivery of a `lost` notice to the working task.
-pub(crate) fn margin(lease: Duration) -> Duration {
-    (lease / 20).max(Duration::from_millis(20))
-}
-
-/// Returns the lease on the server that is valid locally for `believed`.
-pub(crate) fn with_margin(believed: Duration) -> Duration {
-    // The margin is a share of the whole lease: 20/19 of what remains after it, rounded up.
-    (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
-}
-
-/// Returns until when a hold is valid whose confirmed request was sent at `sent`.
-pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
-    sent + lease.saturating_sub(margin(lease))
-}
-
-/// Returns when a server lease is renewed or verified next.
-///
-/// A renewed lease is due after a third of its length, so that one failed renewal is no loss. A
-/// fixed one is verified as often as if it were renewed.
-pub(crate) fn next_look(lease: LeaseMode, watchdog: Duration, deadline: Instant, from: Instant) -> Instant {
-    let third = match lease {
-        LeaseMode::Renewed(lease) => lease / 3,
-        LeaseMode::Fixed(_) => watchdog / 3,
-    };
-    // Earlier, if less than the whole lease is left.
-    from + third.min(deadline.since(from) / 2).max(SHORTEST_LOOK)
-}
-
-/// The shortest time between two renewals or verifications, however near the end of the lease is.
-const SHORTEST_LOOK: Duration = Duration::from_millis(20);
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Instant;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -117,22 +65,6 @@ mod tests {
             durability: Durability::Primary,
             reenters: true,
             backoff: None,
-        }
-    }
-
-    #[test]
-    fn the_deadline_is_before_the_servers_expiry_by_a_margin() {
-        let sent = Instant::MIN + 1000 * MS;
-        assert_eq!(deadline(sent, 30_000 * MS), sent + 28_500 * MS);
-        assert_eq!(deadline(sent, 100 * MS), sent + 80 * MS);
-    }
-
-    #[test]
-    fn a_lease_with_its_margin_is_believed_as_long_as_was_asked() {
-        for believed in [0, 1, 19, 20, 100, 379, 380, 381, 30_000, 2_592_000_000].map(|ms| ms * MS) {
-            let lease = with_margin(believed);
-            assert!(lease - margin(lease) >= believed, "{believed:?}");
-            assert!(lease - margin(lease) <= believed + MS, "{believed:?}");
         }
     }
 

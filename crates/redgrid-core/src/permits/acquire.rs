@@ -13,7 +13,7 @@ use super::semaphore_handle::SemaphoreHandle;
 use crate::author::ClientExt;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::failure::Failure;
-use crate::lock::LeaseMode;
+use crate::lease::LeaseMode;
 
 /// Maximum number of permits of one request: what Redisson can count.
 pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;
@@ -28,14 +28,14 @@ pub(super) struct Options {
     permits: u64,
     closed: watch::Receiver<bool>,
     timeout: Option<Duration>,
-    lease: Option<Duration>,
-    auto_renew: Option<Duration>,
+    lease: Option<LeaseMode>,
     awaits_init: bool,
     durability: Option<Durability>,
 }
 
 impl Options {
-    async fn request(self, try_only: bool) -> Result<Option<Permit>, AcquireError> {
+    /// Requests the permits. Without a timeout, `waits` says whether the request waits for them.
+    async fn request(self, waits: bool) -> Result<Option<Permit>, AcquireError> {
         let keys = self.handle.keys.as_ref().map_err(Clone::clone)?;
         let name = || keys.name.clone();
         let invalid = |option, expected, got| Err(Failure::invalid_argument(name(), option, expected, got).into());
@@ -52,25 +52,26 @@ impl Options {
         if let Some(capacity) = keys.capacity.filter(|capacity| *capacity < self.permits) {
             return invalid("permits", "no more than the semaphore has", format!("{} of {capacity}", self.permits));
         }
-        for (option, lease) in [("lease", self.lease), ("auto_renew", self.auto_renew)] {
-            match lease {
-                Some(_) if !keys.leased => {
-                    return invalid(option, "none, as these permits have no lease", "one".into());
-                }
-                Some(lease) if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) => {
-                    return invalid(option, "100 ms to 30 days", format!("{lease:?}"));
-                }
-                _ => {}
+        if let Some(mode) = self.lease {
+            let (option, lease) = match mode {
+                LeaseMode::Fixed(lease) => ("lease", lease),
+                LeaseMode::Renewed(lease) => ("auto_renew", lease),
+            };
+            if !keys.leased {
+                return invalid(option, "none, as these permits have no lease", "one".into());
+            }
+            if !(SHORTEST_LEASE..=LONGEST_LEASE).contains(&lease) {
+                return invalid(option, "100 ms to 30 days", format!("{lease:?}"));
             }
         }
         let client = &self.handle.client;
-        let renewed = || LeaseMode::Renewed(self.auto_renew.unwrap_or(client.watchdog_lease()));
         let request = PermitRequest {
             permits: self.permits,
-            lease: keys.leased.then(|| self.lease.map_or_else(renewed, LeaseMode::Fixed)),
+            lease: keys.leased.then(|| self.lease.unwrap_or(LeaseMode::Renewed(client.watchdog_lease()))),
             awaits_init: self.awaits_init,
-            try_only,
-            wait: self.timeout,
+            try_only: self.timeout.map_or(!waits, |timeout| timeout.is_zero()),
+            // A try takes as long as its exchange.
+            wait: self.timeout.filter(|timeout| !timeout.is_zero()),
             durability: self.durability.unwrap_or(client.durability()),
         };
         let mut closed = self.closed.clone();
@@ -78,11 +79,8 @@ impl Options {
             return Err(AcquireError::Closed { name: name() });
         }
         if self.permits == 0 {
-            let empty = client
-                .semaphores()
-                .empty_permit(client, keys)
-                .ok_or_else(|| Failure::ShuttingDown { operation: AcquireError::operation(&name()) }.into());
-            return empty.map(Some);
+            let empty = client.semaphores().empty_permit(client, keys);
+            return empty.map(Some).ok_or_else(|| AcquireError::of(&name(), client.ended()));
         }
         let outcome = client.permits(keys, request).outcome();
         tokio::select! {
@@ -92,17 +90,13 @@ impl Options {
         }
     }
 
-    async fn acquire(mut self) -> Result<Permit, AcquireError> {
-        let (try_only, name) = (self.timeout == Some(Duration::ZERO), self.handle.keys.clone()?.name.clone());
-        // A try takes as long as its exchange.
-        self.timeout = self.timeout.filter(|timeout| !timeout.is_zero());
-        self.request(try_only).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
+    async fn acquire(self) -> Result<Permit, AcquireError> {
+        let name = self.handle.keys.clone()?.name.clone();
+        self.request(true).await?.ok_or(AcquireError::TimedOut { name, waited: Duration::ZERO })
     }
 
-    async fn try_acquire(mut self) -> Result<Option<Permit>, AcquireError> {
-        self.timeout = self.timeout.filter(|timeout| !timeout.is_zero());
-        let try_only = self.timeout.is_none();
-        match self.request(try_only).await {
+    async fn try_acquire(self) -> Result<Option<Permit>, AcquireError> {
+        match self.request(false).await {
             Err(AcquireError::TimedOut { .. }) => Ok(None),
             outcome => outcome,
         }
@@ -131,7 +125,6 @@ macro_rules! options {
                     closed,
                     timeout: None,
                     lease: None,
-                    auto_renew: None,
                     awaits_init: false,
                     durability: None,
                 })
@@ -150,7 +143,7 @@ macro_rules! options {
             ///
             /// Only for permits with leases.
             pub fn lease(mut self, lease: Duration) -> Self {
-                self.0.lease = Some(lease);
+                self.0.lease = Some(LeaseMode::Fixed(lease));
                 self
             }
 
@@ -161,8 +154,7 @@ macro_rules! options {
             /// survive longer pauses. Only for permits with leases.
             #[doc(alias = "watchdog")]
             pub fn auto_renew(mut self, lease: Duration) -> Self {
-                self.0.lease = None;
-                self.0.auto_renew = Some(lease);
+                self.0.lease = Some(LeaseMode::Renewed(lease));
                 self
             }
 

@@ -72,8 +72,13 @@ pub enum AcquireError {
 
 impl AcquireError {
     /// Returns the operation of a failed acquire of permits of `name`.
-    pub(super) fn operation(name: &Name) -> Operation {
+    fn operation(name: &Name) -> Operation {
         Operation::new("acquire permits of", name)
+    }
+
+    /// Returns the error of a request for permits of `name` that ended with `error`.
+    pub(super) fn of(name: &Name, error: ServerError) -> Self {
+        Failure::of_change(Self::operation(name), error.of_object()).into()
     }
 }
 

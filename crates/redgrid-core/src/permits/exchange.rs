@@ -6,10 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::permit_set::{PermitId, PermitLease, millis};
-use crate::connection::{Core, Reply, Request};
+use super::semaphore_state::{Extension, PendingReturn};
+use crate::config::Durability;
+use crate::connection::{Core, Progress, Reply, Request};
 use crate::error::ServerError;
 use crate::exactly_once::{self, IdempotentScript};
-use crate::lock::{LeaseMode, with_margin};
+use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
 static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
@@ -112,21 +114,43 @@ pub(super) struct LeaseCheck {
     pub(super) duration: Duration,
     /// The lease is to end exactly then. Otherwise it ends then at the earliest.
     pub(super) exact: bool,
-    /// How often the lease had been shortened when the exchange was sent.
-    pub(super) times_shortened: u64,
 }
 
-/// Everything that one exchange sends.
+/// What one exchange carries.
 #[derive(Default)]
-pub(super) struct ExchangeRequest {
-    pub(super) returned_plain: u64,
-    pub(super) returned_ids: Vec<PermitId>,
+pub(super) struct Exchange {
+    pub(super) returns: Vec<PendingReturn>,
     pub(super) checks: Vec<LeaseCheck>,
     pub(super) cancelled_positions: Vec<Bytes>,
     pub(super) requests: Vec<RequestArgs>,
+    /// The durability of the requested permits.
+    pub(super) durability: Durability,
+    /// The change of leases that the last of the checks belong to.
+    pub(super) extension: Option<Extension>,
+    /// The hand-over window is over while a request waits.
+    pub(super) ends_window: bool,
+    pub(super) progress: Arc<Progress>,
 }
 
-impl ExchangeRequest {
+impl Exchange {
+    /// Returns the ids of the returned permits with leases.
+    pub(super) fn returned_ids(&self) -> impl Iterator<Item = PermitId> + '_ {
+        self.returns.iter().flat_map(|pending| pending.permits.leases.iter().map(|lease| lease.id))
+    }
+
+    /// Returns the number of returned permits without leases.
+    pub(super) fn returned_plain(&self) -> u64 {
+        let plain = self.returns.iter().filter(|pending| pending.permits.leases.is_empty());
+        plain.map(|pending| pending.permits.count).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.returns.is_empty()
+            && self.checks.is_empty()
+            && self.cancelled_positions.is_empty()
+            && self.requests.is_empty()
+    }
+
     pub(super) fn encode(&self, core: &Core, keys: &SemaphoreKeys, sequence: u64) -> Request {
         let SemaphoreKeys { key, leases, server_queue, live_clients, .. } = keys;
         let text = |n: u64| n.to_string();
@@ -140,12 +164,12 @@ impl ExchangeRequest {
             .publish_arg()
             .arg(keys.channel.clone())
             .arg(capacity.map(text).unwrap_or_default())
-            .arg(text(self.returned_plain));
-        for n in [self.returned_ids.len(), self.checks.len(), self.cancelled_positions.len()] {
+            .arg(text(self.returned_plain()));
+        for n in [self.returned_ids().count(), self.checks.len(), self.cancelled_positions.len()] {
             call = call.arg(n.to_string());
         }
         call = call.arg(if keys.fair { core.id.clone() } else { String::new() }).int(millis(CLIENT_TTL));
-        for id in &self.returned_ids {
+        for id in self.returned_ids() {
             call = call.arg(Bytes::copy_from_slice(id.as_bytes()));
         }
         for LeaseCheck { lease, duration, exact, .. } in &self.checks {

@@ -1,25 +1,28 @@
 //! A semaphore in this process: its waiters, the permits it holds, and those to be returned.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::error::ReleaseError;
+use super::error::{AcquireError, ReleaseError};
 use super::exchange::SemaphoreKeys;
+use super::permit::Permit;
 use super::permit_set::PermitSet;
 use super::registry::SemaphoreRegistry;
-use super::semaphore_state::{Extension, PendingReturn, RequestStatus, SemaphoreState, Waiter};
-use crate::author::ClientExt;
+use super::semaphore_state::{Extension, ReleaseSender, SemaphoreState};
+use super::waiter::Waiter;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::connection::{Client, CommitError, Core};
-use crate::error::ServerError;
-use crate::lock::{BackgroundTask, InlineTask, LeaseMode, LostReason};
-use crate::unpolled::{UNCLAIMED_AGE, Unpolled};
+use crate::connection::Core;
+use crate::lease::LeaseMode;
+use crate::lock::{InlineTask, LostReason};
+use crate::unpolled::Offer;
 
 /// A request for permits.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 // Exhaustive: only authors of objects use it.
 pub struct PermitRequest {
     /// The number of permits.
@@ -36,32 +39,9 @@ pub struct PermitRequest {
     pub durability: Durability,
 }
 
-/// Why a request failed; the error adds the name of the semaphore.
-#[derive(Debug, Clone)]
-pub(super) enum AcquireFailure {
-    NotInitialised,
-    /// The semaphore has `found` permits, and the handle gives `expected`.
-    PermitsDiffer {
-        expected: u64,
-        found: i64,
-    },
-    Unknown(ServerError),
-    Refused(ServerError),
-    NotDurable(CommitError),
-    /// The server does not accept this client.
-    Unauthorized(ServerError),
-    ShuttingDown,
-}
-
-/// The result of a request that did not fail.
-pub(super) enum AcquireOutcome {
-    /// The permits are in [`RequestStatus`]: the caller has a second to take them.
-    Offered,
-    /// A try-only request, and there were too few permits.
-    TooFew,
-}
-
-pub(super) type AcquireResult = Result<AcquireOutcome, AcquireFailure>;
+/// The permits, which the caller has a second to take. `None` for a try-only request if there were
+/// too few.
+pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
 
 /// Which task runs the loop from now on.
 ///
@@ -86,6 +66,49 @@ impl DriverHandoff {
     pub(super) fn into_background(self, registry: &SemaphoreRegistry) {
         let inline = self.into_inline(registry);
         inline.and_then(|task| task.take()).into_iter().for_each(|work| registry.spawn_background(work));
+    }
+}
+
+/// A result that the loop sends, and the loop if its caller may poll it.
+///
+/// If it is dropped, a task continues the loop. `None` if there is no result.
+pub(super) struct LoopResult<T> {
+    pub(super) receiver: oneshot::Receiver<T>,
+    inline_loop: Option<InlineTask>,
+    registry: Arc<SemaphoreRegistry>,
+}
+
+impl<T> LoopResult<T> {
+    pub(super) fn new(
+        registry: &Arc<SemaphoreRegistry>,
+        receiver: oneshot::Receiver<T>,
+        handoff: DriverHandoff,
+    ) -> Self {
+        LoopResult { receiver, inline_loop: handoff.into_inline(registry), registry: Arc::clone(registry) }
+    }
+}
+
+impl<T> Future for LoopResult<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        if self.inline_loop.as_ref().is_some_and(|inline_loop| inline_loop.poll(cx)) {
+            // Not registered with the receiver: a result from the inline loop would wake the task
+            // that polls that loop just now.
+            return match self.receiver.try_recv() {
+                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
+                result => Poll::Ready(result.ok()),
+            };
+        }
+        Pin::new(&mut self.receiver).poll(cx).map(Result::ok)
+    }
+}
+
+impl<T> Drop for LoopResult<T> {
+    fn drop(&mut self) {
+        if let Some(work) = self.inline_loop.take().and_then(|inline_loop| inline_loop.take()) {
+            self.registry.spawn_background(work);
+        }
     }
 }
 
@@ -152,37 +175,27 @@ impl LocalSemaphore {
     }
 
     /// Adds a request to the queue. A result that is clear at once is already sent.
-    pub(super) fn enqueue(
-        self: &Arc<Self>,
-        client: &Client,
-        request: PermitRequest,
-        until: Instant,
-        status: &Arc<RequestStatus>,
-    ) -> (oneshot::Receiver<AcquireResult>, u64, DriverHandoff) {
-        let (result_sender, receiver) = oneshot::channel();
+    pub(super) fn enqueue(self: &Arc<Self>, waiter: Waiter) -> DriverHandoff {
         let now = self.clock().now();
         let mut state = self.state();
-        // Unique in the client: handles that give different numbers of permits share a server queue.
-        let id = self.registry.next_id();
         if state.closed {
-            let _ = result_sender.send(Err(AcquireFailure::ShuttingDown));
-            return (receiver, id, DriverHandoff::default());
+            waiter.end(Err(self.ended()));
+            return DriverHandoff::default();
         }
         let has_waiters = state.queue.iter().any(|waiter| waiter.is_live(now));
         if state.yield_plan.as_ref().is_some_and(|(_, quiet_until)| now >= *quiet_until) {
             state.yield_plan = None;
             state.should_request = true;
         }
-        if request.try_only && state.others_go_first(now) && now < self.contact(&state) + client.patience() {
-            let _ = result_sender.send(Ok(AcquireOutcome::TooFew));
-            return (receiver, id, DriverHandoff::default());
+        let contact_timeout = self.core.settings.patience();
+        if waiter.request.try_only && state.others_go_first(now) && now < self.contact(&state) + contact_timeout {
+            waiter.end(Ok(None));
+            return DriverHandoff::default();
         }
         // The first waiter triggers an exchange; later ones join it.
         state.should_request |= !has_waiters && state.yield_plan.is_none();
-        let (client, status) = (client.clone(), Arc::clone(status));
-        state.push(Waiter { id, request, client, until, status, result_sender, may_be_queued: false });
-        let handoff = self.wake_or_start_loop(&mut state);
-        (receiver, id, handoff)
+        state.push(waiter);
+        self.wake_or_start_loop(&mut state)
     }
 
     /// Removes a request whose caller was dropped.
@@ -207,11 +220,7 @@ impl LocalSemaphore {
     }
 
     /// Returns permits to a local waiter or to the server, and reports the outcome.
-    pub(super) fn release(
-        self: &Arc<Self>,
-        permits: PermitSet,
-        result_sender: Option<oneshot::Sender<Result<(), ReleaseError>>>,
-    ) -> DriverHandoff {
+    pub(super) fn release(self: &Arc<Self>, permits: PermitSet, result_sender: Option<ReleaseSender>) -> DriverHandoff {
         let now = self.clock().now();
         let lost = permits.lost();
         let mut state = self.state();
@@ -228,12 +237,19 @@ impl LocalSemaphore {
             state.idle_permits.merge(permits);
             result_sender.map(|result_sender| result_sender.send(Ok(())));
         } else {
-            for lease in &permits.leases {
-                state.leases.remove(&lease.id);
-            }
-            state.returns.push(PendingReturn { permits, result_sender });
+            state.give_back(permits, result_sender);
         }
         self.wake_or_start_loop(&mut state)
+    }
+
+    /// Returns the error of a request to a client that has ended.
+    pub(super) fn ended(&self) -> AcquireError {
+        AcquireError::of(&self.keys.name, self.core.life.why())
+    }
+
+    /// Makes the renewal task run when the next lease of this process is due or ends.
+    pub(super) fn wake_renewal(&self, state: &SemaphoreState) {
+        self.registry.alarm.bring_forward(state.leases.next());
     }
 
     pub(super) fn lost_error(&self, reason: LostReason) -> ReleaseError {
@@ -244,24 +260,9 @@ impl LocalSemaphore {
     pub(super) fn forget(self: &Arc<Self>, permits: &PermitSet) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(permits.count);
-        for lease in &permits.leases {
-            state.leases.remove(&lease.id);
-        }
+        state.forget(permits);
         drop(state);
         self.registry.remove_if_idle(self);
-    }
-
-    /// Registers granted permits that the caller has not taken yet.
-    pub(super) fn register_unclaimed(
-        self: &Arc<Self>,
-        state: &mut SemaphoreState,
-        status: &Arc<RequestStatus>,
-        now: Instant,
-    ) {
-        state.unclaimed.push(now, Arc::downgrade(status));
-        if !std::mem::replace(&mut state.check_registered, true) {
-            self.core.unpolled.register_for_next_check(self);
-        }
     }
 
     /// Returns whether the state can be dropped.
@@ -270,24 +271,8 @@ impl LocalSemaphore {
         let nothing = state.queue.is_empty()
             && state.idle_permits.is_empty()
             && state.returns.is_empty()
-            && state.cancelled_positions.is_empty();
-        let nothing = nothing && state.extensions.is_empty();
-        nothing && !state.loop_running && state.held == 0 && state.leases.is_empty()
-    }
-}
-
-impl Unpolled for LocalSemaphore {
-    fn give_up(self: Arc<Self>) -> Option<BackgroundTask> {
-        let mut due = Vec::new();
-        let mut state = self.state();
-        state.unclaimed.take_due(self.clock().now() - UNCLAIMED_AGE, &mut due);
-        state.check_registered = !state.unclaimed.is_empty();
-        if state.check_registered {
-            self.core.unpolled.register_for_next_check(&self);
-        }
-        drop(state);
-        // They return themselves, and lock the state for that.
-        due.iter().for_each(|status| drop(status.take()));
-        None
+            && state.cancelled_positions.is_empty()
+            && state.extensions.is_empty();
+        nothing && !state.loop_running && state.held == 0 && state.leases.len() == 0
     }
 }

@@ -27,6 +27,7 @@
 //! | `permit_set` | permits that the process has: a number, and leases |
 //! | `local_semaphore` | a semaphore in this process: enqueueing, releasing |
 //! | `semaphore_state` | its state: waiters, permits, and the next exchange |
+//! | `waiter` | a waiting request, and what its caller knows about it |
 //! | `exchange` | the request of an exchange, and its reply |
 //! | `permit_loop` | the loop: when it sends an exchange, and what a reply changes |
 //! | `durability` | grants and extensions that wait until they are as durable as requested |
@@ -48,6 +49,7 @@ mod permit_set;
 mod registry;
 mod semaphore_handle;
 mod semaphore_state;
+mod waiter;
 
 pub use acquire::{Acquire, TryAcquire};
 pub use error::{AcquireError, ReleaseError};

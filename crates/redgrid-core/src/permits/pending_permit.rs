@@ -1,24 +1,20 @@
 //! A pending request for permits, as its caller sees it.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::error::AcquireError;
 use super::exchange::SemaphoreKeys;
-use super::local_semaphore::{AcquireFailure, AcquireOutcome, AcquireResult, LocalSemaphore, PermitRequest};
+use super::local_semaphore::{AcquireResult, LocalSemaphore, LoopResult, PermitRequest};
 use super::permit::Permit;
-use super::semaphore_state::RequestStatus;
+use super::waiter::{RequestStatus, Waiter};
 use crate::author::ClientExt;
 use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
-use crate::failure::Failure;
-use crate::lock::{GRACE, InlineTask};
+use crate::lock::GRACE;
 use crate::observe::{OpContext, OpSpan};
 
 /// A pending request for permits.
@@ -32,8 +28,7 @@ pub struct PendingPermit {
     entered: Instant,
     until: Instant,
     status: Arc<RequestStatus>,
-    receiver: oneshot::Receiver<AcquireResult>,
-    inline_loop: Option<InlineTask>,
+    result: LoopResult<AcquireResult>,
     done: bool,
 }
 
@@ -42,21 +37,23 @@ impl PendingPermit {
     pub(crate) fn new(client: &Client, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
         let entered = client.clock().now();
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
-        let status = Arc::default();
-        let (semaphore, receiver, id, inline_loop) =
-            client.semaphores().enqueue(client, keys, request.clone(), until, &status);
-        PendingPermit {
-            client: client.clone(),
-            semaphore,
-            request,
+        let (registry, status) = (client.semaphores(), Arc::<RequestStatus>::default());
+        let (result_sender, receiver) = oneshot::channel();
+        // Unique in the client: handles that give different numbers of permits share a server queue.
+        let id = registry.next_number();
+        let waiter = Waiter {
             id,
-            entered,
+            request,
+            client: client.clone(),
             until,
-            status,
-            receiver,
-            inline_loop,
-            done: false,
-        }
+            status: Arc::clone(&status),
+            result_sender,
+            may_be_queued: false,
+        };
+        let (semaphore, handoff) = registry.enqueue(keys, waiter);
+        let client = client.clone();
+        let result = LoopResult::new(&semaphore.registry, receiver, handoff);
+        PendingPermit { client, semaphore, request, id, entered, until, status, result, done: false }
     }
 
     /// Waits for the permits. Returns `None` if the request was try-only and there were too few.
@@ -92,9 +89,9 @@ impl PendingPermit {
             let clock = self.client.clock().clone();
             tokio::select! {
                 biased;
-                result = poll_fn(|cx| self.poll_result(cx)) => break result,
+                result = &mut self.result => break result,
                 () = clock.wait_until(wake) => {
-                    if let Ok(result) = self.receiver.try_recv() {
+                    if let Ok(result) = self.result.receiver.try_recv() {
                         break Some(result);
                     }
                     let now = clock.now();
@@ -110,9 +107,17 @@ impl PendingPermit {
             }
         };
         self.done = true;
-        match self.convert_result(result) {
-            Some(outcome) => outcome,
-            None => Box::pin(self.retry()).await,
+        let now = self.client.clock().now();
+        match result {
+            Some(Ok(Some(offer))) => match offer.take() {
+                Some(permit) => Ok(Some(permit)),
+                None => Box::pin(self.retry()).await,
+            },
+            Some(Ok(None)) => Ok(None),
+            Some(Err(error)) => Err(error),
+            // The waiter was removed from the queue because it had timed out.
+            None if now >= self.until => Err(self.timeout_error(now)),
+            None => Err(self.semaphore.ended()),
         }
     }
 
@@ -123,56 +128,9 @@ impl PendingPermit {
             return Err(self.timeout_error(now));
         }
         let wait = self.request.wait.map(|_| self.until.since(now));
-        let mut again = self.client.permits(&self.semaphore.keys, PermitRequest { wait, ..self.request.clone() });
+        let mut again = self.client.permits(&self.semaphore.keys, PermitRequest { wait, ..self.request });
         again.entered = self.entered;
         again.wait().await
-    }
-
-    fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Option<AcquireResult>> {
-        if let Some(inline_loop) = &self.inline_loop
-            && inline_loop.poll(cx)
-        {
-            // Not registered with the receiver: a result from the inline loop would wake the task
-            // that polls that loop just now.
-            return match self.receiver.try_recv() {
-                Ok(result) => Poll::Ready(Some(result)),
-                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
-                Err(oneshot::error::TryRecvError::Closed) => Poll::Ready(None),
-            };
-        }
-        Pin::new(&mut self.receiver).poll(cx).map(Result::ok)
-    }
-
-    /// Converts the result; `None` if the permits were not taken in time.
-    fn convert_result(&self, result: Option<AcquireResult>) -> Option<Result<Option<Permit>, AcquireError>> {
-        let name = || self.semaphore.keys.name.clone();
-        let operation = || AcquireError::operation(&self.semaphore.keys.name);
-        let failed = AcquireError::Failed;
-        let now = self.client.clock().now();
-        Some(match result {
-            Some(Ok(AcquireOutcome::TooFew)) => Ok(None),
-            Some(Ok(AcquireOutcome::Offered)) => Ok(Some(self.status.take()?)),
-            // The waiter was removed from the queue because it had timed out.
-            None if now >= self.until => Err(self.timeout_error(now)),
-            None | Some(Err(AcquireFailure::ShuttingDown)) => Err(match self.client.ended() {
-                ServerError::ShuttingDown => failed(Failure::ShuttingDown { operation: operation() }),
-                source => failed(Failure::Unavailable { operation: operation(), source }),
-            }),
-            Some(Err(AcquireFailure::Unauthorized(source))) => {
-                Err(failed(Failure::Unauthorized { operation: operation(), source }))
-            }
-            Some(Err(AcquireFailure::NotInitialised)) => Err(AcquireError::NotInitialised { name: name() }),
-            Some(Err(AcquireFailure::PermitsDiffer { expected, found })) => {
-                Err(AcquireError::PermitsDiffer { name: name(), expected, found })
-            }
-            Some(Err(AcquireFailure::Unknown(source))) => {
-                Err(failed(Failure::OutcomeUnknown { operation: operation(), source }))
-            }
-            Some(Err(AcquireFailure::Refused(source))) => {
-                Err(failed(Failure::Refused { operation: operation(), source: source.of_object() }))
-            }
-            Some(Err(AcquireFailure::NotDurable(source))) => Err(AcquireError::NotDurable { name: name(), source }),
-        })
     }
 
     fn timeout_error(&self, now: Instant) -> AcquireError {
@@ -186,15 +144,11 @@ impl PendingPermit {
         let is_unknown = |since| !has_contact || now.since(since) > timeout;
         if self.status.sent_since().is_some_and(is_unknown) {
             let source = ServerError::unknown("the time ran out before an answer came");
-            Failure::OutcomeUnknown { operation: AcquireError::operation(&name), source }.into()
+            AcquireError::of(&name, source)
         } else if has_contact {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
         } else {
-            let operation = AcquireError::operation(&name);
-            AcquireError::Failed(match self.client.core().no_contact(&self.semaphore.keys.key) {
-                source @ ServerError::Unauthorized { .. } => Failure::Unauthorized { operation, source },
-                source => Failure::Unavailable { operation, source },
-            })
+            AcquireError::of(&name, self.client.core().no_contact(&self.semaphore.keys.key))
         }
     }
 
@@ -206,13 +160,9 @@ impl PendingPermit {
 impl Drop for PendingPermit {
     fn drop(&mut self) {
         if !self.done {
-            // An offer from now on finds a closed receiver; an earlier one is returned here.
-            self.receiver.close();
-            drop(self.status.take());
+            // A grant from now on finds a closed receiver; an earlier one is returned with it.
+            self.result.receiver.close();
             self.semaphore.cancel(self.id);
-        }
-        if let Some(work) = self.inline_loop.take().and_then(|task| task.take()) {
-            self.semaphore.registry.spawn_background(work);
         }
     }
 }

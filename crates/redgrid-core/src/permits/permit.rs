@@ -1,22 +1,22 @@
 //! The guard of granted permits.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
-use super::local_semaphore::LocalSemaphore;
+use super::local_semaphore::{LocalSemaphore, LoopResult};
 use super::permit_set::{PermitId, PermitSet};
 use super::semaphore_state::Extension;
 use crate::author::ClientExt;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::connection::{Client, Progress};
+use crate::connection::Client;
 use crate::error::ServerError;
-use crate::lock::{ExtendError, GRACE, InlineTask, LeaseMode, LostReason, deadline};
+use crate::exactly_once::PendingGuard;
+use crate::lease::{LeaseMode, deadline};
+use crate::lock::{ExtendError, GRACE, LostReason};
 use crate::name::Name;
 
 /// A guard of one or several permits. Dropping it returns them in the background.
@@ -114,23 +114,14 @@ impl Permit {
             return Ok(());
         }
         let (semaphore, permits) = (Arc::clone(&self.semaphore), std::mem::take(&mut self.permits));
-        let (result_sender, mut receiver) = oneshot::channel();
-        let inline_loop = semaphore.release(permits, Some(result_sender)).into_inline(&semaphore.registry);
-        let releasing = ReleasingInline(inline_loop, &semaphore);
-        let mut outcome = poll_fn(|cx| match &releasing.0 {
-            Some(inline_loop) if inline_loop.poll(cx) => match receiver.try_recv() {
-                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
-                result => Poll::Ready(result.ok()),
-            },
-            _ => Pin::new(&mut receiver).poll(cx).map(Result::ok),
-        });
+        let (result_sender, receiver) = oneshot::channel();
+        let handoff = semaphore.release(permits, Some(result_sender));
+        let mut released = LoopResult::new(&semaphore.registry, receiver, handoff);
         let unknown = |source| Err(ReleaseError::OutcomeUnknown { name: semaphore.keys.name.clone(), source });
         let clock = self.client.clock();
         tokio::select! {
             biased;
-            result = &mut outcome => {
-                result.unwrap_or_else(|| unknown(self.client.ended()))
-            }
+            result = &mut released => result.unwrap_or_else(|| unknown(self.client.ended())),
             () = clock.sleep_until(clock.now() + self.client.response_timeout() + GRACE) => {
                 unknown(ServerError::unknown("no answer came in time; the release goes on"))
             }
@@ -170,7 +161,7 @@ impl Permit {
         // Sent by the loop of the semaphore: an earlier extension does not overtake a later one.
         let (result_sender, receiver) = oneshot::channel();
         let leases = self.permits.leases.clone();
-        let pending = PendingExtension(Arc::default());
+        let pending = PendingGuard(Arc::default());
         let lease = if renewed { LeaseMode::Renewed(lease) } else { LeaseMode::Fixed(lease) };
         let extension = Extension { leases, lease, result_sender, progress: Arc::clone(&pending.0) };
         self.semaphore.extend(extension).into_background(&self.semaphore.registry);
@@ -227,26 +218,6 @@ impl Permit {
     /// Those with a lease are available again when it ends, the others never.
     pub fn forget(mut self) {
         self.semaphore.forget(&std::mem::take(&mut self.permits));
-    }
-}
-
-/// The wait for an extension. Dropping it abandons the extension if it was not sent.
-struct PendingExtension(Arc<Progress>);
-
-impl Drop for PendingExtension {
-    fn drop(&mut self) {
-        self.0.abandon();
-    }
-}
-
-/// A release whose caller polls the loop. If it is dropped early, a task continues the loop.
-struct ReleasingInline<'a>(Option<InlineTask>, &'a LocalSemaphore);
-
-impl Drop for ReleasingInline<'_> {
-    fn drop(&mut self) {
-        if let Some(work) = self.0.take().and_then(|task| task.take()) {
-            self.1.registry.spawn_background(work);
-        }
     }
 }
 

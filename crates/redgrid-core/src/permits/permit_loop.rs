@@ -10,19 +10,20 @@ use std::time::Duration;
 
 use futures_util::future::join;
 
-use super::durability::{AwaitingDurability, GrantedPermits, LeaseConfirmation};
-use super::error::ReleaseError;
-use super::exchange::{ExchangeReply, ExchangeRequest, Refusal, RequestArgs};
-use super::local_semaphore::{AcquireFailure, AcquireOutcome, LocalSemaphore};
+use super::durability::{GrantedPermits, LeaseConfirmation};
+use super::error::{AcquireError, ReleaseError};
+use super::exchange::{Exchange, ExchangeReply, LeaseCheck, Refusal, RequestArgs};
+use super::local_semaphore::LocalSemaphore;
 use super::permit_set::{PermitLease, PermitSet};
 use super::semaphore_handle::return_request;
-use super::semaphore_state::{Exchange, Extension, PendingReturn, SemaphoreState, Waiter};
+use super::semaphore_state::{Extension, PendingReturn};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::RequestOutcome;
 use crate::error::ServerError;
 use crate::exactly_once;
-use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, deadline, handover_window_length};
+use crate::lease::deadline;
+use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, handover_window_length};
 use crate::pubsub::{OwnSubscription, ReplicaSubscribers, Watch};
 
 /// Pause before refused returns are sent again: 100 ms at first, doubled each time, up to 30 s.
@@ -127,16 +128,9 @@ impl LocalSemaphore {
         let quiet_until = state.yield_plan.as_ref().map_or(Instant::MAX, |(_, quiet_until)| *quiet_until);
         let paused = if state.returns.is_empty() { Instant::MAX } else { state.paused_until };
         // The renewal task wakes the loop for renewals.
-        let until = [state.poll_at, state.next_lease_end, quiet_until, state.first_timeout, paused]
-            .into_iter()
-            .min()
-            .unwrap_or(poll_at);
-        Step::Wait {
-            until,
-            subscribe: state.contended
-                || state.yield_plan.is_some()
-                || now + self.handover_window() / 2 >= state.window_ends,
-        }
+        let until = state.poll_at.min(state.next_lease_end).min(quiet_until).min(state.first_timeout).min(paused);
+        let window_ends_soon = || now + self.handover_window() / 2 >= state.window_ends;
+        Step::Wait { until, subscribe: state.contended || state.yield_plan.is_some() || window_ends_soon() }
     }
 
     /// Returns how long permits pass from task to task without a request.
@@ -148,7 +142,7 @@ impl LocalSemaphore {
     }
 
     async fn exchange(self: &Arc<Self>, exchange: Exchange) {
-        let request = exchange.request.encode(&self.core, &self.keys, self.registry.next_sequence());
+        let request = exchange.encode(&self.core, &self.keys, self.registry.next_number());
         // The first transmission may be the one that was executed, so leases count from before it.
         let sent = self.clock().now();
         let sending = exactly_once::send_until_answered(&self.core, &request, &exchange.progress);
@@ -166,80 +160,71 @@ impl LocalSemaphore {
             }
         };
         match reply.and_then(ExchangeReply::parse) {
-            Ok(reply) => {
-                let awaiting = self.apply_reply(exchange, reply, (sent, &outcome), (own, replica_subscribers));
-                if !awaiting.is_empty() {
-                    self.await_durability(awaiting, outcome);
-                }
-            }
+            Ok(reply) => self.apply_reply(exchange, reply, (sent, &Arc::new(outcome)), (own, replica_subscribers)),
             Err(error) => self.apply_error(exchange, error),
         }
     }
 
-    /// Applies a reply. Returns what is still to become as durable as requested.
+    /// Applies a reply.
     fn apply_reply(
         self: &Arc<Self>,
         exchange: Exchange,
         reply: ExchangeReply,
-        (sent, outcome): (Instant, &RequestOutcome),
+        (sent, outcome): (Instant, &Arc<RequestOutcome>),
         (own, replica_subscribers): (OwnSubscription, Option<ReplicaSubscribers>),
-    ) -> Vec<AwaitingDurability> {
+    ) {
         let now = self.clock().now();
-        let Exchange { request, returns, ends_window, durability, extension, .. } = exchange;
         let mut guard = self.state();
         let state = &mut *guard;
         state.last_contact = now;
         state.paused_until = Instant::MIN;
         state.refusals = 0;
         state.left = reply.left;
-        self.remember_returns(&request, outcome);
+        self.remember_returns(&exchange, outcome);
+        let returned = exchange.returned_plain() + reply.returned_found.iter().filter(|found| **found).count() as u64;
+        let Exchange { returns, checks, requests, ends_window, durability, extension, .. } = exchange;
         report_returns(self, returns, &reply.returned_found);
-        let returned = request.returned_plain + reply.returned_found.iter().filter(|found| **found).count() as u64;
 
-        let mut confirmed = Vec::new();
+        let mut leases = Vec::new();
         let mut losses = false;
-        for (check, held) in request.checks.iter().zip(&reply.still_held) {
-            match held {
-                true if check.duration.is_zero() => {}
-                true => {
-                    let until = deadline(sent, check.duration);
-                    confirmed.push((Arc::clone(&check.lease), until, check.times_shortened));
-                }
-                false => {
-                    check.lease.mark_lost(LostReason::Gone);
-                    state.leases.remove(&check.lease.id);
-                    losses = true;
-                }
+        for (LeaseCheck { lease, duration, .. }, held) in checks.iter().zip(&reply.still_held) {
+            if !held {
+                lease.mark_lost(LostReason::Gone);
+                state.leases.remove(lease.id);
+                losses = true;
+            } else if !duration.is_zero() {
+                leases.push((Arc::clone(lease), deadline(sent, *duration)));
             }
         }
 
+        let name = || self.keys.name.clone();
         let refusal = reply.granted.as_ref().err().copied();
-        let requested = request.requests.len();
+        let requested = requests.len();
         let granted = reply.granted.unwrap_or_default();
         let mut grants = Vec::new();
-        for (nth, permit_request) in request.requests.into_iter().enumerate() {
+        for (nth, permit_request) in requests.into_iter().enumerate() {
             let at = state.queue.iter().position(|waiter| waiter.id == permit_request.id);
             if granted.get(nth).copied().unwrap_or(false) {
                 let waiter = at.and_then(|at| state.queue.remove(at));
-                grants.push(self.granted_permits(waiter, permit_request, durability, sent));
+                grants.push(GrantedPermits { waiter, permits: self.permits_of(permit_request, durability, sent) });
             } else if let Some(at) = at {
                 let waiter = &state.queue[at];
                 waiter.status.set_exchange(None);
                 let result = match refusal {
                     Some(Refusal::NotInitialised) if !waiter.request.awaits_init => {
-                        Some(Err(AcquireFailure::NotInitialised))
+                        Some(Err(AcquireError::NotInitialised { name: name() }))
                     }
                     Some(Refusal::PermitsDiffer(found)) => {
                         let expected = self.keys.capacity.unwrap_or_default();
-                        Some(Err(AcquireFailure::PermitsDiffer { expected, found }))
+                        Some(Err(AcquireError::PermitsDiffer { name: name(), expected, found }))
                     }
-                    _ if waiter.request.try_only => Some(Ok(AcquireOutcome::TooFew)),
+                    _ if waiter.request.try_only => Some(Ok(None)),
                     _ => None,
                 };
                 if let Some(result) = result
                     && let Some(waiter) = state.remove(at, self)
                 {
-                    let _ = waiter.result_sender.send(result);
+                    waiter.end(result);
                 }
             }
         }
@@ -258,8 +243,11 @@ impl LocalSemaphore {
         if !grants.is_empty() && now >= state.window_ends {
             state.window_ends = sent + self.handover_window();
         }
-        let awaiting =
-            self.apply_grants(state, (grants, durability), LeaseConfirmation { leases: confirmed, extension });
+        let confirmation = LeaseConfirmation { sent, leases, extension };
+        self.apply_grants(state, (grants, durability), confirmation, outcome);
+        for LeaseCheck { lease, .. } in checks {
+            state.leases.reschedule(lease.id, lease.next_renewal(sent));
+        }
         state.update_contention(self.keys.fair);
         state.next_lease_end = reply.next_lease_end.map_or(Instant::MAX, |end| now + end + Duration::from_millis(1));
         if let Some((plan, _)) = &mut state.yield_plan
@@ -290,47 +278,28 @@ impl LocalSemaphore {
             // The available permits are for other processes.
             state.left = 0;
         }
-        self.schedule_renewal(state, now);
+        self.wake_renewal(state);
         drop(guard);
         if losses {
             self.lost.notify_waiters();
         }
-        awaiting
     }
 
     /// Remembers returns of leased permits, to repeat them if another primary takes over.
     ///
     /// Permits without leases are only a number on the server: a second return would be one too
     /// many.
-    fn remember_returns(&self, request: &ExchangeRequest, outcome: &RequestOutcome) {
-        for id in &request.returned_ids {
-            self.core.given_back.remember(Arc::new(return_request(&self.keys, *id)), outcome);
+    fn remember_returns(&self, exchange: &Exchange, outcome: &RequestOutcome) {
+        for id in exchange.returned_ids() {
+            self.core.given_back.remember(Arc::new(return_request(&self.keys, id)), outcome);
         }
     }
 
-    /// Creates the granted permits of a request, whose waiter may have been dropped.
-    fn granted_permits(
-        &self,
-        waiter: Option<Waiter>,
-        request: RequestArgs,
-        durability: Durability,
-        sent: Instant,
-    ) -> GrantedPermits {
-        let mut permits = PermitSet { count: request.count, leases: Vec::new(), durability };
-        if let Some(mode) = request.lease {
-            let lease = |id| PermitLease::new(id, (mode, durability), sent, self.clock().clone());
-            permits.leases = request.ids.into_iter().map(lease).collect();
-        }
-        GrantedPermits { waiter, permits }
-    }
-
-    /// Makes the renewal task run when the next lease of this process is due.
-    pub(super) fn schedule_renewal(&self, state: &mut SemaphoreState, now: Instant) {
-        // Failed renewals are not repeated at once. Other exchanges do not postpone the next one.
-        let pause = now + Duration::from_millis(20);
-        let soonest = if state.renew_at > now { state.renew_at.min(pause) } else { pause };
-        state.renew_at = state.next_due().max(soonest);
-        self.registry.schedule_renewals(state.renew_at);
+    /// Returns the permits that a request got, if it was executed.
+    fn permits_of(&self, request: RequestArgs, durability: Durability, sent: Instant) -> PermitSet {
+        let RequestArgs { count, lease, ids, .. } = request;
+        let lease_of = |id| Some(PermitLease::new(id, (lease?, durability), sent, self.clock().clone()));
+        PermitSet { count, leases: ids.into_iter().filter_map(lease_of).collect(), durability }
     }
 
     fn apply_error(self: &Arc<Self>, exchange: Exchange, error: ServerError) {
@@ -338,12 +307,13 @@ impl LocalSemaphore {
         let name = || self.keys.name.clone();
         let mut guard = self.state();
         let state = &mut *guard;
-        let Exchange { request, returns, extension, .. } = exchange;
+        let Exchange { returns, checks, cancelled_positions, requests, extension, .. } = exchange;
         state.left = i64::MAX;
         if !state.closed {
-            state.cancelled_positions.extend(request.cancelled_positions);
+            state.cancelled_positions.extend(cancelled_positions);
         }
-        request.checks.iter().for_each(|check| check.lease.make_due());
+        checks.iter().for_each(|check| state.retry_renewal(&check.lease, now));
+        self.wake_renewal(state);
         let refused = matches!(error, ServerError::Refused { .. } | ServerError::Unauthorized { .. });
         if let Some(Extension { result_sender, .. }) = extension {
             let _ = result_sender.send(Err(ExtendError::of(name(), error.clone())));
@@ -352,13 +322,12 @@ impl LocalSemaphore {
             // Nothing was executed, so everything is sent again. Waiters that time out leave the
             // queue.
             state.returns.splice(0..0, returns);
-            state.should_request |= !request.requests.is_empty();
-            self.schedule_renewal(state, now);
+            state.should_request |= !requests.is_empty();
             return;
         }
         tracing::debug!(name = %self.keys.name, %error, "permits");
-        let alone = request.requests.is_empty();
-        state.send_separately |= refused && !alone && !(returns.is_empty() && request.checks.is_empty());
+        let alone = requests.is_empty();
+        state.send_separately |= refused && !alone && !(returns.is_empty() && checks.is_empty());
         if refused && alone && !returns.is_empty() {
             let pause = REFUSED_PAUSE.saturating_mul(1 << state.refusals.min(16)).min(LONGEST_PAUSE);
             state.paused_until = now + pause;
@@ -375,25 +344,16 @@ impl LocalSemaphore {
                 state.returns.push(PendingReturn { permits, result_sender: None });
             }
         }
-        for permit_request in request.requests {
-            let failure = match &error {
-                ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(error.clone()),
-                ServerError::Refused { .. } => AcquireFailure::Refused(error.clone()),
-                ServerError::ShuttingDown => AcquireFailure::ShuttingDown,
-                _ => AcquireFailure::Unknown(error.clone()),
-            };
-            if let Some(mode) = permit_request.lease.filter(|_| !error.is_not_done()) {
-                let lease = |id| PermitLease::new(id, (mode, Durability::Primary), now, self.clock().clone());
-                let leases = permit_request.ids.into_iter().map(lease).collect();
-                let permits = PermitSet { count: permit_request.count, leases, durability: Durability::Primary };
-                state.returns.push(PendingReturn { permits, result_sender: None });
-            }
+        for permit_request in requests {
             let at = state.queue.iter().position(|waiter| waiter.id == permit_request.id);
             if let Some(waiter) = at.and_then(|at| state.remove(at, self)) {
-                let _ = waiter.result_sender.send(Err(failure));
+                waiter.end(Err(AcquireError::of(&self.keys.name, error.clone())));
+            }
+            if permit_request.lease.is_some() && !error.is_not_done() {
+                let permits = self.permits_of(permit_request, Durability::Primary, now);
+                state.give_back(permits, None);
             }
         }
-        self.schedule_renewal(state, now);
     }
 }
 

@@ -2,17 +2,18 @@
 //! lease.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::exchange::server_lease;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::lock::{Deadline, LeaseMode, LostReason, deadline};
+use crate::lease::{Deadline, Lease, LeaseMode, deadline, next_renewal};
+use crate::lock::LostReason;
 
 /// The id of a leased permit: 16 random bytes, displayed in hex as Redisson does.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId([u8; 16]);
 
 impl PermitId {
@@ -55,11 +56,6 @@ impl std::str::FromStr for PermitId {
     }
 }
 
-const HELD: u8 = 0;
-const EXPIRED: u8 = 1;
-const GONE: u8 = 2;
-const SHUT_DOWN: u8 = 3;
-
 /// A permit with a lease.
 pub(super) struct PermitLease {
     pub(super) id: PermitId,
@@ -70,10 +66,22 @@ pub(super) struct PermitLease {
     clock: Clock,
     /// Until when the lease is valid locally.
     deadline: Deadline,
-    /// When it is renewed or checked next, in nanoseconds.
-    due: AtomicU64,
-    times_shortened: AtomicU64,
-    ended: AtomicU8,
+    /// When its end was last set exactly, in nanoseconds. Requests that were sent before confirm
+    /// nothing.
+    set_at: AtomicU64,
+    lost: OnceLock<LostReason>,
+}
+
+impl Lease for PermitLease {
+    type Id = PermitId;
+
+    fn id(&self) -> PermitId {
+        self.id
+    }
+
+    fn next_end(&self) -> Instant {
+        self.deadline()
+    }
 }
 
 impl PermitLease {
@@ -85,32 +93,16 @@ impl PermitLease {
         clock: Clock,
     ) -> Arc<Self> {
         let deadline = Deadline::new(deadline(sent, server_lease(mode)));
-        let (due, times_shortened, ended) = (AtomicU64::default(), AtomicU64::default(), AtomicU8::new(HELD));
-        let lease = PermitLease { id, mode, durability, clock, deadline, due, times_shortened, ended };
-        lease.reschedule(sent);
-        Arc::new(lease)
+        let (set_at, lost) = (AtomicU64::default(), OnceLock::new());
+        Arc::new(PermitLease { id, mode, durability, clock, deadline, set_at, lost })
     }
 
-    /// Returns when it is renewed or checked next.
-    ///
-    /// A renewed lease is due a third of its length after the last request. Every lease is due at
-    /// its deadline.
-    pub(super) fn due(&self) -> Instant {
-        Instant::from_nanos(self.due.load(Ordering::Acquire)).min(self.deadline())
-    }
-
-    /// Schedules the next renewal, after a request that was sent at `now`.
-    pub(super) fn reschedule(&self, now: Instant) {
-        let due = match self.mode {
-            LeaseMode::Renewed(duration) => now + duration / 3,
+    /// Returns when it is renewed next, after a request that was sent at `sent`.
+    pub(super) fn next_renewal(&self, sent: Instant) -> Instant {
+        match self.mode {
+            LeaseMode::Renewed(lease) => next_renewal(lease, self.deadline(), sent),
             LeaseMode::Fixed(_) => Instant::MAX,
-        };
-        self.due.store(due.as_nanos(), Ordering::Release);
-    }
-
-    /// Makes it due at once.
-    pub(super) fn make_due(&self) {
-        self.due.store(Instant::MIN.as_nanos(), Ordering::Release);
+        }
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -121,43 +113,29 @@ impl PermitLease {
     ///
     /// A passed deadline counts even if the permit was not marked yet.
     pub(super) fn lost(&self) -> Option<LostReason> {
-        match self.ended.load(Ordering::Acquire) {
-            HELD => self.deadline.has_passed(self.clock.now()).then_some(LostReason::Expired),
-            EXPIRED => Some(LostReason::Expired),
-            GONE => Some(LostReason::Gone),
-            _ => Some(LostReason::ShutDown),
-        }
+        let expired = || self.deadline.has_passed(self.clock.now()).then_some(LostReason::Expired);
+        self.lost.get().copied().or_else(expired)
     }
 
+    /// Marks the permit as lost, unless it was lost before.
     pub(super) fn mark_lost(&self, reason: LostReason) {
-        let ended = match reason {
-            LostReason::Expired => EXPIRED,
-            LostReason::ShutDown => SHUT_DOWN,
-            _ => GONE,
-        };
-        let _ = self.ended.compare_exchange(HELD, ended, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.lost.set(reason);
     }
 
-    /// Extends the deadline to `deadline` after a confirmation.
+    /// Extends the deadline to `deadline`, which a request that was sent at `sent` has confirmed.
     ///
-    /// A lost permit stays lost, because the loss may have been reported.
-    pub(super) fn confirm(&self, deadline: Instant) {
-        if self.lost().is_none() {
+    /// A lost permit stays lost, because the loss may have been reported. An end that was set
+    /// exactly since the request was sent counts instead.
+    pub(super) fn confirm(&self, deadline: Instant, sent: Instant) {
+        if self.lost().is_none() && sent.as_nanos() >= self.set_at.load(Ordering::Acquire) {
             self.deadline.extend(deadline, self.clock.now());
         }
     }
 
-    /// Moves the deadline to `deadline` if that is earlier.
-    ///
-    /// Requests about the lease that were sent before confirm nothing any more.
-    pub(super) fn shorten(&self, deadline: Instant) {
-        self.times_shortened.fetch_add(1, Ordering::AcqRel);
+    /// Lowers the deadline for a request, sent at `sent` or later, that sets the end exactly.
+    pub(super) fn shorten(&self, deadline: Instant, sent: Instant) {
+        self.set_at.store(sent.as_nanos(), Ordering::Release);
         self.deadline.lower(deadline);
-    }
-
-    /// Returns how often the lease was shortened.
-    pub(super) fn times_shortened(&self) -> u64 {
-        self.times_shortened.load(Ordering::Acquire)
     }
 
     pub(super) fn is_renewed(&self) -> bool {
@@ -227,4 +205,43 @@ impl PermitSet {
 /// Returns a lease in whole milliseconds, rounded up.
 pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exact_end_counts_over_what_earlier_requests_confirm() {
+        const S: Duration = Duration::from_secs(1);
+        let clock = Clock::runtime();
+        let sent = clock.now();
+        let lease =
+            PermitLease::new(PermitId::new(), (LeaseMode::Fixed(30 * S), Durability::Primary), sent, clock.clone());
+        let first = lease.deadline();
+        lease.confirm(first + S, sent);
+        assert_eq!(lease.deadline(), first + S);
+        tokio::time::advance(S).await;
+        let set_at = clock.now();
+        lease.shorten(set_at + 10 * S, set_at);
+        lease.confirm(first + 60 * S, sent);
+        assert_eq!(lease.deadline(), set_at + 10 * S, "an earlier request");
+        lease.confirm(set_at + 12 * S, set_at);
+        assert_eq!(lease.deadline(), set_at + 12 * S, "the request itself");
+        tokio::time::advance(12 * S).await;
+        assert_eq!(lease.lost(), Some(LostReason::Expired));
+        lease.confirm(first + 60 * S, clock.now());
+        assert_eq!((lease.lost(), lease.deadline()), (Some(LostReason::Expired), set_at + 12 * S));
+    }
+
+    #[test]
+    fn a_renewed_lease_is_due_after_a_third_and_a_fixed_one_never() {
+        let (clock, ms) = (Clock::boot(), Duration::from_millis(1));
+        let sent = clock.now();
+        let due = |mode| {
+            PermitLease::new(PermitId::new(), (mode, Durability::Primary), sent, clock.clone()).next_renewal(sent)
+        };
+        assert_eq!(due(LeaseMode::Renewed(30_000 * ms)), sent + 10_000 * ms);
+        assert_eq!(due(LeaseMode::Fixed(30_000 * ms)), Instant::MAX);
+    }
 }

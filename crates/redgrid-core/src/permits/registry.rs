@@ -4,32 +4,30 @@
 //! shuts down.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::mpsc;
 
 use super::exchange::{SemaphoreId, SemaphoreKeys};
-use super::local_semaphore::{AcquireFailure, AcquireResult, LocalSemaphore, PermitRequest};
+use super::local_semaphore::{DriverHandoff, LocalSemaphore};
 use super::permit::Permit;
 use super::permit_set::PermitSet;
-use super::semaphore_state::{PendingReturn, RequestStatus};
+use super::waiter::Waiter;
 use crate::clock::Instant;
-use crate::connection::{Client, Core, Server};
-use crate::lock::{BackgroundTask, InlineTask, LostReason};
+use crate::connection::{Client, Core, Server, is_same};
+use crate::lease::Wakeup;
+use crate::lock::{BackgroundTask, LostReason};
 
 /// All semaphores of a client in this process.
 pub(crate) struct SemaphoreRegistry {
     core: Arc<Core>,
     background: mpsc::UnboundedSender<BackgroundTask>,
     state: Mutex<RegistryState>,
-    /// The sequence number of the next exchange, and the id of the next request.
-    next_sequence: AtomicU64,
-    next_id: AtomicU64,
-    /// When the renewal task wakes by itself, in nanoseconds, and what wakes it earlier.
-    renewals_wake_at: AtomicU64,
-    renewals_changed: Notify,
-    renewals_running: AtomicBool,
+    /// The sequence number of the next exchange, or the id of the next request.
+    next_number: AtomicU64,
+    /// The next wake-up of the renewal loop.
+    pub(super) alarm: Wakeup,
 }
 
 #[derive(Default)]
@@ -44,11 +42,8 @@ impl SemaphoreRegistry {
             core: Arc::clone(core),
             background,
             state: Mutex::default(),
-            next_sequence: AtomicU64::new(1),
-            next_id: AtomicU64::new(1),
-            renewals_wake_at: AtomicU64::new(Instant::MAX.as_nanos()),
-            renewals_changed: Notify::new(),
-            renewals_running: AtomicBool::new(false),
+            next_number: AtomicU64::new(1),
+            alarm: Wakeup::new(),
         })
     }
 
@@ -56,12 +51,12 @@ impl SemaphoreRegistry {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(super) fn next_sequence(&self) -> u64 {
-        self.next_sequence.fetch_add(1, Ordering::Relaxed)
+    fn semaphores(&self) -> Vec<Arc<LocalSemaphore>> {
+        self.state().semaphores.values().cloned().collect()
     }
 
-    pub(super) fn next_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Runs `work` in a task of the client.
@@ -72,12 +67,9 @@ impl SemaphoreRegistry {
     /// Adds a request to the queue of a semaphore.
     pub(super) fn enqueue(
         self: &Arc<Self>,
-        client: &Client,
         keys: &Arc<SemaphoreKeys>,
-        request: PermitRequest,
-        until: Instant,
-        status: &Arc<RequestStatus>,
-    ) -> (Arc<LocalSemaphore>, oneshot::Receiver<AcquireResult>, u64, Option<InlineTask>) {
+        waiter: Waiter,
+    ) -> (Arc<LocalSemaphore>, DriverHandoff) {
         // Held until the request is queued: idle semaphores are removed under the same lock.
         let mut state = self.state();
         let new = || LocalSemaphore::new(&self.core, self, Arc::clone(keys));
@@ -89,10 +81,8 @@ impl SemaphoreRegistry {
             }
             false => Arc::clone(state.semaphores.entry(keys.id()).or_insert_with(new)),
         };
-        let (receiver, waiter_id, handoff) = semaphore.enqueue(client, request, until, status);
-        // Unlocked first: polling an inline loop may take this lock.
-        drop(state);
-        (semaphore, receiver, waiter_id, handoff.into_inline(self))
+        let handoff = semaphore.enqueue(waiter);
+        (semaphore, handoff)
     }
 
     /// Returns a guard without permits, or `None` if the client is shut down.
@@ -123,134 +113,75 @@ impl SemaphoreRegistry {
         let Ok(state) = self.state.try_lock() else { return Vec::new() };
         let semaphores: Vec<_> = state.semaphores.values().cloned().collect();
         drop(state);
-        let holds = |semaphore: &Arc<LocalSemaphore>| semaphore.holds();
-        semaphores
-            .iter()
-            .filter(|semaphore| holds(semaphore))
-            .map(|semaphore| semaphore.keys.name.to_string())
-            .collect()
+        let held = semaphores.iter().filter(|semaphore| semaphore.holds());
+        held.map(|semaphore| semaphore.keys.name.to_string()).collect()
     }
 
     /// Counts semaphores, held permits and waiting requests, for tests and diagnosis.
     pub(crate) fn stats(&self) -> (usize, usize, usize) {
-        let semaphores: Vec<_> = self.state().semaphores.values().cloned().collect();
-        semaphores.iter().fold((0, 0, 0), |(names, held, waiting), semaphore| {
+        self.semaphores().iter().fold((0, 0, 0), |(names, held, waiting), semaphore| {
             let state = semaphore.state();
             let live = state.queue.iter().filter(|waiter| !waiter.result_sender.is_closed()).count();
             (names + 1, held + usize::try_from(state.held).unwrap_or(usize::MAX), waiting + live)
         })
     }
 
-    /// Makes the renewal task run at `at` if it would not run earlier. Starts the task if needed.
-    pub(super) fn schedule_renewals(self: &Arc<Self>, at: Instant) {
-        if at == Instant::MAX {
-            return;
-        }
-        if !self.renewals_running.swap(true, Ordering::AcqRel) {
-            self.spawn_background(Box::pin(Arc::clone(self).run_renewals()));
-        }
-        if at.as_nanos() < self.renewals_wake_at.load(Ordering::Acquire) {
-            self.renewals_changed.notify_one();
-        }
-    }
-
-    /// Renews leases as long as there are any.
-    async fn run_renewals(self: Arc<Self>) {
+    /// Runs the renewal loop; it ends when its task is aborted.
+    pub(crate) async fn run_renewals(self: Arc<Self>) {
         loop {
-            // Until the next wake-up is known, every call of `schedule_renewals` wakes the task.
-            self.renewals_wake_at.store(Instant::MAX.as_nanos(), Ordering::Release);
-            let semaphores: Vec<_> = self.state().semaphores.values().cloned().collect();
-            let next = semaphores.iter().map(LocalSemaphore::renew_due).min().unwrap_or(Instant::MAX);
-            self.renewals_wake_at.store(next.as_nanos(), Ordering::Release);
-            if next == Instant::MAX {
-                self.renewals_running.store(false, Ordering::Release);
-                // A lease that was added in between is found here, or has started another task.
-                let none = self.state().semaphores.values().all(|semaphore| semaphore.state().renew_at == Instant::MAX);
-                if none || self.renewals_running.swap(true, Ordering::AcqRel) {
-                    return;
-                }
-                continue;
-            }
-            tokio::select! {
-                () = self.renewals_changed.notified() => {}
-                () = self.core.clock.sleep_until(next) => {}
-            }
+            self.alarm.elapsed(&self.core.clock).await;
+            self.alarm.set(Instant::MAX);
+            self.semaphores().iter().for_each(LocalSemaphore::renew_due);
         }
     }
 
-    /// Checks all leases after each new connection of a node: its server may have lost them.
-    pub(crate) async fn verify_after_reconnects(self: Arc<Self>, server: Arc<dyn Server>) {
-        let mut epoch = server.connection_id();
-        let mut last = epoch.borrow_and_update().clone();
-        while epoch.changed().await.is_ok() {
-            let current = epoch.borrow_and_update().clone();
-            if current.is_some() && current != last {
-                last = current;
-                self.verify_all();
-            }
-        }
+    /// Checks the leases of a node, because the server behind it may have lost them.
+    pub(crate) fn verify_node(&self, server: &Arc<dyn Server>) {
+        self.verify(|semaphore| is_same(&self.core.home(&semaphore.keys.key), server));
     }
 
     /// Checks all leases: their keys may have moved to another server.
-    pub(crate) fn verify_all(self: &Arc<Self>) {
+    pub(crate) fn verify_all(&self) {
+        self.verify(|_| true);
+    }
+
+    fn verify(&self, concerned: impl Fn(&LocalSemaphore) -> bool) {
         let now = self.core.clock.now();
-        let semaphores: Vec<_> = self.state().semaphores.values().cloned().collect();
-        for semaphore in semaphores {
+        for semaphore in self.semaphores().iter().filter(|semaphore| concerned(semaphore)) {
             let mut state = semaphore.state();
-            if !state.leases.is_empty() {
-                state.leases.values().for_each(|lease| lease.make_due());
-                state.renew_at = state.renew_at.min(now);
-                self.schedule_renewals(now);
-            }
+            state.leases.reschedule_all(now, |_| true);
+            semaphore.wake_renewal(&state);
         }
     }
 
     /// Rejects new requests, ends the wait of all others, and returns all permits.
     pub(crate) fn close(self: &Arc<Self>) {
-        let semaphores: Vec<_> = {
-            let mut state = self.state();
-            state.closed = true;
-            state.semaphores.values().cloned().collect()
-        };
-        for semaphore in semaphores {
-            semaphore.close();
-        }
-        // Wakes the renewal task even if the last semaphore was removed since it last ran.
-        self.renewals_changed.notify_one();
+        self.state().closed = true;
+        self.semaphores().iter().for_each(LocalSemaphore::close);
     }
 }
 
 impl LocalSemaphore {
-    /// Marks expired leases as lost and triggers the renewal of due ones.
-    ///
-    /// Returns when the next one is due.
-    fn renew_due(self: &Arc<Self>) -> Instant {
+    /// Marks expired leases as lost, and triggers the renewal of those that are due.
+    fn renew_due(self: &Arc<Self>) {
         let now = self.clock().now();
+        // Those that are due soon are renewed by the same exchange.
+        let soon = now + self.core.settings.watchdog_lease / 6;
         let mut state = self.state();
-        if state.renew_at > now {
-            return state.renew_at;
-        }
-        let expired: Vec<_> = state.leases.values().filter(|lease| now >= lease.deadline()).cloned().collect();
+        let expired = state.leases.ended(now, soon);
         for lease in &expired {
             lease.mark_lost(LostReason::Expired);
-            state.leases.remove(&lease.id);
+            state.leases.remove(lease.id);
         }
-        if state.next_due() <= now {
-            let handoff = self.wake_or_start_loop(&mut state);
-            let next = now + self.core.settings.retry_delay.max(std::time::Duration::from_millis(50));
-            drop(state);
-            handoff.into_background(&self.registry);
-            self.notify_losses(&expired);
-            return next;
+        let due = state.leases.take_due(now, soon, usize::MAX);
+        let mut handoff = DriverHandoff::default();
+        if !due.is_empty() {
+            state.due.extend(due);
+            handoff = self.wake_or_start_loop(&mut state);
         }
-        self.schedule_renewal(&mut state, now);
-        let next = state.renew_at;
+        self.wake_renewal(&state);
         drop(state);
-        self.notify_losses(&expired);
-        next
-    }
-
-    fn notify_losses(self: &Arc<Self>, expired: &[Arc<super::permit_set::PermitLease>]) {
+        handoff.into_background(&self.registry);
         if !expired.is_empty() {
             self.lost.notify_waiters();
             self.registry.remove_if_idle(self);
@@ -261,20 +192,19 @@ impl LocalSemaphore {
         let mut state = self.state();
         state.closed = true;
         while let Some(waiter) = state.remove(0, self) {
-            let _ = waiter.result_sender.send(Err(AcquireFailure::ShuttingDown));
+            waiter.end(Err(self.ended()));
         }
         state.extensions.clear();
-        let leases: Vec<_> = state.leases.drain().map(|(_, lease)| lease).collect();
+        let leases = state.leases.drain();
         let plain = if self.keys.leased { 0 } else { state.held + state.idle_permits.count };
         state.held = 0;
         state.idle_permits = PermitSet::default();
         for lease in &leases {
             lease.mark_lost(LostReason::ShutDown);
         }
-        state.renew_at = Instant::MAX;
         let permits = PermitSet { count: plain + leases.len() as u64, leases, ..PermitSet::default() };
         if !permits.is_empty() {
-            state.returns.push(PendingReturn { permits, result_sender: None });
+            state.give_back(permits, None);
         }
         let handoff = self.wake_or_start_loop(&mut state);
         drop(state);

@@ -14,7 +14,7 @@ use crate::author::ClientExt;
 use crate::config::LONGEST_LEASE;
 use crate::connection::{Client, FromReply, Request};
 use crate::error::ServerError;
-use crate::exactly_once::IdempotentScript;
+use crate::exactly_once::{IdempotentRequest, IdempotentScript};
 use crate::failure::{Failure, Operation};
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::InvalidName;
@@ -97,18 +97,19 @@ impl SemaphoreHandle {
         self.keys.as_ref().map_err(|invalid| invalid.clone().into())
     }
 
-    /// Returns the conversion of an error of a request that only reads.
-    fn read_error(keys: &SemaphoreKeys) -> impl FnOnce(ServerError) -> Failure {
-        let operation = Operation::new("read the semaphore", &keys.name);
-        |source| match source {
-            ServerError::Unknown { .. } => Failure::Unavailable { operation, source },
-            other => Failure::of_change(operation, other.of_object()),
-        }
+    /// Runs a call that changes the semaphore.
+    async fn change<T: FromReply>(&self, keys: &SemaphoreKeys, call: IdempotentRequest) -> Result<Vec<T>, Failure> {
+        self.client.run_exactly_once(call).await.map_err(|error| Self::change_error(keys, error))
     }
 
-    fn write_error(keys: &SemaphoreKeys) -> impl FnOnce(ServerError) -> Failure {
-        let operation = Operation::new("change the semaphore", &keys.name);
-        |error| Failure::of_change(operation, error.of_object())
+    fn change_error(keys: &SemaphoreKeys, error: ServerError) -> Failure {
+        Failure::of_change(Operation::new("change the semaphore", &keys.name), error.of_object())
+    }
+
+    /// Runs a call that only reads.
+    async fn read<T: FromReply>(&self, keys: &SemaphoreKeys, call: Request) -> Result<T, Failure> {
+        let operation = Operation::new("read the semaphore", &keys.name);
+        self.client.run(call.reads()).await.map_err(|error| Failure::of_read(operation, error.of_object()))
     }
 
     /// Sets the number of permits. With `overwrite`, it also replaces an earlier number.
@@ -127,7 +128,7 @@ impl SemaphoreHandle {
         let call = SET.with([keys.key.clone(), keys.leases.clone()]).publish_arg().arg(keys.channel.clone());
         let call = call.arg(permits.to_string()).arg(if overwrite { "1" } else { "0" });
         let call = call.arg(lifetime.map(|lifetime| millis(lifetime).to_string()).unwrap_or_default());
-        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
+        let reply: Vec<i64> = self.change(keys, call).await?;
         Ok(reply.first() == Some(&1))
     }
 
@@ -144,7 +145,7 @@ impl SemaphoreHandle {
         check_range(keys, "permits", -max..=max, permits, "-2147483647 to 2147483647")?;
         let call = ADD.with([keys.key.clone()]).publish_arg().arg(keys.channel.clone());
         let call = call.int(permits).arg(if if_set { "1" } else { "0" });
-        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
+        let reply: Vec<i64> = self.change(keys, call).await?;
         Ok(reply.get(1).copied().filter(|_| reply.first() == Some(&1)))
     }
 
@@ -169,7 +170,7 @@ impl SemaphoreHandle {
     pub async fn drain(&self) -> Result<u64, Failure> {
         let keys = self.keys()?;
         let call = DRAIN.with([keys.key.clone()]);
-        let reply: Vec<u64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
+        let reply: Vec<u64> = self.change(keys, call).await?;
         Ok(reply.first().copied().unwrap_or(0))
     }
 
@@ -180,8 +181,8 @@ impl SemaphoreHandle {
     /// [`Failure`] if there was no reply.
     pub async fn count(&self) -> Result<Counts, Failure> {
         let keys = self.keys()?;
-        let call = COUNT.with([keys.key.clone(), keys.leases.clone()]).reads();
-        let (set, available, leased): (bool, i64, u64) = self.client.run(call).await.map_err(Self::read_error(keys))?;
+        let call = COUNT.with([keys.key.clone(), keys.leases.clone()]);
+        let (set, available, leased): (bool, i64, u64) = self.read(keys, call).await?;
         Ok(Counts { available: set.then_some(available), leased })
     }
 
@@ -195,7 +196,7 @@ impl SemaphoreHandle {
         let keys = self.keys()?;
         check_range(keys, "lease", MIN_UPDATED_LEASE..=LONGEST_LEASE, lease, "1 ms to 30 days")?;
         let call = EXTEND.with([keys.leases.clone()]).int(millis(lease)).arg(Bytes::copy_from_slice(id.as_bytes()));
-        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
+        let reply: Vec<i64> = self.change(keys, call).await?;
         Ok(reply.first() == Some(&1))
     }
 
@@ -206,8 +207,8 @@ impl SemaphoreHandle {
     /// [`Failure`] if there was no reply.
     pub async fn lease(&self, id: PermitId) -> Result<Lifetime, Failure> {
         let keys = self.keys()?;
-        let call = LEASE.with([keys.leases.clone()]).arg(Bytes::copy_from_slice(id.as_bytes())).reads();
-        self.client.run(call).await.map(Lifetime::of).map_err(Self::read_error(keys))
+        let call = LEASE.with([keys.leases.clone()]).arg(Bytes::copy_from_slice(id.as_bytes()));
+        self.read(keys, call).await.map(Lifetime::of)
     }
 
     /// Returns a permit to the semaphore by its id, regardless of its holder.
@@ -217,9 +218,7 @@ impl SemaphoreHandle {
     /// [`Failure`] says whether the permit may have been returned.
     pub async fn give_back(&self, id: PermitId) -> Result<Returned, Failure> {
         let keys = self.keys()?;
-        let call = RETURN.with([keys.key.clone(), keys.leases.clone()]);
-        let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_arg().arg(keys.channel.clone());
-        let reply: Vec<i64> = self.client.run_exactly_once(call).await.map_err(Self::write_error(keys))?;
+        let reply: Vec<i64> = self.change(keys, return_call(keys, id)).await?;
         Ok(match reply.first() {
             Some(1) => Returned::Released,
             Some(0) => Returned::Expired,
@@ -241,16 +240,19 @@ impl SemaphoreHandle {
     pub async fn delete(&self) -> Result<bool, Failure> {
         let keys = self.keys()?;
         let request = Request::command("DEL").keys([keys.key.clone(), keys.leases.clone()]);
-        let deleted = self.client.run(request).await.and_then(u64::from_reply).map_err(Self::write_error(keys))?;
+        let deleted: u64 = self.client.run(request).await.map_err(|error| Self::change_error(keys, error))?;
         Ok(deleted > 0)
     }
 }
 
 /// Returns the request that returns a permit by its id. A second execution changes nothing.
 pub(super) fn return_request(keys: &SemaphoreKeys, id: PermitId) -> Request {
+    return_call(keys, id).at_most_once().idempotent()
+}
+
+fn return_call(keys: &SemaphoreKeys, id: PermitId) -> IdempotentRequest {
     let call = RETURN.with([keys.key.clone(), keys.leases.clone()]);
-    let call = call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_arg().arg(keys.channel.clone());
-    call.at_most_once().idempotent()
+    call.arg(Bytes::copy_from_slice(id.as_bytes())).publish_arg().arg(keys.channel.clone())
 }
 
 fn check_range<T: PartialOrd + Debug>(

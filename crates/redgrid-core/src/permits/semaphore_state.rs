@@ -1,98 +1,37 @@
 //! The state of a semaphore in this process, and how the next exchange is built from it.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
-use super::exchange::{CLIENT_TTL, ExchangeRequest, LeaseCheck, RequestArgs, SemaphoreKeys, server_lease};
-use super::local_semaphore::{AcquireOutcome, AcquireResult, LocalSemaphore, PermitRequest};
+use super::exchange::{CLIENT_TTL, Exchange, LeaseCheck, RequestArgs, server_lease};
+use super::local_semaphore::{LocalSemaphore, PermitRequest};
 use super::permit::Permit;
 use super::permit_set::{PermitId, PermitLease, PermitSet};
+use super::waiter::Waiter;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Client, Progress};
-use crate::lock::{ExtendError, InlineTask, LeaseMode, Phantom, YieldPlan, deadline};
+use crate::connection::Progress;
+use crate::lease::{LeaseMode, Schedule, deadline, retry_pause};
+use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
 use crate::pubsub::UNSUBSCRIBED_POLL;
-use crate::unpolled::AgeQueue;
+use crate::unpolled::Offer;
 
 /// Maximum number of requests in one exchange, and of permit ids: a script that runs for some
 /// milliseconds.
 const MAX_REQUESTS: usize = 64;
 pub(super) const MAX_IDS: usize = 500;
 
-/// State that a request shares with its caller.
-#[derive(Default)]
-pub(super) struct RequestStatus {
-    /// Permits that were granted and that the caller has not taken yet.
-    offer: Mutex<Option<Permit>>,
-    /// The last exchange that contained the request, and when that was sent.
-    exchange: Mutex<Option<(Arc<Progress>, Instant)>>,
-}
-
-impl RequestStatus {
-    pub(super) fn set_exchange(&self, exchange: Option<(&Arc<Progress>, Instant)>) {
-        let exchange = exchange.map(|(progress, since)| (Arc::clone(progress), since));
-        *self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
-    }
-
-    /// Returns when the exchange was sent that may grant permits to the request and is not answered
-    /// yet.
-    pub(super) fn sent_since(&self) -> Option<Instant> {
-        let exchange = self.exchange.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
-    }
-
-    fn offer(&self, permit: Permit) {
-        *self.offer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(permit);
-    }
-
-    /// Takes the granted permits. `None` if they were taken back because the caller did not come in
-    /// time.
-    pub(super) fn take(&self) -> Option<Permit> {
-        self.offer.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
-    }
-}
-
-/// A waiting request.
-pub(super) struct Waiter {
-    pub(super) id: u64,
-    pub(super) request: PermitRequest,
-    pub(super) client: Client,
-    pub(super) until: Instant,
-    pub(super) status: Arc<RequestStatus>,
-    pub(super) result_sender: oneshot::Sender<AcquireResult>,
-    /// It may have a position in the server queue.
-    pub(super) may_be_queued: bool,
-}
-
-impl Waiter {
-    pub(super) fn is_live(&self, now: Instant) -> bool {
-        !self.result_sender.is_closed() && self.until > now
-    }
-
-    /// Schedules the removal of its position in the server queue, if it has one. The waiters behind
-    /// it are served sooner then, so they are requested again.
-    fn cancel_position(
-        &self,
-        semaphore: &LocalSemaphore,
-        cancelled_positions: &mut Vec<Bytes>,
-        should_request: &mut bool,
-    ) {
-        if self.may_be_queued {
-            cancelled_positions.push(queue_position(&semaphore.keys, &semaphore.core.id, self));
-            *should_request = true;
-        }
-    }
-}
+pub(super) type ReleaseSender = oneshot::Sender<Result<(), ReleaseError>>;
 
 /// Permits to be returned to the server, and the receiver of the outcome.
 pub(super) struct PendingReturn {
     pub(super) permits: PermitSet,
-    pub(super) result_sender: Option<oneshot::Sender<Result<(), ReleaseError>>>,
+    pub(super) result_sender: Option<ReleaseSender>,
 }
 
 /// A change of leases, and the receiver of the outcome.
@@ -104,6 +43,7 @@ pub(super) struct Extension {
 }
 
 /// The state of a semaphore in this process.
+#[derive(Default)]
 pub(super) struct SemaphoreState {
     pub(super) queue: VecDeque<Waiter>,
     /// No waiter times out before this.
@@ -118,16 +58,12 @@ pub(super) struct SemaphoreState {
     pub(super) cancelled_positions: Vec<Bytes>,
     /// Changes of leases. An exchange carries one at a time, because the last one counts.
     pub(super) extensions: VecDeque<Extension>,
-    /// Granted permits that may not have been taken yet.
-    pub(super) unclaimed: AgeQueue<Instant, RequestStatus>,
-    /// The semaphore is registered for the client's next check of unclaimed permits.
-    pub(super) check_registered: bool,
     /// Number of permits that guards hold.
     pub(super) held: u64,
     /// Leases of this process: of guards, and of permits that no guard holds.
-    pub(super) leases: HashMap<PermitId, Arc<PermitLease>>,
-    /// When the first of them is renewed or checked next.
-    pub(super) renew_at: Instant,
+    pub(super) leases: Schedule<PermitLease>,
+    /// Those that the next exchanges renew or check.
+    pub(super) due: Vec<Arc<PermitLease>>,
     /// Whether the loop runs and, while its caller polls it, the loop itself.
     pub(super) loop_running: bool,
     pub(super) inline_loop: Option<InlineTask>,
@@ -164,53 +100,29 @@ pub(super) struct SemaphoreState {
     pub(super) closed: bool,
 }
 
-/// What one exchange carries.
-pub(super) struct Exchange {
-    pub(super) request: ExchangeRequest,
-    pub(super) returns: Vec<PendingReturn>,
-    pub(super) progress: Arc<Progress>,
-    /// The durability of the requested permits.
-    pub(super) durability: Durability,
-    /// The last of the lease checks belong to this change.
-    pub(super) extension: Option<Extension>,
-    /// The hand-over window is over while a request waits.
-    pub(super) ends_window: bool,
-}
-
 impl SemaphoreState {
     pub(super) fn new() -> SemaphoreState {
-        SemaphoreState {
-            queue: VecDeque::new(),
-            first_timeout: Instant::MAX,
-            has_tries: false,
-            idle_permits: PermitSet::default(),
-            returns: Vec::new(),
-            cancelled_positions: Vec::new(),
-            extensions: VecDeque::new(),
-            unclaimed: AgeQueue::default(),
-            check_registered: false,
-            held: 0,
-            leases: HashMap::new(),
-            renew_at: Instant::MAX,
-            loop_running: false,
-            inline_loop: None,
-            should_request: false,
-            left: i64::MAX,
-            window_ends: Instant::MIN,
-            yield_plan: None,
-            phantom: Phantom::default(),
-            silent_yield: None,
-            left_at_yield: 0,
-            contended: false,
-            poll_at: Instant::MAX,
-            next_lease_end: Instant::MAX,
-            last_contact: Instant::MIN,
-            is_subscribed: false,
-            paused_until: Instant::MIN,
-            refusals: 0,
-            send_separately: false,
-            closed: false,
+        let never = Instant::MAX;
+        let (first_timeout, poll_at, next_lease_end) = (never, never, never);
+        SemaphoreState { first_timeout, poll_at, next_lease_end, left: i64::MAX, ..SemaphoreState::default() }
+    }
+
+    /// Adds permits to those that are returned to the server.
+    pub(super) fn give_back(&mut self, permits: PermitSet, result_sender: Option<ReleaseSender>) {
+        self.forget(&permits);
+        self.returns.push(PendingReturn { permits, result_sender });
+    }
+
+    /// Stops the renewal of permits.
+    pub(super) fn forget(&mut self, permits: &PermitSet) {
+        for lease in &permits.leases {
+            self.leases.remove(lease.id);
         }
+    }
+
+    /// Schedules the renewal or check of a lease again that has failed.
+    pub(super) fn retry_renewal(&mut self, lease: &PermitLease, now: Instant) {
+        self.leases.reschedule(lease.id, now + retry_pause(lease.mode.duration()));
     }
 
     pub(super) fn push(&mut self, waiter: Waiter) {
@@ -260,7 +172,7 @@ impl SemaphoreState {
             if self.queue[at].request.try_only
                 && let Some(waiter) = self.queue.remove(at)
             {
-                let _ = waiter.result_sender.send(Ok(AcquireOutcome::TooFew));
+                waiter.end(Ok(None));
             }
         }
     }
@@ -312,25 +224,24 @@ impl SemaphoreState {
             }
             let Some(waiter) = self.queue.pop_front() else { return };
             let permits = self.idle_permits.split(count);
-            self.grant(semaphore, waiter, permits, now);
+            self.grant(semaphore, waiter, permits);
         }
     }
 
-    /// Grants permits of this process to a waiter.
+    /// Grants permits of this process to a waiter, who has a second to take them.
     ///
     /// If its caller was dropped meanwhile, the permits become idle again.
-    pub(super) fn grant(&mut self, semaphore: &Arc<LocalSemaphore>, waiter: Waiter, permits: PermitSet, now: Instant) {
+    pub(super) fn grant(&mut self, semaphore: &Arc<LocalSemaphore>, waiter: Waiter, permits: PermitSet) {
         if waiter.result_sender.is_closed() {
             self.idle_permits.merge(permits);
             return;
         }
         self.held += permits.count;
         let permit = Permit::new(waiter.client, Arc::clone(semaphore), permits);
-        // Before the result is sent: a caller that is dropped checks for an offer.
-        waiter.status.offer(permit);
-        if waiter.result_sender.send(Ok(AcquireOutcome::Offered)).is_ok() {
-            semaphore.register_unclaimed(self, &waiter.status, now);
-        } else if let Some(permit) = waiter.status.take() {
+        let offer = Offer::new(&semaphore.core.unpolled, permit);
+        if let Err(Ok(Some(untaken))) = waiter.result_sender.send(Ok(Some(offer)))
+            && let Some(permit) = untaken.take()
+        {
             let permits = permit.disarm();
             self.held -= permits.count;
             self.idle_permits.merge(permits);
@@ -344,80 +255,58 @@ impl SemaphoreState {
         if !self.idle_permits.is_empty() {
             // They did not suffice for the first waiter.
             let permits = std::mem::take(&mut self.idle_permits);
-            for lease in &permits.leases {
-                self.leases.remove(&lease.id);
-            }
-            self.returns.push(PendingReturn { permits, result_sender: None });
+            self.give_back(permits, None);
         }
         let paused = now < self.paused_until && !self.closed;
-        let returns = if paused { Vec::new() } else { self.take_returns() };
-        let has_returns = !returns.is_empty();
-        let ends_window =
+        let mut exchange = Exchange::default();
+        if !paused {
+            exchange.returns = self.take_returns();
+        }
+        let has_returns = !exchange.returns.is_empty();
+        exchange.ends_window =
             has_returns && has_waiters && window_over && !semaphore.keys.fair && self.yield_plan.is_none();
         let wanted = self.should_request || has_returns || self.has_unrequested(semaphore.keys.fair);
-        let separately = self.send_separately && (has_returns || now >= self.renew_at);
+        let separately = self.send_separately && (has_returns || !self.due.is_empty());
         self.send_separately &= !separately;
-        let requests_permits = has_waiters && self.yield_plan.is_none() && !ends_window && wanted && !separately;
+        let requests_permits =
+            has_waiters && self.yield_plan.is_none() && !exchange.ends_window && wanted && !separately;
         self.should_request |= separately && has_waiters;
-        let mut request = ExchangeRequest::default();
         if requests_permits || !paused {
-            request.cancelled_positions = std::mem::take(&mut self.cancelled_positions);
+            exchange.cancelled_positions = std::mem::take(&mut self.cancelled_positions);
         }
-        let extension = self.next_extension();
-        if now >= self.renew_at {
-            request.checks = self.due_checks(extension.as_ref(), now);
-            self.renew_at = self.next_due();
-        }
-        if let Some(Extension { leases, lease: mode, .. }) = &extension {
+        exchange.extension = self.next_extension();
+        exchange.checks = self.take_checks(exchange.extension.as_ref());
+        if let Some(Extension { leases, lease: mode, .. }) = &exchange.extension {
+            let duration = server_lease(*mode);
             for lease in leases {
                 // A renewed lease only gets longer.
                 let exact = !lease.is_renewed();
                 if exact {
                     // From now on the new lease may be in force.
-                    lease.shorten(deadline(now, server_lease(*mode)));
+                    lease.shorten(deadline(now, duration), now);
+                    self.leases.moved(lease.id);
                     semaphore.lost.notify_waiters();
                 }
-                let (lease, duration) = (Arc::clone(lease), server_lease(*mode));
-                let times_shortened = lease.times_shortened();
-                request.checks.push(LeaseCheck { lease, duration, exact, times_shortened });
+                exchange.checks.push(LeaseCheck { lease: Arc::clone(lease), duration, exact });
             }
         }
-        let mut durability = Durability::Primary;
-        let progress = Arc::new(Progress::default());
         if requests_permits {
             self.should_request = false;
-            durability = self.queue.front().map_or(durability, |first| first.request.durability);
+            exchange.durability = self.queue.front().map_or(Durability::Primary, |first| first.request.durability);
             let batch_len = self.batch_len();
             for waiter in self.queue.iter_mut().take(batch_len) {
-                waiter.status.set_exchange(Some((&progress, now)));
+                waiter.status.set_exchange(Some((&exchange.progress, now)));
                 waiter.may_be_queued = semaphore.keys.fair && !waiter.request.try_only;
-                let position = if waiter.may_be_queued {
-                    queue_position(&semaphore.keys, &semaphore.core.id, waiter)
-                } else {
-                    Bytes::new()
+                let position = match waiter.may_be_queued {
+                    true => waiter.queue_position(&semaphore.core.id),
+                    false => Bytes::new(),
                 };
-                let id_count = if waiter.request.lease.is_some() { waiter.request.permits } else { 0 };
-                let ids = (0..id_count).map(|_| PermitId::new()).collect();
-                request.requests.push(RequestArgs {
-                    id: waiter.id,
-                    count: waiter.request.permits,
-                    position,
-                    lease: waiter.request.lease,
-                    ids,
-                });
+                let PermitRequest { permits: count, lease, .. } = waiter.request;
+                let ids = (0..if lease.is_some() { count } else { 0 }).map(|_| PermitId::new()).collect();
+                exchange.requests.push(RequestArgs { id: waiter.id, count, position, lease, ids });
             }
         }
-        for pending in &returns {
-            match pending.permits.leases.is_empty() {
-                true => request.returned_plain += pending.permits.count,
-                false => request.returned_ids.extend(pending.permits.leases.iter().map(|lease| lease.id)),
-            }
-        }
-        let nothing = !has_returns
-            && request.requests.is_empty()
-            && request.checks.is_empty()
-            && request.cancelled_positions.is_empty();
-        (!nothing).then_some(Exchange { request, returns, progress, durability, extension, ends_window })
+        (!exchange.is_empty()).then_some(exchange)
     }
 
     /// Returns the next change of leases whose caller still waits.
@@ -430,35 +319,23 @@ impl SemaphoreState {
         }
     }
 
-    /// Returns checks of the leases that are due, or nearly due, and need the same durability.
-    ///
-    /// Leases that end first come first.
-    fn due_checks(&self, extension: Option<&Extension>, now: Instant) -> Vec<LeaseCheck> {
-        let soon = |lease: &PermitLease| match lease.mode {
-            LeaseMode::Renewed(duration) => now + duration / 6,
-            LeaseMode::Fixed(_) => now,
-        };
-        let is_due = |lease: &&Arc<PermitLease>| lease.lost().is_none() && lease.due() <= soon(lease);
-        let mut due: Vec<_> = self.leases.values().filter(is_due).cloned().collect();
-        if let Some(extension) = extension {
-            due.retain(|lease| extension.leases.iter().all(|other| other.id != lease.id));
-        }
-        due.sort_by_key(|lease| lease.deadline());
-        let durability = due.first().map(|lease| lease.durability);
-        due.retain(|lease| Some(lease.durability) == durability);
-        due.truncate(MAX_IDS);
-        let check = |lease: Arc<PermitLease>| {
-            lease.reschedule(now);
+    /// Takes the checks of due leases that need the same durability.
+    fn take_checks(&mut self, extension: Option<&Extension>) -> Vec<LeaseCheck> {
+        let mut checks = Vec::new();
+        let mut durability = None;
+        for lease in std::mem::take(&mut self.due) {
+            let is_extended = extension.is_some_and(|extension| extension.leases.iter().any(|it| it.id == lease.id));
+            if is_extended || self.leases.get(lease.id).is_none() {
+                continue;
+            }
+            if checks.len() == MAX_IDS || *durability.get_or_insert(lease.durability) != lease.durability {
+                self.due.push(lease);
+                continue;
+            }
             let duration = if lease.is_renewed() { server_lease(lease.mode) } else { Duration::ZERO };
-            let times_shortened = lease.times_shortened();
-            LeaseCheck { lease, duration, exact: false, times_shortened }
-        };
-        due.into_iter().map(check).collect()
-    }
-
-    /// Returns when the next lease of this process is due.
-    pub(super) fn next_due(&self) -> Instant {
-        self.leases.values().map(|lease| lease.due()).min().unwrap_or(Instant::MAX)
+            checks.push(LeaseCheck { lease, duration, exact: false });
+        }
+        checks
     }
 
     /// Returns when the loop polls next without a message.
@@ -483,11 +360,4 @@ impl SemaphoreState {
         let rest = self.returns.split_off(end.unwrap_or(self.returns.len()).max(1).min(self.returns.len()));
         std::mem::replace(&mut self.returns, rest)
     }
-}
-
-/// Returns the position of a request in the server queue. It is unique, and contains the number of
-/// permits.
-fn queue_position(keys: &SemaphoreKeys, client: &str, waiter: &Waiter) -> Bytes {
-    debug_assert!(keys.fair);
-    format!("{client}:{}:{}", waiter.request.permits, waiter.id).into()
 }

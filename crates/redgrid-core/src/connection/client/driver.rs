@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use crate::connection::core::Core;
 use crate::connection::events::{Views, Watching};
 use crate::connection::{Deployment, Server, is_same};
+use crate::lease::after_reconnects;
 use crate::lock::{BackgroundTask, Table};
 use crate::permits::SemaphoreRegistry;
 use crate::pubsub::{ChannelEvent, OrderedSubscription};
@@ -119,8 +120,11 @@ pub(in crate::connection) async fn follow(core: Arc<Core>, table: Arc<Table>, se
         for server in primaries {
             if !watched.iter().any(|(known, _)| is_same(known, &server)) {
                 let mut tasks = JoinSet::new();
-                tasks.spawn(Arc::clone(&table).verify_after_reconnects(Arc::clone(&server)));
-                tasks.spawn(Arc::clone(&semaphores).verify_after_reconnects(Arc::clone(&server)));
+                let (table, semaphores) = (Arc::clone(&table), Arc::clone(&semaphores));
+                tasks.spawn(after_reconnects(Arc::clone(&server), move |server| {
+                    table.verify_node(server);
+                    semaphores.verify_node(server);
+                }));
                 watched.push((server, tasks));
             }
         }

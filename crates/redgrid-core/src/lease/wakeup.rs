@@ -1,4 +1,4 @@
-//! The next wake-up of the renewal loop.
+//! The next wake-up of a renewal loop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,33 +11,33 @@ use crate::clock::{Clock, Instant};
 /// The item that it was brought forward for may be gone when it fires. An alarm that always
 /// followed the earliest item would wake its task for every hold that follows a short one.
 ///
-/// Callers of `set` and `bring_forward` hold the table's lock, because the time comes from its
-/// schedule.
-pub(super) struct Wakeup {
+/// Callers of `set` and `bring_forward` hold the lock of the schedule that the time comes from. A
+/// loop with several schedules sets [`Instant::MAX`] first, and brings it forward by each of them.
+pub(crate) struct Wakeup {
     at: AtomicU64,
     moved: Notify,
 }
 
 impl Wakeup {
     /// Creates an alarm that fires at once.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Wakeup { at: AtomicU64::new(Instant::MIN.as_nanos()), moved: Notify::new() }
     }
 
     /// Sets the time. Only the sleeping task calls it, while it is awake.
-    pub(super) fn set(&self, at: Instant) {
+    pub(crate) fn set(&self, at: Instant) {
         self.at.store(at.as_nanos(), Ordering::Release);
     }
 
     /// Brings the alarm forward to this time if it would fire later.
-    pub(super) fn bring_forward(&self, at: Instant) {
+    pub(crate) fn bring_forward(&self, at: Instant) {
         if self.at.fetch_min(at.as_nanos(), Ordering::AcqRel) > at.as_nanos() {
             self.moved.notify_one();
         }
     }
 
     /// Completes when the alarm fires. Only one task may wait at a time.
-    pub(super) async fn elapsed(&self, clock: &Clock) {
+    pub(crate) async fn elapsed(&self, clock: &Clock) {
         loop {
             let at = Instant::from_nanos(self.at.load(Ordering::Acquire));
             if clock.now() >= at {

@@ -1,0 +1,72 @@
+//! Verification of server leases: which may be lost, and which are.
+//!
+//! A renewal that is due at once verifies a lease. Its reply that the lease is not held ends it.
+
+use std::sync::Arc;
+
+use super::error::LostReason;
+use super::server_lease::ServerLease;
+use super::table::Table;
+use crate::connection::{Server, is_same};
+
+impl Table {
+    /// Verifies all holds of a node, because the server behind it may have lost them.
+    pub(crate) fn verify_node(&self, server: &Arc<dyn Server>) {
+        self.core.given_back.look();
+        self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), server));
+    }
+
+    /// Verifies the holds whose keys moved to another node, which may not have them.
+    pub(crate) fn verify_moved(&self) {
+        self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.keys.key).id()));
+    }
+
+    /// Verifies all holds, because a notice may have been missed.
+    pub(crate) fn verify_all(&self) {
+        self.verify(|_| true);
+    }
+
+    fn verify(&self, concerned: impl Fn(&ServerLease) -> bool) {
+        let mut state = self.state();
+        state.schedule.reschedule_all(self.now(), concerned);
+        self.wake_renewal(&state.schedule);
+    }
+
+    /// Returns the number of server leases that are renewed or verified.
+    pub(crate) fn holds(&self) -> usize {
+        self.state().schedule.len()
+    }
+
+    /// Marks a hold as lost that another client took over and sent a notice for.
+    pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
+        let Some(number) = number_of(field) else { return };
+        let mut state = self.state();
+        match state.schedule.get(number).cloned() {
+            Some(server_lease) if server_lease.field() == field => {
+                self.mark_lost(&mut state, &server_lease, LostReason::Forced)
+            }
+            Some(_) => {}
+            None => {
+                // The grant may still be in flight.
+                let (now, patience) = (self.now(), self.core.settings.patience());
+                state.forced.retain(|_, told| now.since(*told) < patience);
+                state.forced.insert(number, now);
+            }
+        }
+    }
+
+    /// Marks a hold as lost that the server no longer has.
+    pub(super) fn report_missing(self: &Arc<Self>, field: &[u8]) {
+        let mut state = self.state();
+        // Not a loss if a release was sent before.
+        let server_lease = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
+        if let Some(server_lease) = server_lease.filter(|server_lease| server_lease.field() == field) {
+            self.mark_lost(&mut state, &server_lease, LostReason::Gone);
+        }
+    }
+}
+
+/// Returns the id of the server lease with this holder field.
+fn number_of(field: &[u8]) -> Option<u64> {
+    std::str::from_utf8(field).ok()?.rsplit_once(':')?.1.parse().ok()
+}

@@ -1,0 +1,70 @@
+//! A waiting request, and what its caller knows about it.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
+use crate::clock::Instant;
+use crate::connection::{Client, Progress};
+
+/// The last exchange that contained a request, and when it was sent. Shared with the caller.
+#[derive(Default)]
+pub(super) struct RequestStatus(Mutex<Option<(Arc<Progress>, Instant)>>);
+
+impl RequestStatus {
+    pub(super) fn set_exchange(&self, exchange: Option<(&Arc<Progress>, Instant)>) {
+        let exchange = exchange.map(|(progress, since)| (Arc::clone(progress), since));
+        *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = exchange;
+    }
+
+    /// Returns when the exchange was sent that may grant permits to the request and is not answered
+    /// yet.
+    pub(super) fn sent_since(&self) -> Option<Instant> {
+        let exchange = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        exchange.as_ref().filter(|(progress, _)| progress.is_sent()).map(|(_, since)| *since)
+    }
+}
+
+/// A waiting request.
+pub(super) struct Waiter {
+    pub(super) id: u64,
+    pub(super) request: PermitRequest,
+    pub(super) client: Client,
+    pub(super) until: Instant,
+    pub(super) status: Arc<RequestStatus>,
+    pub(super) result_sender: oneshot::Sender<AcquireResult>,
+    /// It may have a position in the server queue.
+    pub(super) may_be_queued: bool,
+}
+
+impl Waiter {
+    pub(super) fn is_live(&self, now: Instant) -> bool {
+        !self.result_sender.is_closed() && self.until > now
+    }
+
+    /// Ends the wait.
+    pub(super) fn end(self, result: AcquireResult) {
+        let _ = self.result_sender.send(result);
+    }
+
+    /// Returns its position in the server queue. It is unique, and contains the number of permits.
+    pub(super) fn queue_position(&self, client: &str) -> Bytes {
+        format!("{client}:{}:{}", self.request.permits, self.id).into()
+    }
+
+    /// Schedules the removal of its position in the server queue, if it has one. The waiters behind
+    /// it are served sooner then, so they are requested again.
+    pub(super) fn cancel_position(
+        &self,
+        semaphore: &LocalSemaphore,
+        cancelled_positions: &mut Vec<Bytes>,
+        should_request: &mut bool,
+    ) {
+        if self.may_be_queued {
+            cancelled_positions.push(self.queue_position(&semaphore.core.id));
+            *should_request = true;
+        }
+    }
+}
