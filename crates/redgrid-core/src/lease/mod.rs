@@ -1,8 +1,8 @@
 //! Leases on the server: of locks and of permits.
 //!
 //! A lease is valid locally from before its request was sent, and ends a margin before it ends on
-//! the server. It is renewed after a third of its length. Each client has two renewal loops, one for
-//! locks and one for permits. A loop sleeps until the first lease of its schedules is due or ends.
+//! the server. It is renewed after a third of its length. Each client has two renewal loops: one
+//! for locks, one for permits. A loop sleeps until the first lease of its schedules is due or ends.
 //!
 //! | file | contents |
 //! |---|---|

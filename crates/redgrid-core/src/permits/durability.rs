@@ -125,7 +125,7 @@ impl LocalSemaphore {
         }
     }
 
-    /// Starts a task that calls `apply` when it is known whether a reply is as durable as requested.
+    /// Starts a task that waits for the durability of a reply, and then calls `apply`.
     fn when_durable(
         self: &Arc<Self>,
         outcome: &Arc<RequestOutcome>,

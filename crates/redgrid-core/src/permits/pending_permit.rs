@@ -39,7 +39,7 @@ impl PendingPermit {
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
         let (registry, status) = (client.semaphores(), Arc::<RequestStatus>::default());
         let (result_sender, receiver) = oneshot::channel();
-        // Unique in the client: handles that give different numbers of permits share a server queue.
+        // Unique in the client: handles with different numbers of permits share a server queue.
         let id = registry.next_number();
         let waiter = Waiter {
             id,
