@@ -16,10 +16,11 @@ mod ready;
 pub(super) mod shared;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use uuid::Uuid;
 
 pub use self::drive::NotDriven;
@@ -109,42 +110,34 @@ impl Client {
         let events = Events::new();
         let subscriptions =
             SubscriptionManager::new(Arc::clone(&topology), clock.clone(), settings.clone(), Arc::clone(&events));
-        let id = Uuid::new_v4().to_string();
-        let (participants, tasks) = (Participants::default(), Mutex::default());
-        let one_thread = is_one_thread();
-        let given_back = GivenBack::default();
-        let (life, runtime) = (Lifecycle::default(), Handle::current().id());
-        let unpolled = UnpolledRegistry::default();
-        let core = Core {
-            id,
+        let core = Arc::new(Core {
+            id: Uuid::new_v4().to_string(),
             clock,
             settings,
             database,
             topology,
             subscriptions,
             events,
-            participants,
-            given_back,
-            unpolled,
-            one_thread,
-            tasks,
-            life,
-            runtime,
-        };
-        let core = Arc::new(core);
+            participants: Participants::default(),
+            given_back: GivenBack::default(),
+            unpolled: UnpolledRegistry::default(),
+            one_thread: is_one_thread(),
+            life: Lifecycle::default(),
+            runtime: Handle::current().id(),
+        });
         let (table, work) = Table::new(Arc::clone(&core));
-        core.tasks().push(tokio::spawn(follow_notices(
-            core.subscriptions.subscribe_everywhere(core.notices()),
-            Arc::clone(&table),
-        )));
-        core.tasks().push(tokio::spawn(Arc::clone(&table).run_renewal()));
-        core.tasks().push(tokio::spawn(repeat(Arc::clone(&core))));
-        let (watching, to_tasks) = (Arc::clone(&core), table.background());
-        core.tasks().push(tokio::spawn(async move { watching.unpolled.watch(to_tasks).await }));
         let semaphores = SemaphoreRegistry::new(&core, table.background());
-        core.tasks().push(tokio::spawn(Arc::clone(&semaphores).run_renewals()));
-        core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&semaphores))));
-        let driver = Driver { core: Arc::clone(&core), table: Arc::clone(&table), semaphores: Arc::clone(&semaphores) };
+        let mut tasks = JoinSet::new();
+        let notices = core.subscriptions.subscribe_everywhere(core.notices());
+        tasks.spawn(follow_notices(notices, Arc::clone(&table)));
+        tasks.spawn(Arc::clone(&table).run_renewal());
+        tasks.spawn(repeat(Arc::clone(&core)));
+        let (watching, to_tasks) = (Arc::clone(&core), table.background());
+        tasks.spawn(async move { watching.unpolled.watch(to_tasks).await });
+        tasks.spawn(Arc::clone(&semaphores).run_renewals()));
+        core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&semaphores)));
+        let driver =
+            Driver { core: Arc::clone(&core), table: Arc::clone(&table), semaphores: Arc::clone(&semaphores), tasks };
         tokio::spawn(driver.run(work));
         let (shared, kept) = (Shared::default(), Kept::default());
         Client(Arc::new(Inner { core, table, semaphores, shared, kept }))

@@ -9,7 +9,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -17,11 +16,10 @@ use super::all_primaries::{AllPrimariesState, name_at_node};
 use super::channel::{Channel, ChannelScope, Denial, KeyPoll, Sink, SubscriptionState};
 use super::handles::ChannelEvent;
 use super::node::{Desired, NodeSubscriptions, NodeTask};
-use super::poll::{self, UNSUBSCRIBED_POLL};
-use crate::clock::{Clock, Instant};
+use super::poll::UNSUBSCRIBED_POLL;
+use crate::clock::Clock;
 use crate::config::Settings;
 use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
-use crate::error::ServerError;
 use crate::pubsub::stream::{pattern_name, plain_name, sharded_name};
 
 /// The subscription manager of a client.
@@ -46,27 +44,7 @@ pub(super) struct State {
     /// messages until the server has confirmed that.
     pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
     next_id: u64,
-    closed: bool,
-}
-
-/// Counts of the subscriptions at one node.
-#[derive(Debug, Default)]
-pub(crate) struct SubscriptionCounts {
-    /// Number of channels with watchers.
-    pub(crate) wanted: usize,
-    /// Number of these that the server has confirmed.
-    pub(crate) confirmed: usize,
-    /// The error of one that is not confirmed.
-    pub(crate) last_error: Option<ServerError>,
-}
-
-/// The subscription of this process to a channel.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct OwnSubscription {
-    /// Number of received messages; `None` unless the server has confirmed the subscription.
-    pub(crate) message_count: Option<u64>,
-    /// Whether the server may count the subscription although it is not confirmed, or not any more.
-    pub(crate) is_pending: bool,
+    pub(super) closed: bool,
 }
 
 impl State {
@@ -79,7 +57,11 @@ impl State {
     ///
     /// Tasks are found by address. If another node now has the address, a new task starts, with all
     /// channels and polls of the former one.
-    fn ensure_node_task(&mut self, manager: &Arc<SubscriptionManager>, server: &Arc<dyn Server>) -> &mut NodeTask {
+    pub(super) fn ensure_node_task(
+        &mut self,
+        manager: &Arc<SubscriptionManager>,
+        server: &Arc<dyn Server>,
+    ) -> &mut NodeTask {
         let start = || NodeTask::start(Arc::clone(manager), Arc::clone(server));
         let node_task = self.node_tasks.entry(server.id().clone()).or_insert_with(start);
         if !is_same(&node_task.subscriptions.server, server) {
@@ -139,64 +121,6 @@ impl SubscriptionManager {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// Returns the number of messages received on a channel; `None` while it is not active.
-    pub(crate) fn message_count(&self, channel: &Bytes) -> Option<u64> {
-        self.own_subscription(channel).message_count
-    }
-
-    /// Returns the state of this process's subscription to a channel.
-    pub(crate) fn own_subscription(&self, channel: &Bytes) -> OwnSubscription {
-        let state = self.state();
-        match state.channels.get(channel).map(|channel| (channel.subscription, channel.message_count)) {
-            Some((SubscriptionState::Active, message_count)) => {
-                OwnSubscription { message_count: Some(message_count), is_pending: false }
-            }
-            Some((SubscriptionState::Pending | SubscriptionState::Retry, _)) => {
-                OwnSubscription { message_count: None, is_pending: true }
-            }
-            Some((SubscriptionState::Denied, _)) => OwnSubscription::default(),
-            None => OwnSubscription { message_count: None, is_pending: state.draining.contains_key(channel) },
-        }
-    }
-
-    /// Returns the TTL of a key; `None` if the key is absent or cannot be read. An attempt then
-    /// shows its state.
-    pub(crate) async fn key_ttl(&self, key: &Bytes) -> Option<Duration> {
-        poll::key_ttl(self, key).await
-    }
-
-    /// Announces to other processes a waiter here that receives no messages. The flag lasts for
-    /// three polls.
-    pub(crate) async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
-        poll::set_waiter_flag(self, waiter_flag).await;
-    }
-
-    /// Returns the number of channels with watchers.
-    pub(crate) fn channel_count(&self) -> usize {
-        self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
-    }
-
-    /// Counts the channels that are wanted at a node, and those that the server has confirmed
-    /// there.
-    pub(crate) fn counts_at(&self, node: &NodeId) -> SubscriptionCounts {
-        let state = self.state();
-        let mut counts = SubscriptionCounts::default();
-        let wanted = state.channels.iter().filter(|(_, channel)| channel.node == *node && !channel.watchers.is_empty());
-        for (name, channel) in wanted {
-            counts.wanted += 1;
-            counts.confirmed += usize::from(channel.subscription == SubscriptionState::Active);
-            if counts.last_error.is_none()
-                && matches!(channel.subscription, SubscriptionState::Denied | SubscriptionState::Retry)
-            {
-                counts.last_error = state.denied.get(name).map(|denial| denial.error.clone());
-            }
-        }
-        if counts.confirmed < counts.wanted && counts.last_error.is_none() {
-            counts.last_error = state.node_tasks.get(node).and_then(|node_task| node_task.subscriptions.failure());
-        }
-        counts
     }
 
     /// Returns an id that no watcher has.
@@ -306,121 +230,6 @@ impl SubscriptionManager {
         });
     }
 
-    /// Returns how the messages of a channel are published.
-    fn kind_of(&self, scope: ChannelScope) -> ChannelKind {
-        match scope {
-            ChannelScope::Slot | ChannelScope::SlotPrimary if self.topology.is_sharded() => ChannelKind::Sharded,
-            ChannelScope::Everywhere | ChannelScope::Slot | ChannelScope::SlotPrimary => ChannelKind::Plain,
-            ChannelScope::Sharded => ChannelKind::Sharded,
-            ChannelScope::Patterns => ChannelKind::Patterns,
-            ChannelScope::Node => ChannelKind::Events,
-        }
-    }
-
-    /// Returns the node where a channel is to be subscribed, and the primary of its key.
-    ///
-    /// `None` if the channel belongs to a node that is gone. Revocation notices of forced takeovers
-    /// have no poll that would make up for a lost message, so they come from the primary. A replica
-    /// may deliver nothing until that is noticed.
-    fn nodes_for(&self, key: &[u8], scope: ChannelScope) -> Option<(Arc<dyn Server>, Arc<dyn Server>)> {
-        if scope == ChannelScope::Node {
-            let node = self.topology.primaries().into_iter().find(|node| node.id().0.as_bytes() == key)?;
-            return Some((Arc::clone(&node), node));
-        }
-        let primary = self.topology.primary(key);
-        Some((if scope == ChannelScope::Slot { self.topology.listener(key) } else { Arc::clone(&primary) }, primary))
-    }
-
-    /// Moves every channel to the node where it belongs now.
-    pub(crate) fn reassign(self: &Arc<Self>) {
-        let now = self.clock.now();
-        let mut state = self.state();
-        if state.closed {
-            return;
-        }
-        let moves: Vec<_> = state
-            .channels
-            .iter()
-            .filter_map(|(name, channel)| {
-                let (server, primary) = self.nodes_for(&channel.key, channel.scope)?;
-                let kind = self.kind_of(channel.scope);
-                let is_at = |id: &NodeId, node: &Arc<dyn Server>| {
-                    state.node_tasks.get(id).is_some_and(|node_task| is_same(&node_task.subscriptions.server, node))
-                };
-                // A replica with another primary counts as changed: it may have ended the
-                // subscriptions for the former one.
-                let same_primary = is_at(&channel.primary, &primary);
-                let unchanged = is_at(&channel.node, &server) && same_primary && channel.kind == kind;
-                (!unchanged).then(|| (name.clone(), server, primary, same_primary, kind))
-            })
-            .collect();
-        for (name, server, primary, same_primary, kind) in moves {
-            let State { channels, node_tasks, denied, .. } = &mut *state;
-            let Some(channel) = channels.get_mut(&name) else { continue };
-            if let Some((poll, node_task)) = channel.poll.as_ref().zip(node_tasks.get_mut(&channel.primary)) {
-                node_task.desired.polls.remove(&(poll.due, name.clone()));
-            }
-            let previous = node_tasks.get_mut(&channel.node);
-            let mut interrupted = channel.subscription == SubscriptionState::Active;
-            if let Some(NodeTask { subscriptions, desired, .. }) = previous {
-                interrupted |= desired.interrupted;
-                desired.remove(&name);
-                // Sharded subscriptions end by themselves when their slot leaves its primary. All
-                // others must be ended, and those at a replica, too.
-                let must_unsubscribe =
-                    channel.kind != ChannelKind::Sharded || same_primary || channel.node != channel.primary;
-                if channel.may_be_subscribed() && must_unsubscribe {
-                    desired.to_unsubscribe_moved.insert((channel.kind, name.clone()));
-                    subscriptions.desired_changed.notify_one();
-                }
-            }
-            denied.remove(&name);
-            if channel.watchers.is_empty() {
-                channels.remove(&name);
-                continue;
-            }
-            (channel.node, channel.primary) = (server.id().clone(), primary.id().clone());
-            (channel.kind, channel.subscribe_sent, channel.confirmed_or_unknown) = (kind, false, false);
-            channel.set_subscription(SubscriptionState::Pending);
-            let due = channel.poll.as_mut().map(|poll| {
-                poll.due = now + UNSUBSCRIBED_POLL;
-                poll.due
-            });
-            let NodeTask { subscriptions, desired, .. } = state.ensure_node_task(self, &primary);
-            desired.polls.extend(due.map(|due| (due, name.clone())));
-            subscriptions.polls_changed.notify_one();
-            let NodeTask { subscriptions, desired, .. } = state.ensure_node_task(self, &server);
-            desired.interrupted |= interrupted;
-            let still_subscribed = desired.to_unsubscribe_moved.remove(&(kind, name.clone()));
-            desired.to_subscribe.insert(name.clone());
-            subscriptions.desired_changed.notify_one();
-            if let Some(channel) = state.channels.get_mut(&name).filter(|_| still_subscribed) {
-                (channel.subscribe_sent, channel.confirmed_or_unknown) = (true, true);
-            }
-        }
-        let mut nodes = self.topology.primaries();
-        nodes.extend(self.topology.shards().into_iter().flat_map(|shard| shard.replicas));
-        let State { node_tasks, draining, .. } = &mut *state;
-        node_tasks.retain(|_, node_task| nodes.iter().any(|node| is_same(node, &node_task.subscriptions.server)));
-        draining.retain(|_, sinks| {
-            sinks.retain(|(node, _)| node_tasks.contains_key(node));
-            !sinks.is_empty()
-        });
-        drop(state);
-        self.subscribe_new_primaries();
-    }
-
-    /// Returns when the primary of a key last answered a poll.
-    ///
-    /// While keys of it are awaited, the primary is polled continually.
-    pub(crate) fn contact(&self, key: &[u8]) -> Instant {
-        let primary = self.topology.primary(key);
-        self.state()
-            .node_tasks
-            .get(primary.id())
-            .map_or(Instant::MIN, |node_task| node_task.subscriptions.last_contact())
-    }
-
     /// Makes the watchers of a channel re-check.
     pub(super) fn resync(&self, name: &Bytes) {
         if let Some(channel) = self.state().channels.get(name) {
@@ -463,11 +272,6 @@ impl SubscriptionManager {
         }
         let draining = draining.get(name).into_iter().flatten();
         draining.filter(|(at, _)| at == node).for_each(|(_, sink)| sink.deliver(name, payload));
-    }
-
-    /// Returns the number of watchers of a channel.
-    pub(crate) fn watcher_count(&self, internal_name: &Bytes) -> usize {
-        self.state().channels.get(internal_name).map_or(0, |channel| channel.watchers.len())
     }
 
     /// Ends all tasks and closes all message buffers.

@@ -102,28 +102,9 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
     }
 }
 
-/// Sets a waiter flag. If the user may not write it, the waiter is not announced.
-pub(super) async fn set_waiter_flag(manager: &SubscriptionManager, waiter_flag: &Bytes) {
-    let limit = manager.clock.now() + manager.settings.response_timeout;
-    let _ = once(&*manager.topology, set_waiting_request([waiter_flag.clone()]).not_after(limit), limit).await;
-}
-
 fn set_waiting_request(waiter_flags: impl IntoIterator<Item = Bytes>) -> Request {
     let lifetime = i64::try_from(FLAG_TTL.as_millis()).unwrap_or(i64::MAX);
     SET_WAITING.with(waiter_flags).int(lifetime).idempotent()
-}
-
-/// Polls one key immediately.
-pub(super) async fn key_ttl(manager: &SubscriptionManager, key: &Bytes) -> Option<Duration> {
-    let request = TTL.with([key.clone()]).idempotent();
-    let answer = once(&*manager.topology, request, manager.clock.now() + manager.settings.response_timeout).await;
-    let left = answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()).ok()?.first().copied()?;
-    match left {
-        ABSENT | UNREADABLE => None,
-        // The key has no TTL: only a message or the poll shows a change.
-        ..0 => Some(Duration::MAX),
-        left => Some(Duration::from_millis(left.unsigned_abs())),
-    }
 }
 
 /// Changes when the key of a channel is polled next.
@@ -141,6 +122,29 @@ pub(super) fn reschedule_poll(
 }
 
 impl SubscriptionManager {
+    /// Announces to other processes a waiter here that receives no messages. The flag lasts for
+    /// three polls.
+    ///
+    /// If the user may not write it, the waiter is not announced.
+    pub(crate) async fn set_waiter_flag(&self, waiter_flag: &Bytes) {
+        let limit = self.clock.now() + self.settings.response_timeout;
+        let _ = once(&*self.topology, set_waiting_request([waiter_flag.clone()]).not_after(limit), limit).await;
+    }
+
+    /// Returns the TTL of a key; `None` if the key is absent or cannot be read. An attempt then
+    /// shows its state.
+    pub(crate) async fn key_ttl(&self, key: &Bytes) -> Option<Duration> {
+        let request = TTL.with([key.clone()]).idempotent();
+        let answer = once(&*self.topology, request, self.clock.now() + self.settings.response_timeout).await;
+        let left = answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()).ok()?.first().copied()?;
+        match left {
+            ABSENT | UNREADABLE => None,
+            // The key has no TTL: only a message or the poll shows a change.
+            ..0 => Some(Duration::MAX),
+            left => Some(Duration::from_millis(left.unsigned_abs())),
+        }
+    }
+
     /// Takes at most `limit` polls that are due, and schedules the next poll of each.
     fn take_due_polls(&self, subscriptions: &NodeSubscriptions, limit: usize) -> Vec<DuePoll> {
         let now = self.clock.now();

@@ -1,11 +1,10 @@
 //! State that all objects of one client share.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, Instant};
 use crate::config::{Durability, Settings};
@@ -46,7 +45,6 @@ pub(crate) struct Core {
     pub(crate) unpolled: UnpolledRegistry,
     /// See [`is_one_thread`].
     pub(crate) one_thread: bool,
-    pub(in crate::connection) tasks: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) life: Lifecycle,
     /// The runtime in which the client's tasks run.
     pub(crate) runtime: tokio::runtime::Id,
@@ -209,9 +207,5 @@ impl Core {
     /// Returns the prefix of the notice channels; the client's id follows.
     pub(crate) fn notice_prefix(&self) -> String {
         self.settings.namespace.notice_prefix()
-    }
-
-    pub(in crate::connection) fn tasks(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
-        self.tasks.lock().unwrap_or_else(|p| p.into_inner())
     }
 }

@@ -26,6 +26,8 @@ pub(in crate::connection) struct Driver {
     pub(in crate::connection) core: Arc<Core>,
     pub(in crate::connection) table: Arc<Table>,
     pub(in crate::connection) semaphores: Arc<SemaphoreRegistry>,
+    /// The client's other tasks.
+    pub(in crate::connection) tasks: JoinSet<()>,
 }
 
 impl Drop for Driver {
@@ -40,8 +42,8 @@ impl Drop for Driver {
 
 impl Driver {
     /// Drives background work, and shuts the client down on request.
-    pub(in crate::connection) async fn run(self, mut work: mpsc::UnboundedReceiver<BackgroundTask>) {
-        let Driver { core, table, semaphores } = &self;
+    pub(in crate::connection) async fn run(mut self, mut work: mpsc::UnboundedReceiver<BackgroundTask>) {
+        let Driver { core, table, semaphores, tasks: others } = &mut self;
         let mut tasks = JoinSet::new();
         loop {
             tokio::select! {
@@ -74,9 +76,7 @@ impl Driver {
         tasks.abort_all();
         core.life.set_over();
         core.events.close();
-        for task in core.tasks().drain(..) {
-            task.abort();
-        }
+        others.abort_all();
         core.subscriptions.close();
         let mut closed = core.topology.close();
         // Connections that do not end in time end by themselves soon after. Nothing is held on them

@@ -94,7 +94,12 @@ impl DedicatedConnection {
         let turn =
             self.in_time(by, turn).await.ok_or_else(|| ServerError::not_sent("others had their turn for too long"))?;
         let mut epoch = link.epoch();
-        let up = async { epoch.wait_for(Option::is_some).await.ok().and_then(|epoch| epoch.clone()) };
+        let up = async {
+            tokio::select! {
+                up = epoch.wait_for(Option::is_some) => up.ok().and_then(|epoch| epoch.clone()),
+                () = link.closing() => None,
+            }
+        };
         let epoch = self.in_time(by, up).await.flatten().ok_or_else(|| link.down())?;
         Ok((link, epoch, turn))
     }

@@ -4,6 +4,7 @@
 //! [`Connection::epoch`] is `Some` while the connection has answered its handshake.
 
 mod diagnose;
+mod handshake;
 mod keep;
 mod pipeline;
 mod resp;
@@ -22,6 +23,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+pub(in crate::connection) use self::handshake::{Handshake, NodeRole};
 use self::pipeline::{Answer, Expects, Pipeline, Unanswered};
 pub(in crate::connection) use self::server_text::{info_field, wants_login};
 use self::server_text::{is_read_only, without_arguments};
@@ -32,20 +34,11 @@ use crate::connection::endpoint::Target;
 use crate::connection::login::Login;
 use crate::connection::pool::PoolMember;
 use crate::connection::trouble::{LATE_ANSWER, Trouble};
-use crate::connection::{ConnectionId, Push, Reply, ServerClock};
+use crate::connection::{ConnectionId, Push, Reply};
 use crate::error::ServerError;
-
-/// Back-off before the second attempt to connect: 25 to 50 ms. It doubles with each failure.
-const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
 /// Longest back-off: 1 to 2 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-
-/// Time limit for closing a connection before it is dropped: 100 ms.
-///
-/// Callers that wait for a reply of a hanging primary that was replaced are notified after this
-/// time. They then use the new primary.
-const QUIT: Duration = Duration::from_millis(100);
 
 /// How long a reply may be overdue, without any data, before the server is suspected: 100 ms.
 ///
@@ -67,9 +60,6 @@ pub(in crate::connection) fn patience(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
 
-/// How long a first connection may take before the client probes what listens there: 300 ms.
-const LATE: Duration = Duration::from_millis(300);
-
 /// Longest wait for a reply while a long reply or request is being transferred, in response
 /// timeouts: 20.
 ///
@@ -83,37 +73,6 @@ pub(in crate::connection) type WireCommand = Vec<Bytes>;
 pub(in crate::connection) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
     words.map(Bytes::from).to_vec()
 }
-
-/// The expected role of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::connection) enum NodeRole {
-    Any,
-    /// It watches other servers, and has no data.
-    Sentinel,
-    /// It accepts writes.
-    Primary,
-    /// It copies a primary, and is up to date.
-    Replica,
-    /// A replica in a cluster, where reads must be enabled on the connection.
-    ClusterReplica,
-}
-
-/// What the handshake of a new connection requests.
-pub(in crate::connection) enum Handshake {
-    /// Nothing: a server with a script that runs for too long refuses everything except ending it.
-    Nothing,
-    /// A sign of life.
-    Life,
-    /// The server process, and the replication history of its data.
-    Identity,
-    /// Everything that `Identity` requests, the server's clock, and whether it has the expected
-    /// role.
-    Data { time: Arc<ServerClock>, part: NodeRole },
-}
-
-/// Delay before a server with an unexpected role is probed again: 100 ms, because promotions are
-/// short.
-const OTHER_PART: Duration = Duration::from_millis(100);
 
 pub(in crate::connection) struct Connection {
     target: Arc<Target>,

@@ -30,7 +30,7 @@ impl ConnectionPool {
     ) -> Arc<ConnectionPool> {
         let count = usize::try_from(count).unwrap_or(1).max(1);
         let together = Arc::new(PoolState {
-            seats: Mutex::new(Members { lives: vec![MemberState::default(); count], ..Members::default() }),
+            seats: Mutex::new(Members { lives: vec![None; count], ..Members::default() }),
             epoch: watch::Sender::new(None),
             refusal: watch::Sender::new(None),
         });
@@ -134,15 +134,9 @@ struct PoolState {
 #[derive(Default)]
 struct Members {
     links: Vec<Weak<Connection>>,
-    lives: Vec<MemberState>,
+    /// The id of each connection while it is up.
+    lives: Vec<Option<ConnectionId>>,
     history: Arc<str>,
-}
-
-/// State of one connection: the process it leads to, while it is up, and its number.
-#[derive(Clone, Default)]
-struct MemberState {
-    run_id: Option<Arc<str>>,
-    connection: u64,
 }
 
 impl PoolState {
@@ -154,13 +148,10 @@ impl PoolState {
 /// Returns the id of the pool: the common process, and the highest connection number.
 ///
 /// A new connection has a higher number than all before it.
-fn of_all(lives: &[MemberState]) -> Option<ConnectionId> {
-    let run_id = lives.first()?.run_id.clone()?;
-    let same = lives.iter().all(|life| life.run_id.as_ref() == Some(&run_id));
-    same.then(|| ConnectionId {
-        run_id,
-        connection: lives.iter().map(|life| life.connection).max().unwrap_or_default(),
-    })
+fn of_all(lives: &[Option<ConnectionId>]) -> Option<ConnectionId> {
+    let ids = lives.iter().cloned().collect::<Option<Vec<_>>>()?;
+    let is_one = ids.iter().all(|id| id.run_id == ids[0].run_id);
+    ids.into_iter().max_by_key(|id| id.connection).filter(|_| is_one)
 }
 
 /// A connection's membership in its pool.
@@ -172,11 +163,7 @@ pub(in crate::connection) struct PoolMember {
 impl PoolMember {
     /// Sets or clears the server's refusal of this client, as seen by this connection.
     pub(in crate::connection) fn refuse(&self, refusal: Option<ServerError>) {
-        self.together.refusal.send_if_modified(|known| {
-            let changed = *known != refusal;
-            *known = refusal;
-            changed
-        });
+        publish(&self.together.refusal, refusal);
     }
 
     /// Reports the new id of this connection and the replication history from its handshake, or
@@ -186,40 +173,43 @@ impl PoolMember {
         let mut astray = Vec::new();
         match epoch {
             Some((epoch, history)) => {
-                seats.lives[self.at] =
-                    MemberState { run_id: Some(Arc::clone(&epoch.run_id)), connection: epoch.connection };
+                seats.lives[self.at] = Some(epoch.clone());
                 seats.history = Arc::clone(history);
                 // The newest connection leads to where new connections of the others would lead,
                 // too.
-                let elsewhere = |life: &MemberState| life.run_id.as_ref().is_some_and(|run_id| *run_id != epoch.run_id);
+                let elsewhere = |life: &Option<ConnectionId>| life.as_ref().is_some_and(|id| id.run_id != epoch.run_id);
                 let links = seats.links.iter().zip(&seats.lives);
                 astray.extend(links.filter(|(_, life)| elsewhere(life)).filter_map(|(link, _)| link.upgrade()));
             }
-            None => seats.lives[self.at].run_id = None,
+            None => seats.lives[self.at] = None,
         }
-        let epoch = of_all(&seats.lives);
         // Sent under the lock, to keep the order of events.
-        self.together.epoch.send_if_modified(|told| {
-            let changed = *told != epoch;
-            *told = epoch;
-            changed
-        });
+        publish(&self.together.epoch, of_all(&seats.lives));
         drop(seats);
         astray.iter().for_each(|link| link.reconnect("another connection leads to another server process"));
     }
+}
+
+/// Sets a watched value; watchers are notified if it differs.
+pub(in crate::connection) fn publish<T: PartialEq>(watched: &watch::Sender<T>, value: T) {
+    watched.send_if_modified(|known| {
+        let changed = *known != value;
+        *known = value;
+        changed
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn life(run_id: &str, connection: u64) -> MemberState {
-        MemberState { run_id: (!run_id.is_empty()).then(|| run_id.into()), connection }
+    fn life(run_id: &str, connection: u64) -> Option<ConnectionId> {
+        (!run_id.is_empty()).then(|| ConnectionId { run_id: run_id.into(), connection })
     }
 
     #[test]
     fn several_count_as_one_only_while_all_are_up_and_lead_to_the_same_process() {
-        let epoch = |run_id: &str, connection| Some(ConnectionId { run_id: run_id.into(), connection });
+        let epoch = life;
         assert_eq!(of_all(&[life("a", 1)]), epoch("a", 1));
         assert_eq!(of_all(&[life("a", 1), life("a", 2)]), epoch("a", 2));
         assert_eq!(of_all(&[life("a", 1), life("", 1)]), None);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
 use crate::connection::node::Node;
+use crate::connection::pool::publish;
 use crate::connection::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::error::ServerError;
 
@@ -77,11 +78,7 @@ impl Nowhere {
             Hope::None => Some(ServerError::not_sent(why.clone())),
         };
         *self.why.lock().unwrap_or_else(|p| p.into_inner()) = why;
-        self.refusal.send_if_modified(|known| {
-            let changed = *known != refusal;
-            *known = refusal;
-            changed
-        });
+        publish(&self.refusal, refusal);
     }
 
     fn why(&self) -> String {

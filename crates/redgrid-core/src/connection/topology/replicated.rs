@@ -31,11 +31,7 @@ pub(super) struct Replicated {
     kind: DeploymentKind,
     nodes: Nodes,
     nowhere: Arc<Nowhere>,
-    /// Why no node currently reports the primary.
-    trouble: Mutex<Option<String>>,
     members: RwLock<Members>,
-    /// The servers that report the primary.
-    sentinels: Mutex<Vec<Arc<Node>>>,
     /// Notified when the primary may have been replaced.
     pub(super) doubts: Notify,
     changes: watch::Sender<u64>,
@@ -48,6 +44,10 @@ pub(super) struct Replicated {
 struct Members {
     primary: Option<Arc<Node>>,
     replicas: Vec<Arc<Node>>,
+    /// The servers that report the primary.
+    sentinels: Vec<Arc<Node>>,
+    /// Why no node currently reports the primary.
+    trouble: Option<String>,
     /// When the primary stopped answering.
     missed_since: Option<Instant>,
     /// When the replicas were last checked.
@@ -61,9 +61,7 @@ impl Replicated {
             kind,
             nodes,
             nowhere: Arc::new(Nowhere::new(why)),
-            trouble: Mutex::default(),
             members: RwLock::default(),
-            sentinels: Mutex::default(),
             doubts: Notify::new(),
             changes: watch::Sender::new(0),
             turn: AtomicUsize::new(0),
@@ -94,21 +92,21 @@ impl Replicated {
 
     /// Sets the servers that report the primary.
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
-        let mut told = self.sentinels.lock().unwrap_or_else(|p| p.into_inner());
+        let mut members = self.change_members();
         // Checked under the lock, which `close` takes after setting the flag: no sentinel stays
         // open after it.
-        *told = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
+        members.sentinels = if self.closed.load(Ordering::Acquire) { Vec::new() } else { sentinels };
     }
 
     /// Sets why no node reports the primary, and whether waiting can help. A known primary is kept.
     pub(super) fn unknown_because(&self, why: String, hope: Hope) {
-        *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = Some(why.clone());
+        self.change_members().trouble = Some(why.clone());
         self.nowhere.because(why, hope);
     }
 
     /// Notes that a node has reported the primary.
     pub(super) fn told(&self) {
-        *self.trouble.lock().unwrap_or_else(|p| p.into_inner()) = None;
+        self.change_members().trouble = None;
     }
 
     pub(super) fn primary_address(&self) -> Option<Address> {
@@ -283,8 +281,7 @@ impl Topology for Replicated {
     }
 
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
-        let sentinels = self.sentinels.lock().unwrap_or_else(|p| p.into_inner());
-        sentinels.iter().map(|sentinel| Arc::clone(sentinel) as Arc<dyn Server>).collect()
+        self.members().sentinels.iter().map(|sentinel| Arc::clone(sentinel) as Arc<dyn Server>).collect()
     }
 
     fn reader(&self, _key: &[u8]) -> Arc<dyn Server> {
@@ -304,7 +301,7 @@ impl Topology for Replicated {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(|p| p.into_inner()).clone()
+        self.members().trouble.clone()
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -316,7 +313,6 @@ impl Topology for Replicated {
         for task in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
             task.abort();
         }
-        self.set_sentinels(Vec::new());
         let members = std::mem::take(&mut *self.change_members());
         join_all(members.primary.iter().chain(&members.replicas).map(|node| node.close())).await;
     }

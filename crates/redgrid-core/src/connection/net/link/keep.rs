@@ -5,23 +5,23 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::poll_immediate;
 use tokio::time::sleep;
 
+use super::handshake::is_another_part;
 use super::pipeline::Pipeline;
-use super::server_text::info_field;
-use super::{Connection, Handshake, LONGEST_WAIT, NodeRole, OTHER_PART, SHORTEST_WAIT, wire};
-use crate::connection::{ConnectionId, Reply, ServerClock};
+use super::{Connection, LONGEST_WAIT};
 use crate::error::ServerError;
 
-/// Number of connections that this process has had.
-///
-/// The counter is shared by all nodes. If the user may not read the `run_id`, connection ids of
-/// different nodes differ only by this number.
-static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+/// Back-off before the second attempt to connect: 25 to 50 ms. It doubles with each failure.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
+/// Delay before a server with an unexpected role is probed again: 100 ms, because promotions are
+/// short.
+const OTHER_PART: Duration = Duration::from_millis(100);
 
 impl Connection {
     /// Keeps the connection up until it is to be closed.
@@ -197,92 +197,6 @@ impl Connection {
             }
         }
     }
-
-    async fn handshake(&self) -> Result<ConnectionId, ServerError> {
-        let named = self.send(vec!["CLIENT".into(), "SETNAME".into(), self.client_name.clone().into()]).await;
-        match (&self.greeting, named) {
-            // The connection stays unnamed.
-            (Handshake::Nothing, Err(ServerError::Refused { .. })) => {}
-            (_, named) => drop(tolerate_refusal(named)?),
-        }
-        let mut run_id = Arc::default();
-        if let Handshake::Data { part, .. } = self.greeting {
-            self.check(part).await?;
-        }
-        if let Handshake::Life = self.greeting {
-            self.send(wire(["PING"])).await?;
-        } else if !matches!(self.greeting, Handshake::Nothing) {
-            let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
-            run_id = info_field(&server?, "run_id").into();
-            self.state().history = info_field(&replication?, "master_replid").into();
-        }
-        if let Handshake::Data { time, .. } = &self.greeting {
-            time.reset();
-            self.ask_time(time).await?;
-        }
-        let connection = CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1;
-        Ok(ConnectionId { run_id, connection })
-    }
-
-    /// Reads a section of INFO; empty if the user may not read it.
-    async fn info(&self, section: &'static str) -> Result<String, ServerError> {
-        let info = tolerate_refusal(self.send(wire(["INFO", section])).await)?;
-        Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
-    }
-
-    /// Checks that the server is alive and still has its role.
-    async fn probe(&self) -> Result<(), ServerError> {
-        self.sign_of_life().await?;
-        if let Handshake::Data { part, .. } = self.greeting {
-            self.check(part).await?;
-        }
-        Ok(())
-    }
-
-    /// Checks that the server is alive.
-    ///
-    /// A data server is sent TIME, as the estimate of its clock loses accuracy with each minute.
-    async fn sign_of_life(&self) -> Result<(), ServerError> {
-        match &self.greeting {
-            Handshake::Data { time, .. } => self.ask_time(time).await,
-            Handshake::Nothing | Handshake::Life | Handshake::Identity => self.send(wire(["PING"])).await.map(drop),
-        }
-    }
-
-    async fn ask_time(&self, time: &ServerClock) -> Result<(), ServerError> {
-        let sent = self.target.clock.now();
-        let (seconds, micros) = self.send(wire(["TIME"])).await?.into_typed::<(u64, u64)>()?;
-        time.observe_exchange(seconds * 1_000_000 + micros, sent, self.target.clock.now());
-        Ok(())
-    }
-
-    /// Checks that the server has the expected role. Without permission for ROLE the check passes.
-    async fn check(&self, part: NodeRole) -> Result<(), ServerError> {
-        if part == NodeRole::ClusterReplica {
-            self.send(wire(["READONLY"])).await?;
-        }
-        if matches!(part, NodeRole::Any | NodeRole::Sentinel) {
-            return Ok(());
-        }
-        let Some(Reply::Array(role)) = tolerate_refusal(self.send(wire(["ROLE"])).await)? else {
-            return Ok(());
-        };
-        let word = |at: usize| match role.get(at) {
-            Some(Reply::Bytes(word)) => String::from_utf8_lossy(word).into_owned(),
-            _ => String::new(),
-        };
-        match (part, word(0).as_str(), word(3).as_str()) {
-            (NodeRole::Primary, "master", _) | (NodeRole::Replica | NodeRole::ClusterReplica, "slave", "connected") => {
-                Ok(())
-            }
-            (NodeRole::Primary, role, _) => {
-                Err(ServerError::not_sent(format!("{NOT_ITS_PART} a primary, it is a {role}")))
-            }
-            (_, role, state) => Err(ServerError::not_sent(format!(
-                "{NOT_ITS_PART} a replica in touch with its primary: {role} {state}"
-            ))),
-        }
-    }
 }
 
 /// Returns a random wait between half of `longest` and all of it.
@@ -305,18 +219,4 @@ const SILENT: &str = "the server says nothing";
 
 fn is_silent(error: &ServerError) -> bool {
     matches!(error, ServerError::Unknown { reason } if reason == SILENT)
-}
-
-const NOT_ITS_PART: &str = "the server is not";
-
-fn is_another_part(error: &ServerError) -> bool {
-    matches!(error, ServerError::NotSent { reason } if reason.starts_with(NOT_ITS_PART))
-}
-
-fn tolerate_refusal(answer: Result<Reply, ServerError>) -> Result<Option<Reply>, ServerError> {
-    match answer {
-        Ok(reply) => Ok(Some(reply)),
-        Err(ServerError::Refused { code, .. }) if !code.is_passing() => Ok(None),
-        Err(error) => Err(error),
-    }
 }

@@ -13,6 +13,7 @@ mod pushes;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -22,7 +23,7 @@ use self::drive::{Finish, drive};
 use self::pushes::{Pushed, is_push, sort, unasked};
 use super::resp::{Frame, encode};
 use super::silence::Silence;
-use super::{QUIT, WireCommand, wire};
+use super::{WireCommand, wire};
 use crate::clock::Clock;
 use crate::config::network::Stream;
 use crate::connection::trouble::{CLOSED, NO_PROTOCOL};
@@ -33,6 +34,12 @@ const LONGEST_QUEUE: usize = 65_536;
 
 /// Buffer capacity that is kept; what a long reply or request needed beyond it is freed.
 const KEPT: usize = 1 << 20;
+
+/// Time limit for closing a connection before it is dropped: 100 ms.
+///
+/// Callers that wait for a reply of a hanging primary that was replaced are notified after this
+/// time. They then use the new primary.
+const QUIT: Duration = Duration::from_millis(100);
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

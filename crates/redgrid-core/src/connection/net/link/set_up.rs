@@ -13,7 +13,7 @@ use super::diagnose::listener;
 use super::pipeline::{Expects, Outputs, Pipeline};
 use super::server_text::{refuses_resp3, without_arguments};
 use super::silence::Silence;
-use super::{Connection, LATE, WireCommand, wire};
+use super::{Connection, WireCommand, wire};
 use crate::config::network::Stream;
 use crate::config::{Credentials, Protocol};
 use crate::connection::dial::dial;
@@ -22,6 +22,9 @@ use crate::connection::login::Login;
 use crate::connection::trouble::{CLOSED, Kind, LATE_ANSWER, Trouble, readable};
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
+
+/// How long a first connection may take before the client probes what listens there: 300 ms.
+const LATE: Duration = Duration::from_millis(300);
 
 /// A connection that is being set up. Dropping it closes the connection.
 pub(super) struct Connected {
