@@ -140,7 +140,10 @@ impl Resource for NewEntries {
         _waiters: impl Iterator<Item = (WaiterId, &'a u64)>,
     ) -> PollFuture<Polled> {
         let (resource, client) = (Arc::clone(self), client.clone());
-        let (last, resync_at) = (self.state().known.last, self.state().resync_at);
+        let (last, resync_at) = {
+            let state = self.state();
+            (state.known.last, state.resync_at)
+        };
         Box::pin(async move {
             let is_resync = client.clock().now() >= resync_at;
             let newest = match is_resync {
