@@ -1,6 +1,5 @@
 //! One lock on one server, without faults.
 
-
 use redgrid_locks::{Holder, Lock};
 use redgrid_tests::{SOON, client, server};
 

@@ -1,6 +1,5 @@
 //! Repeated hand-over between both sides, without a missed wake-up.
 
-
 use redgrid_locks::Lock;
 use redgrid_tests::SOON;
 use tokio::time::Instant;
