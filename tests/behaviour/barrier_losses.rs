@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use redgrid_barrier::{Barrier, BarrierError, DoubleBarrier, Failure};
 use redgrid_core::Client;
-use redgrid_testkit::{Fault, Observer, Proxy, RedisServer};
+use redgrid_testkit::{Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 use tokio::time::Instant;
 
 use crate::barrier::{MS, count, leased, until};
+use crate::together::calls;
 
 const WAITING: &str = "redgrid_barrier_waiting:{a}";
 const DOUBLE: &str = "redgrid_double_barrier:{a}";
@@ -92,11 +93,19 @@ async fn a_party_admitted_at_the_last_moment_is_inside() {
     proxy.drop_publishes(true);
     // At its timeout it waits for as long as a few requests take, here two seconds.
     proxy.set_both(Fault::Delay(250 * MS));
-    let other = client(&server).await;
-    let first = tokio::spawn(DoubleBarrier::new(&deaf, "a", 2).enter().timeout(10_000 * MS).into_future());
+    let (other, timeout, began) = (client(&server).await, 10_000 * MS, Instant::now());
+    let first = tokio::spawn(DoubleBarrier::new(&deaf, "a", 2).enter().timeout(timeout).into_future());
     until(&observer, "redgrid_double_barrier_waiting:{a}", 1).await;
+    // Its poll after the subscription is a second away.
+    wait_until(SOON, async || {
+        let before = calls(&observer).await;
+        tokio::time::sleep(2000 * MS).await;
+        calls(&observer).await == before
+    })
+    .await;
     let second = DoubleBarrier::new(&other, "a", 2).enter().timeout(SOON).await.unwrap();
     let first = first.await.unwrap().unwrap();
+    assert!(began.elapsed() >= timeout, "{:?}", began.elapsed());
     assert_eq!((first.session(), second.session()), (1, 1));
     assert_eq!(count(&observer, INSIDE).await, 2);
     let alone = DoubleBarrier::new(&deaf, "b", 2).enter().timeout(1500 * MS).await;

@@ -140,6 +140,6 @@ impl Observer {
     }
 }
 
-/// Response timeout: 10 s. Long enough for a loaded machine, short enough to fail a test with a
-/// paused server.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Response timeout: 60 s. Long enough for a long script on a loaded machine, short enough to fail a
+/// test with a paused server.
+const PATIENCE: Duration = Duration::from_secs(60);
