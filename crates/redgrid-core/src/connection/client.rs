@@ -134,8 +134,8 @@ impl Client {
         tasks.spawn(repeat(Arc::clone(&core)));
         let (watching, to_tasks) = (Arc::clone(&core), table.background());
         tasks.spawn(async move { watching.unpolled.watch(to_tasks).await });
-        tasks.spawn(Arc::clone(&semaphores).run_renewals()));
-        core.tasks().push(tokio::spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&semaphores)));
+        tasks.spawn(Arc::clone(&semaphores).run_renewals());
+        tasks.spawn(follow(Arc::clone(&core), Arc::clone(&table), Arc::clone(&semaphores)));
         let driver =
             Driver { core: Arc::clone(&core), table: Arc::clone(&table), semaphores: Arc::clone(&semaphores), tasks };
         tokio::spawn(driver.run(work));
