@@ -251,8 +251,8 @@ async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
 async fn a_background_request_may_have_been_executed_by_a_copy_without_a_reply() {
     let is_first = AtomicBool::new(true);
     let answer = move |request: &Request| match request.label() {
-        "INCR" if is_first.swap(false, Ordering::Relaxed) => Err(ServerError::unknown("cut")),
-        "INCR" => Err(ServerError::not_sent("no connection")),
+        "INCR" if is_first.swap(false, Ordering::Relaxed) => Err(ServerError::Unknown { reason: "cut".into() }),
+        "INCR" => Err(ServerError::NotSent { reason: "no connection".into() }),
         _ => Ok(Reply::Nil),
     };
     let server = Arc::new(FakeServer::new("one:1", answer));
