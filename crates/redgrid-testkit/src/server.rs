@@ -33,7 +33,7 @@ use crate::{
 pub struct RedisServer {
     addr: SocketAddr,
     /// Keeps the port while the server is down.
-    _address: ReservedAddress,
+    _address: Box<ReservedAddress>,
     binary: ServerBinary,
     password: Option<String>,
     append_only: bool,
@@ -114,7 +114,7 @@ impl RedisServer {
         let supervisor = Supervisor::start(binary.path(), &configuration, folder.path(), options)?;
         let server = Self {
             addr,
-            _address: address,
+            _address: Box::new(address),
             binary: binary.clone(),
             password: builder.password.clone(),
             append_only: builder.append_only,

@@ -16,7 +16,7 @@ use crate::port::ReservedAddress;
 /// this server or its deployment. All files are PEM, and exist as long as the server.
 #[derive(Debug)]
 pub struct Tls {
-    address: ReservedAddress,
+    address: Box<ReservedAddress>,
     folder: PathBuf,
 }
 
@@ -52,7 +52,7 @@ impl Tls {
     /// Creates the certificates in `folder`, signed by `authority`.
     pub(crate) fn new(address: ReservedAddress, folder: &Path, authority: &Authority) -> io::Result<Self> {
         authority.write(folder).map_err(io::Error::other)?;
-        Ok(Self { address, folder: folder.to_owned() })
+        Ok(Self { address: Box::new(address), folder: folder.to_owned() })
     }
 
     /// Returns the address for TLS connections. [`addr`](crate::RedisServer::addr) is for plain
