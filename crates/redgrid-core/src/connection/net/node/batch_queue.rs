@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex, oneshot};
 
 use crate::clock::Instant;
 use crate::connection::{Reply, Request};
@@ -31,7 +31,15 @@ pub(super) enum BatchMode {
     Near,
     /// Several requests in flight, however few calls each of them has.
     Far,
+    /// A near server, from a runtime with one thread: several requests in flight, with replies
+    /// delivered in order.
+    InTurns,
 }
+
+/// The lock that orders the delivery of replies.
+///
+/// Its holder delivers a reply, and releases the lock when the answered callers have sent again.
+pub(super) type ReplyOrder = Arc<Mutex<()>>;
 
 #[derive(Default)]
 pub(super) struct BatchQueue {
@@ -39,6 +47,10 @@ pub(super) struct BatchQueue {
     pub(super) inline_in_flight: usize,
     /// Number of tasks that send waiting calls.
     pub(super) senders: usize,
+    /// Number of calls in flight in those tasks.
+    pub(super) in_flight: usize,
+    /// Orders the delivery of replies; created when it is first needed.
+    reply_order: Option<ReplyOrder>,
     /// A task watches how long calls wait.
     pub(super) watched: bool,
     pub(super) waiting: VecDeque<Call>,
@@ -94,17 +106,38 @@ impl BatchQueue {
         self.inline_in_flight + self.senders < self.max_in_flight(mode)
     }
 
-    /// Takes the calls of the next batch, for a task that sends them.
+    /// Returns the maximum size of the next batch.
+    ///
+    /// With ordered delivery it is a part of all calls while further requests may be sent.
+    fn max_batch(&self, mode: BatchMode) -> usize {
+        let all = self.waiting.len() + self.in_flight;
+        match mode {
+            BatchMode::InTurns if self.inline_in_flight + self.senders <= MAX_IN_FLIGHT => {
+                all.div_ceil(MAX_IN_FLIGHT).min(MAX_BATCH)
+            }
+            _ => MAX_BATCH,
+        }
+    }
+
+    /// Takes the calls of the next batch, for a task that sends them, and the lock that orders their
+    /// replies.
     ///
     /// It takes none if no call waits, and the task is no longer counted. The same is true of a task
     /// that has sent before, if the other senders suffice for the waiting calls.
-    pub(super) fn take_batch(&mut self, mode: BatchMode, now: Instant, has_sent: bool) -> Vec<Call> {
+    pub(super) fn take_batch(
+        &mut self,
+        mode: BatchMode,
+        now: Instant,
+        has_sent: bool,
+    ) -> (Vec<Call>, Option<ReplyOrder>) {
         let is_enough = has_sent && self.senders > self.max_in_flight(mode);
-        let size = if is_enough { 0 } else { self.waiting.len().min(MAX_BATCH) };
+        let size = if is_enough { 0 } else { self.waiting.len().min(self.max_batch(mode)) };
         let mut calls = Vec::with_capacity(size);
         calls.extend(std::iter::from_fn(|| self.next(now)).take(size));
         self.senders -= usize::from(calls.is_empty());
-        calls
+        self.in_flight += calls.len();
+        let order = (mode == BatchMode::InTurns).then(|| Arc::clone(self.reply_order.get_or_insert_default()));
+        (calls, order)
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -147,11 +180,29 @@ mod tests {
     #[test]
     fn a_sender_takes_a_batch_of_limited_size_and_ends_when_it_is_not_needed() {
         let (mut queue, _replies) = queue(0, 2, MAX_BATCH + 1);
-        let mut take = |has_sent| (queue.take_batch(BatchMode::Near, Instant::MIN, has_sent).len(), queue.senders);
+        let mut take = |has_sent| (queue.take_batch(BatchMode::Near, Instant::MIN, has_sent).0.len(), queue.senders);
         assert_eq!(take(false), (MAX_BATCH, 2));
         // One call is left, for which one sender suffices.
         assert_eq!(take(true), (0, 1));
         assert_eq!(take(true), (1, 1));
         assert_eq!(take(true), (0, 0));
+    }
+
+    #[test]
+    fn with_ordered_replies_a_batch_is_a_quarter_of_all_calls() {
+        let take = |queue: &mut BatchQueue| queue.take_batch(BatchMode::InTurns, Instant::MIN, false).0.len();
+        let (mut many, _replies) = queue(0, 1, 30);
+        assert_eq!([(); 4].map(|()| take(&mut many)), [8, 8, 8, 6]);
+        // Calls in flight count: a caller that sends again is one of as many as before.
+        let (mut again, _replies) = queue(0, 1, 20);
+        again.in_flight = 10;
+        assert_eq!(take(&mut again), 8);
+        // A sender beside four takes all: the calls have waited too long.
+        for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
+            let (mut late, _replies) = queue(inline_in_flight, senders, 20);
+            assert_eq!(take(&mut late), 20);
+        }
+        let (mut crowd, _replies) = queue(0, 4, 500);
+        assert_eq!(take(&mut crowd), MAX_BATCH);
     }
 }
