@@ -1,6 +1,5 @@
 //! The origins of settings, and the errors of configurations. None of them contains a password, or
-//! no
-//! address or URL that may contain one.
+//! an address or URL that may contain one.
 
 use std::fmt;
 use std::io;

@@ -20,15 +20,15 @@ pub struct Extender {
 }
 
 impl Extender {
-    /// Sets the lease, as [`HoldGuard::extend`].
+    /// Sets the lease, as [`HoldGuard::extend`](super::HoldGuard::extend).
     ///
     /// # Errors
     ///
-    /// As [`HoldGuard::extend`].
+    /// As [`HoldGuard::extend`](super::HoldGuard::extend).
     ///
     /// # Cancel safety
     ///
-    /// As [`HoldGuard::extend`].
+    /// As [`HoldGuard::extend`](super::HoldGuard::extend).
     pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
         extend(self.client.table(), &self.hold, lease).await
     }

@@ -59,9 +59,9 @@ pub(crate) struct SubscriberCount {
 impl SubscriberCount {
     /// Adds the subscribers that a replica reaches to those that the primary counted.
     ///
-    /// `None` means that no subscriber of the channel is at a replica. `Copied::Unknown` means that
-    /// the replica did not answer, which counts as one subscriber other than this process. It may
-    /// be that no process is subscribed there.
+    /// `None` means that no subscriber of the channel is at a replica.
+    /// [`ReplicaSubscribers::Unknown`] means that the replica did not answer, which counts as one
+    /// subscriber other than this process. It may be that no process is subscribed there.
     pub(crate) fn with(self, replica_subscribers: Option<ReplicaSubscribers>) -> SubscriberCount {
         match replica_subscribers {
             None => self,

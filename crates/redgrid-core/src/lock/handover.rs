@@ -210,7 +210,7 @@ impl Table {
         answers
     }
 
-    /// Creates a hold of a server lease now, for the owner that made the request `wish`.
+    /// Creates a hold of a server lease now, for the owner that made `request`.
     ///
     /// Its own lease counts from `from`.
     pub(super) fn create_hold(
