@@ -37,7 +37,8 @@ impl<T: AtomicNumber> Atomic<T> {
     pub async fn update(&self, mut change: impl FnMut(T) -> T) -> Result<T, AtomicError> {
         let number = self.number()?;
         let failed = |error| AtomicError::of_cas_loop(&number.name, error);
-        let mut cas_loop = CasLoop::serialized(&number.client, &number.name, &number.key).await.map_err(failed)?;
+        let mut cas_loop =
+            CasLoop::serialized_patiently(&number.client, &number.name, &number.key).await.map_err(failed)?;
         loop {
             let stored =
                 cas_loop.stored(|| Ok(Request::command("GET").key(number.key.clone()))).await.map_err(failed)?;

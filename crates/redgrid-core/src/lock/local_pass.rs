@@ -183,7 +183,7 @@ impl Table {
     /// Remembers a pass request that released the lock as the release of its server lease.
     fn given_back_along(&self, server_lease: &ServerLease, answered: &RequestOutcome) {
         let release = server_lease.protocol.release(server_lease.claim(&server_lease.copied_field(), Duration::ZERO));
-        self.core.given_back.remember(Arc::new(release), answered);
+        self.core.given_back.remember(&release, answered);
     }
 
     fn fields(&self, numbers: impl Iterator<Item = u64>) -> Vec<Bytes> {

@@ -43,8 +43,8 @@ impl CasLoop {
         CasLoop { client: client.clone(), name: name.clone(), until, last, lost: 0, reported: None, turn: None }
     }
 
-    /// Waits for its turn among the tasks of this client that change `key`, for as long as the tasks
-    /// before it receive replies. Then the time of the call begins.
+    /// Waits for its turn among the tasks of this client that change `key`. The wait is part of the
+    /// time of the call.
     ///
     /// A task that makes no progress loses its turn to the next one, and goes on without a turn.
     ///
@@ -57,12 +57,36 @@ impl CasLoop {
     ///
     /// Dropping the future leaves the queue.
     pub async fn serialized(client: &Client, name: &Name, key: &Bytes) -> Result<CasLoop, ObjectError> {
-        let turns = client.shared(key, UpdateTurns::default);
-        let turn = turns.wait_for_turn(client).await.map_err(|error| ObjectError::of(name, error))?;
         let mut cas_loop = CasLoop::new(client, name);
-        cas_loop.reported = turn.last_value.clone().map(Some);
-        cas_loop.turn = Some(turn);
+        let limit = cas_loop.last;
+        cas_loop.wait_for_turn(key, limit).await?;
         Ok(cas_loop)
+    }
+
+    /// Waits for its turn as [`CasLoop::serialized`], for as long as the tasks before it receive
+    /// replies. The time of the call begins with its turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`CasLoop::serialized`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the queue.
+    pub async fn serialized_patiently(client: &Client, name: &Name, key: &Bytes) -> Result<CasLoop, ObjectError> {
+        let mut cas_loop = CasLoop::new(client, name);
+        cas_loop.wait_for_turn(key, Instant::MAX).await?;
+        let CasLoop { until, last, .. } = CasLoop::new(client, name);
+        Ok(CasLoop { until, last, ..cas_loop })
+    }
+
+    async fn wait_for_turn(&mut self, key: &Bytes, limit: Instant) -> Result<(), ObjectError> {
+        let turns = self.client.shared(key, UpdateTurns::default);
+        let turn = turns.wait_for_turn(&self.client, limit).await;
+        let turn = turn.map_err(|error| ObjectError::of(&self.name, error))?;
+        self.reported = turn.last_value.clone().map(Some);
+        self.turn = Some(turn);
+        Ok(())
     }
 
     /// Waits for its turn at a part of an object, given by its bytes, such as a key of a map.

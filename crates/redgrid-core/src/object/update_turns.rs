@@ -67,8 +67,13 @@ impl UpdateTurns {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Waits for the turn of a new update, for as long as earlier ones receive replies.
-    pub(super) async fn wait_for_turn(self: Arc<Self>, client: &Client) -> Result<UpdateTurn, ServerError> {
+    /// Waits for the turn of a new update, for as long as earlier ones receive replies, and until
+    /// `limit`.
+    pub(super) async fn wait_for_turn(
+        self: Arc<Self>,
+        client: &Client,
+        limit: Instant,
+    ) -> Result<UpdateTurn, ServerError> {
         let (clock, wake) = (client.clock(), Arc::new(Notify::new()));
         let queued_at = clock.now();
         let id = self.state().new_id();
@@ -84,9 +89,9 @@ impl UpdateTurns {
                         state.last_value.take().filter(|(_, since)| *since >= queued_at).map(|(value, _)| value);
                     break;
                 };
-                let deadline = state.last_reply.max(queued_at) + client.patience();
+                let deadline = limit.min(state.last_reply.max(queued_at) + client.patience());
                 if deadline <= now {
-                    return Err(ServerError::not_sent("the updates before it were not answered in time"));
+                    return Err(ServerError::not_sent("the updates before it did not end in time"));
                 }
                 if !is_queued {
                     state.waiting.push_back((turn.id, Arc::clone(&wake)));

@@ -291,7 +291,7 @@ impl LocalSemaphore {
     /// many.
     fn remember_returns(&self, exchange: &Exchange, outcome: &RequestOutcome) {
         for id in exchange.returned_ids() {
-            self.core.given_back.remember(Arc::new(return_request(&self.keys, id)), outcome);
+            self.core.given_back.remember(&return_request(&self.keys, id), outcome);
         }
     }
 
