@@ -42,12 +42,7 @@ impl Table {
             if attempt.queue().is_some() {
                 attempt.status.position.landed(waits);
                 if !waits {
-                    self.release_position(
-                        attempt.protocol,
-                        &attempt.keys,
-                        (attempt.entry, &attempt.status),
-                        &attempt.request,
-                    );
+                    self.leave_queue(attempt);
                 }
             }
             lock.retain_map(|entry| {
@@ -80,6 +75,12 @@ impl Table {
         send(answers);
     }
 
+    /// Releases the position of an attempt whose waiter has left.
+    fn leave_queue(self: &Arc<Self>, attempt: &Attempt) {
+        let Attempt { protocol, keys, entry, status, request, .. } = attempt;
+        self.release_position(*protocol, keys, (*entry, status), request);
+    }
+
     /// Delivers a failure (neither a grant nor busy) to the requesting waiter.
     ///
     /// Waiters that would fail for the same lack of durability fail with it. The others try in
@@ -98,12 +99,7 @@ impl Table {
             if attempt.queue().is_some() && lock.queue.iter().all(|entry| entry.id != attempt.entry) {
                 // The waiter left while its request was in flight. That request may still execute.
                 attempt.status.position.landed(false);
-                self.release_position(
-                    attempt.protocol,
-                    &attempt.keys,
-                    (attempt.entry, &attempt.status),
-                    &attempt.request,
-                );
+                self.leave_queue(attempt);
             }
             lock.retain_map(|entry| {
                 match entry.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &entry.request) {
