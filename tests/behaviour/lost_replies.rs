@@ -276,13 +276,13 @@ async fn no_renewal_is_started_after_the_release_was_called() {
     let harness = harness(QUICK).await;
     let renew = script!("renew");
     let (seen, renewals) = tokio::sync::watch::channel(0);
-    for n in 0..50 {
+    for n in 0..10 {
         let lock = Lock::new(&harness.client, format!("name:{n}"));
-        let guard = lock.acquire().auto_renew(Duration::from_millis(300)).await.unwrap();
+        let guard = lock.acquire().auto_renew(Duration::from_millis(900)).await.unwrap();
         let seen = seen.clone();
         let renew = renew.clone();
         // Near the first renewal, sometimes after it.
-        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(95 + n % 10)).await;
+        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(295 + n)).await;
         harness.proxy.on_request(move |command| {
             if command.iter().any(|part| *part == renew) {
                 seen.send_modify(|seen| *seen += 1);
@@ -292,11 +292,10 @@ async fn no_renewal_is_started_after_the_release_was_called() {
         let release = guard.release();
         let before = *renewals.borrow();
         release.await.unwrap();
-        // One may have been on its way when the release was called; none is started after it.
+        // One may have been on its way when the release was called, and may be written after it.
+        // None is started after it: there is time for two.
+        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(650)).await;
         assert!(*renewals.borrow() - before <= 1);
-        let now = *renewals.borrow();
-        tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(110)).await;
-        assert_eq!(*renewals.borrow(), now);
     }
 }
 
