@@ -1,4 +1,4 @@
-//! docs/interop.md: the table of all scenarios, written from their names.
+//! docs/redisson/interop.md: the table of all scenarios, written from their names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,13 +22,13 @@ What each object shares with Redisson's is on its own page; [the page of the who
 pub(crate) fn trial(scenarios: &[Scenario], versions: &[&str]) -> Trial {
     let wanted = written(scenarios, versions);
     Trial::test("table::names_every_scenario", move || {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/interop.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/redisson/interop.md");
         if env::var_os("REWRITE").is_some() {
             fs::write(&path, &wanted)?;
         }
         match fs::read_to_string(&path)? == wanted {
             true => Ok(()),
-            false => Err(Failed::from("docs/interop.md is not as the scenarios are: run this with REWRITE=1")),
+            false => Err(Failed::from("docs/redisson/interop.md is not as the scenarios are: run this with REWRITE=1")),
         }
     })
 }

@@ -12,7 +12,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A codec is part of an object's type; the default is `Json`. docs/codecs.md describes how to
+//! A codec is part of an object's type; the default is `Json`. docs/objects/codecs.md describes how to
 //! choose one, and how Java reads each of them:
 //!
 //! | codec | feature | for |

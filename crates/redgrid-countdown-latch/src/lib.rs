@@ -30,7 +30,7 @@
 //!   Either completes the waits for that round. A message of Redisson's has no number, and causes a
 //!   poll.
 //!
-//! What a failover can lose is described in `docs/countdown-latch.md`.
+//! What a failover can lose is described in `docs/objects/countdown-latch.md`.
 //!
 //! # Keys
 //!

@@ -12,7 +12,7 @@
 //!
 //! # Guarantees
 //!
-//! - No id is issued twice while the server loses no acknowledged counter. `docs/ids.md` describes
+//! - No id is issued twice while the server loses no acknowledged counter. `docs/objects/ids.md` describes
 //!   what happens if it does.
 //! - Ids of one client increase, over all its tasks. Numbers may be skipped: ids that a process has
 //!   in memory when it ends are never issued.

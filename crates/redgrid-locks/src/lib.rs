@@ -19,7 +19,7 @@
 //! is notified of a loss before the server grants the lock to another one.
 //!
 //! A lease cannot stop a paused process from *writing*. Every guard therefore carries a [`Token`]
-//! for the store that it writes to, which can refuse a stale one. `docs/locks.md` has the table of
+//! for the store that it writes to, which can refuse a stale one. `docs/objects/locks.md` has the table of
 //! promises.
 //!
 //! # Keys

@@ -30,7 +30,7 @@ fn quoted(cell: &str) -> impl Iterator<Item = &str> {
 }
 
 fn rows() -> Vec<Row> {
-    let page = fs::read_to_string(workspace().join("docs/from-redisson.md")).unwrap();
+    let page = fs::read_to_string(workspace().join("docs/redisson/from-redisson.md")).unwrap();
     let mut rows = Vec::new();
     for (line, text) in iter::zip(1.., page.lines()) {
         let cells: Vec<&str> = text.trim_matches('|').split(" | ").map(str::trim).collect();

@@ -18,7 +18,7 @@ pub(super) struct Measured {
     pub(super) sample: Option<Sample>,
 }
 
-/// The tables are between these lines of docs/performance.md.
+/// The tables are between these lines of docs/operating/performance.md.
 const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 

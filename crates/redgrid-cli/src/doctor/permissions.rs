@@ -121,13 +121,13 @@ pub(crate) fn check(node: &Node, facts: &Facts, requirements: &Requirements) -> 
         let list = denied.join(" +");
         Finding::fail(
             CHECK,
-            format!("{user} is denied +{list}: locks do not work here; see docs/acl.md for the whole line"),
+            format!("{user} is denied +{list}: locks do not work here; see docs/operating/acl.md for the whole line"),
         )
     } else {
         let list = denied.join(" +");
         Finding::warn(
             CHECK,
-            format!("{user} is denied +{list}: locks work, and wake-ups or checks are missing; docs/acl.md says which"),
+            format!("{user} is denied +{list}: locks work, and wake-ups or checks are missing; docs/operating/acl.md says which"),
         )
     };
     Some(finding.at(&node.address))
