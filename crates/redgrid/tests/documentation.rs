@@ -196,7 +196,8 @@ fn each_page_of_docs_is_found_from_the_first_one() {
 #[test]
 fn each_test_of_the_table_of_failures_is_in_its_file() {
     let page = read("docs/internals/failure-tests.md");
-    let (mut rows, mut missing) = (0, Vec::new());
+    let mut rows = 0;
+    let mut missing = Vec::new();
     for line in page.lines().filter(|line| line.contains("](../../tests/")) {
         let name = line.rsplit('`').nth(1).unwrap_or_default();
         let file = line.split("](../../").nth(1).and_then(|rest| rest.split(')').next()).unwrap_or_default();
