@@ -193,6 +193,23 @@ fn each_page_of_docs_is_found_from_the_first_one() {
     }
 }
 
+#[test]
+fn each_test_of_the_table_of_failures_is_in_its_file() {
+    let page = read("docs/internals/failure-tests.md");
+    let mut rows = 0;
+    let mut missing = Vec::new();
+    for line in page.lines().filter(|line| line.contains("](../../tests/")) {
+        let name = line.rsplit('`').nth(1).unwrap_or_default();
+        let file = line.split("](../../").nth(1).and_then(|rest| rest.split(')').next()).unwrap_or_default();
+        if !read(file).contains(&format!("fn {name}(")) {
+            missing.push(line);
+        }
+        rows += 1;
+    }
+    assert!(rows > 60, "{rows} rows");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 /// The lines of the first program in a text; in documentation without those that are not shown.
 fn program<'a>(text: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let from = text.skip_while(|line| !line.starts_with("```")).skip(1);

@@ -59,7 +59,7 @@ pub(crate) struct Options {
     /// How long locks are held (W5), in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     hold: f64,
-    /// Writes the tables into docs/operating/performance.md
+    /// Writes the tables into docs/internals/measurements.md
     #[arg(long, conflicts_with = "only")]
     write: bool,
 }
@@ -113,7 +113,7 @@ pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
     let report = report.map_err(|error| Failure::Bench { error })?;
     println!("{report}");
     if options.write {
-        report.write(&workspace.join("docs/operating/performance.md"))?;
+        report.write(&workspace.join("docs/internals/measurements.md"))?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
