@@ -210,6 +210,17 @@ fn each_test_of_the_table_of_failures_is_in_its_file() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+#[test]
+fn each_page_of_docs_is_compiled() {
+    let listed = read("docs/lib.rs");
+    let mut all = Vec::new();
+    pages(&workspace().join("docs"), &mut all);
+    for page in all.iter().filter(|page| !page.ends_with("SUMMARY.md")) {
+        let page = page.strip_prefix(workspace().join("docs")).unwrap().display();
+        assert!(listed.contains(&format!("\"{page}\"")), "docs/lib.rs does not list {page}");
+    }
+}
+
 /// The lines of the first program in a text; in documentation without those that are not shown.
 fn program<'a>(text: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let from = text.skip_while(|line| !line.starts_with("```")).skip(1);
