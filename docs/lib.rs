@@ -14,10 +14,18 @@ macro_rules! pages {
 
 pages! {
     readme "../README.md"
+    choosing "choosing.md"
+    concepts "concepts.md"
     getting_started "getting-started.md"
     correctness_errors "correctness/errors.md"
     correctness_failures "correctness/failures.md"
     correctness_fencing "correctness/fencing.md"
+    guides_blocking_code "guides/blocking-code.md"
+    guides_scheduled_jobs "guides/scheduled-jobs.md"
+    guides_single_crates "guides/single-crates.md"
+    guides_testing "guides/testing.md"
+    guides_web_services "guides/web-services.md"
+    guides_workers "guides/workers.md"
     internals_adders "internals/adders.md"
     internals_barriers "internals/barriers.md"
     internals_batching "internals/batching.md"
