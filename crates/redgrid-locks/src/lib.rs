@@ -5,7 +5,7 @@
 //! use redgrid_locks::{Client, Lock};
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
-//! let lock = Lock::new(&client, "orders:42");
+//! let lock = Lock::new(&client, "lock:orders:42");
 //!
 //! let guard = lock.acquire().await?; // renewed in the background while the guard lives
 //! // … the work that only one holder may do …
