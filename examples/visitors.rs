@@ -1,6 +1,7 @@
-//! HyperLogLogs: how many different visitors, on each day and on both.
+//! Shows HyperLogLogs: estimates of the different visitors of each day, and of both days.
 //!
-//! `cargo run -p redgrid-examples --example visitors`
+//! Run it with `cargo run -p redgrid-examples --example visitors`, with the URL of the server in
+//! `REDGRID_URL`.
 
 use std::time::Duration;
 
