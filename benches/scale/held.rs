@@ -1,4 +1,4 @@
-//! Locks that are held under a watchdog: what each takes in memory, and all of them in time.
+//! Held locks with renewed leases: the memory of each, and the processor time of all.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::look::{Counted, Own};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// Two rounds of renewals, ten seconds each, so that none is counted half.
+/// Two rounds of renewals of ten seconds each, so that only whole rounds are counted.
 const LEAST: Duration = Duration::from_secs(20);
 
 pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> Result<(), Trouble> {
@@ -36,7 +36,7 @@ pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> R
     let (full, held) = (Own::now(), Counted::at(&observer).await?);
     report.say(&format!("{locks} locks held after {:.1} s", took.as_secs_f64()));
 
-    // Whole rounds of renewals: nothing is waited for, time is what is measured over.
+    // Whole rounds of renewals. This is no wait for a condition: it is the time of the measurement.
     let over = idle.max(LEAST);
     let began = Instant::now();
     tokio::time::sleep(over).await;

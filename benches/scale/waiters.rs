@@ -1,5 +1,5 @@
-//! Names that one process waits for, one task each, while another holds them: what each takes, at rest too, and how long until all have
-//! been told of their releases.
+//! Names of another process that this one waits for, with one task each. Measured are the cost of
+//! each waiter, also at rest, and the time until all are woken by the releases.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,14 @@ use crate::look::{Counted, Own};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// Nobody gets a name by its lease, nor gives up, while this runs.
+/// A lease and a timeout that do not end during the measurement.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Waiters that begin together: each asks twice, and who asks behind too many others is not answered in time (3 s).
+/// Number of waiters that begin together. Each sends two requests, and the reply to the last of too
+/// many would be late (3 s).
 const BEGUN_AT_A_TIME: usize = 500;
 
-/// Client and server, in all.
+/// The longest wait for the client and the server together.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) -> Result<(), Trouble> {
@@ -28,7 +29,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
     let config = || Config::single(server.addr().to_string());
     let (holder, client) = (connected(config()?).await?, connected(config()?).await?);
     let name = |number: usize| format!("name:{number}");
-    // Held, and by nobody's care: only those who wait are measured.
+    // Held without renewals, so that only the waiters are measured.
     let taken = (0..waiters).map(|number| {
         let lock = Lock::new(&holder, name(number));
         async move { Ok::<_, Trouble>((number, lock.acquire().lease(LONG).await?.detach().await?)) }
@@ -53,7 +54,8 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
         wait_until(PATIENCE, heard).await;
     }
     let in_force = began.elapsed();
-    // The looks of those whose subscription has come into force are over when only polls are left.
+    // Each waiter checks its lock once its subscription is active. When only polls are left, these
+    // checks are over.
     let budget = 1000.0;
     let quiet = async || {
         let Ok(before) = Counted::at(&observer).await else { return false };
@@ -71,7 +73,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
     report.number("channels on the server, a waiter", (now.channels - counted.channels) / each);
     report.number("commands until it listens, a waiter", (now.commands - counted.commands) / each);
 
-    // Nothing is waited for: time is what is measured over.
+    // This is no wait for a condition: it is the time of the measurement.
     let over = Instant::now();
     tokio::time::sleep(idle).await;
     let seconds = over.elapsed().as_secs_f64();
