@@ -29,7 +29,7 @@
 //!
 //! A codec of your own takes [ten lines](Codec).
 //!
-//! # What it promises
+//! # Guarantees
 //!
 //! - Bytes may come from an attacker. Decoding never panics, overflows the stack, allocates
 //!   disproportionately to the input, or loops forever: [`MAX_DEPTH`], [`MAX_SIZE`],
