@@ -1,6 +1,7 @@
 # Supervises one server: starts and kills it on request, and ends it when its owner is gone.
 #
-# Arguments: the server program, its configuration file, the folder of this server, further arguments of the program.
+# Arguments: the server program, its configuration file, the folder of this server, further arguments
+# of the program.
 # Standard input: one verb per line; standard output: one line of reply to each.
 #   start   starts the server, and replies with its process id
 #   kill    kills the server (-9), waits until it is gone, and replies `dead`
