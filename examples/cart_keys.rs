@@ -1,8 +1,8 @@
 //! Shows work on many keys: objects under a prefix are counted, given a lifetime, and deleted with
 //! their companion keys.
 //!
-//! Run it with `cargo run -p redgrid-examples --example cart_keys`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example cart_keys`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Shows sharded topics: a cluster sends the messages of a room only to the nodes of that room's
 //! slot.
 //!
-//! Run it with `cargo run -p redgrid-examples --example chat_rooms`, with the URL of a cluster in
-//! `REDGRID_URL` (`redis-cluster://127.0.0.1:7000`) and Redis 7.0 or newer.
+//! Run it with `cargo run -p redgrid-examples --example chat_rooms`, for servers of Redis 7.0 or
+//! newer at `REDGRID_URL`, such as `redis-cluster://127.0.0.1:7000`.
 
 use std::time::Duration;
 

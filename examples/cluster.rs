@@ -1,6 +1,6 @@
 //! Shows locks in a cluster, which is configured in code by the addresses of some nodes.
 //!
-//! Run it with `cargo run -p redgrid-examples --example cluster`, with these addresses in
+//! Run it with `cargo run -p redgrid-examples --example cluster`, and these addresses in
 //! `REDGRID_CLUSTER` (`127.0.0.1:7000,127.0.0.1:7001`).
 
 use std::error::Error;

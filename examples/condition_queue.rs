@@ -1,8 +1,8 @@
 //! Shows a condition variable: consumers of a queue under a lock wait for an element without
 //! holding the lock.
 //!
-//! Run it with `cargo run -p redgrid-examples --example condition_queue`, with the URL of the
-//! server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example condition_queue`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Shows a semaphore over three services: together they never open more connections than a database
 //! accepts.
 //!
-//! Run it with `cargo run -p redgrid-examples --example connection_limiter`, with the URL of the
-//! server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example connection_limiter`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

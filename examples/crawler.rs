@@ -1,6 +1,6 @@
 //! Shows a Bloom filter that remembers visited pages with ten bits for each.
 //!
-//! Run it with `cargo run -p redgrid-examples --example crawler`, with the URL of the server in
+//! Run it with `cargo run -p redgrid-examples --example crawler`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.
 
 use std::time::Duration;

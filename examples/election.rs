@@ -1,8 +1,8 @@
 //! Shows leader election: three nodes campaign, one leads at a time, and an observer sees each
 //! leader.
 //!
-//! Run it with `cargo run -p redgrid-examples --example election`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example election`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

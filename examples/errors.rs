@@ -1,6 +1,6 @@
 //! Shows the common errors of an acquire, and what each says about the state of the lock.
 //!
-//! Run it with `cargo run -p redgrid-examples --example errors`, with the URL of the server in
+//! Run it with `cargo run -p redgrid-examples --example errors`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! Shows connection events for a log, and health for a readiness probe, while the program cuts its
 //! own connection as a restart of the server would.
 //!
-//! Run it with `cargo run -p redgrid-examples --example events`, with the URL of the server in
+//! Run it with `cargo run -p redgrid-examples --example events`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.
 
 use std::error::Error;

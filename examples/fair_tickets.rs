@@ -1,8 +1,8 @@
 //! Shows a fair lock: tickets are sold in order of arrival over all processes, and a waiting buyer
 //! reads its position.
 //!
-//! Run it with `cargo run -p redgrid-examples --example fair_tickets`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example fair_tickets`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

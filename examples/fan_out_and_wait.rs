@@ -1,8 +1,8 @@
 //! Shows a count-down latch: three services work on parts of a job, and two readers wait for the
 //! last part.
 //!
-//! Run it with `cargo run -p redgrid-examples --example fan_out_and_wait`, with the URL of the
-//! server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example fan_out_and_wait`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

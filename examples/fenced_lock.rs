@@ -1,8 +1,8 @@
 //! Shows a fenced lock: its tokens are counted in a key that Redisson's fenced locks share, and
 //! that outlives restarts.
 //!
-//! Run it with `cargo run -p redgrid-examples --example fenced_lock`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example fenced_lock`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

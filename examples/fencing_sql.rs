@@ -3,8 +3,8 @@
 //!
 //! The lock is acquired before the transaction begins, and released after the commit.
 //!
-//! Run it with `cargo run -p redgrid-examples --features sql --example fencing_sql`, with the URL
-//! of the server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --features sql --example fencing_sql`, for a server
+//! at 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

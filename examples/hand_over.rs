@@ -1,8 +1,8 @@
 //! Shows a lock that passes from one process to another: detached by the parent, attached by a
 //! child, and held all the time.
 //!
-//! Run it with `cargo run -p redgrid-examples --example hand_over`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example hand_over`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Shows sets: players of the day, the best scores, and tasks in the order of their times.
 //!
-//! Run it with `cargo run -p redgrid-examples --example high_scores`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example high_scores`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Shows numbers that all processes share: many tasks add to one, and concurrent additions leave as
 //! one command.
 //!
-//! Run it with `cargo run -p redgrid-examples --example hit_counter`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example hit_counter`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows a queue with waiting workers; no job is lost when a worker leaves.
 //!
-//! Run it with `cargo run -p redgrid-examples --example job_queue`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example job_queue`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows barriers: four workers begin each round together, and end together.
 //!
-//! Run it with `cargo run -p redgrid-examples --example job_start_barrier`, with the URL of the
-//! server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example job_start_barrier`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Shows a ring buffer, which keeps the last five of twelve orders.
 //!
-//! Run it with `cargo run -p redgrid-examples --example last_orders`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example last_orders`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Shows permits with ids and leases: copies of a book that one process lends, and another one
 //! extends and returns.
 //!
-//! Run it with `cargo run -p redgrid-examples --example lent_books`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example lent_books`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows acquire, work and release, and `try_acquire`, which returns `None` instead of waiting.
 //!
-//! Run it with `cargo run -p redgrid-examples --example lock_basic`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example lock_basic`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Shows a bounded wait and a fixed lease, and how the lock of a dead process ends.
 //!
-//! Run it with `cargo run -p redgrid-examples --example lock_wait_and_lease`, with the URL of the
-//! server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example lock_wait_and_lease`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Shows a native map cache: login codes that the server itself deletes after five minutes.
 //!
-//! Run it with `cargo run -p redgrid-examples --example login_codes`, with the URL of a server in
-//! `REDGRID_URL`: Redis 7.4, Valkey 9 or newer.
+//! Run it with `cargo run -p redgrid-examples --example login_codes`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`: Redis 7.4, Valkey 9 or newer.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows a transaction: money moves between accounts and into a log as a whole, or not at all.
 //!
-//! Run it with `cargo run -p redgrid-examples --example move_money`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example move_money`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Shows several locks as one: transfers that name the same accounts in opposite orders do not
 //! deadlock.
 //!
-//! Run it with `cargo run -p redgrid-examples --example multi_lock`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example multi_lock`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Shows positions on the globe: distances, and the cities near a position.
 //!
-//! Run it with `cargo run -p redgrid-examples --example near_me`, with the URL of the server in
+//! Run it with `cargo run -p redgrid-examples --example near_me`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.
 
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! Many requests compete. At the end, the program checks that each user has at most one order, and
 //! that the number of orders is the number of sold items.
 //!
-//! Run it with `cargo run -p redgrid-examples --example one_order_per_user`, with the URL of the
-//! server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example one_order_per_user`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};

@@ -1,7 +1,7 @@
 //! Shows an event and a notification: workers start when the shop opens, and are woken one by one.
 //!
-//! Run it with `cargo run -p redgrid-examples --example open_for_business`, with the URL of the
-//! server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example open_for_business`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

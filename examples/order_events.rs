@@ -1,8 +1,8 @@
 //! Shows a reliable topic: a subscriber receives each order, even if its process was gone for a
 //! while.
 //!
-//! Run it with `cargo run -p redgrid-examples --example order_events`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example order_events`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Shows order numbers that are unique over all processes and rise with time, and small numbers for
 //! tickets.
 //!
-//! Run it with `cargo run -p redgrid-examples --example order_ids`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example order_ids`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     tickets.try_init(1_000_000, 100).await?;
     println!("ticket {}", tickets.next().await?);
 
-    // The counter of a day expires two days later. It must not be used after it is deleted.
+    // The counter of a day expires two days later. After its deletion, no id may be drawn.
     tickets.delete().await?;
     grid.command("DEL").key(orders.counter_of(made.time)?.as_str())?.query::<()>().await?;
     grid.shutdown(Duration::from_secs(5)).await?;

@@ -1,8 +1,8 @@
 //! Shows a reliable queue: failed orders are retried, impossible ones set aside, and none is lost
 //! with a worker.
 //!
-//! Run it with `cargo run -p redgrid-examples --example order_pipeline`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example order_pipeline`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

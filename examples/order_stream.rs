@@ -1,7 +1,7 @@
 //! Shows a stream: each order is delivered to one consumer of a group until it is acknowledged.
 //!
-//! Run it with `cargo run -p redgrid-examples --example order_stream`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example order_stream`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Shows adders: two services count page views in memory without requests, and sum them over both.
 //!
 //! Two clients stand for two services. Each saves its count every second and when it ends, so that
-//! the sum outlives it.
+//! its views outlive it.
 //!
-//! Run it with `cargo run -p redgrid-examples --example page_views`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example page_views`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

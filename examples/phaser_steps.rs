@@ -1,8 +1,8 @@
 //! Shows a phaser: no builder begins a step before all have finished the one before, and builders
 //! may leave.
 //!
-//! Run it with `cargo run -p redgrid-examples --example phaser_steps`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example phaser_steps`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Shows a list: songs that many processes change, read page by page, and scores that the server
 //! sorts.
 //!
-//! Run it with `cargo run -p redgrid-examples --example playlist`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example playlist`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

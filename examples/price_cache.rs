@@ -1,7 +1,7 @@
 //! Shows a map in front of a table: prices are loaded on demand, and changes are written behind.
 //!
-//! Run it with `cargo run -p redgrid-examples --example price_cache`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example price_cache`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,8 @@
 //! Shows topics: prices are published to the subscribers of one product, and to those of all
 //! products.
 //!
-//! Run it with `cargo run -p redgrid-examples --example price_ticker`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example price_ticker`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Shows one lock over several independent servers, of which a majority decides.
 //!
-//! Run it with `cargo run -p redgrid-examples --example quorum_lock`, with the URLs of the servers
+//! Run it with `cargo run -p redgrid-examples --example quorum_lock`, and the URLs of the servers
 //! in `REDGRID_QUORUM`, separated by commas.
 
 use std::error::Error;

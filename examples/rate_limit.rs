@@ -1,7 +1,7 @@
 //! Shows rate limiters: three services together send at most 20 mails in any second.
 //!
-//! Run it with `cargo run -p redgrid-examples --example rate_limit`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example rate_limit`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Shows a read-write lock: many readers or one writer, and conversions in both directions.
 //!
-//! Run it with `cargo run -p redgrid-examples --example read_write`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example read_write`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;

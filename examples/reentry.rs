@@ -1,6 +1,6 @@
 //! Shows re-entry, which is explicit: by a holder, by a guard, or for a whole call tree.
 //!
-//! Run it with `cargo run -p redgrid-examples --example reentry`, with the URL of the server in
+//! Run it with `cargo run -p redgrid-examples --example reentry`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! Shows a delayed queue: reminders are taken in the order of their times, and one is cancelled.
 //!
-//! Run it with `cargo run -p redgrid-examples --example reminders`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example reminders`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows a password that changes while a lock is held: a provider supplies the current one.
 //!
-//! Run it with `cargo run -p redgrid-examples --example rotating_credentials`, with the URL of the
-//! server in `REDGRID_URL`, by a user that may run `ACL SETUSER`.
+//! Run it with `cargo run -p redgrid-examples --example rotating_credentials`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`, as a user that may run `ACL SETUSER`.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};

@@ -3,8 +3,8 @@
 //! `hold_at_least` keeps the lock taken for that time, although its guard is dropped at once, and
 //! even if the process dies.
 //!
-//! Run it with `cargo run -p redgrid-examples --example run_once`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example run_once`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Shows a bit set: the first request for a seat gets it, and the server finds free ones.
 //!
-//! Run it with `cargo run -p redgrid-examples --example seats`, with the URL of the server in
+//! Run it with `cargo run -p redgrid-examples --example seats`, for a server at 127.0.0.1:6379 or
 //! `REDGRID_URL`.
 
 use std::time::Duration;

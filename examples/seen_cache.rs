@@ -1,7 +1,7 @@
 //! Shows a set cache: a message that was seen within the last minute is not handled again.
 //!
-//! Run it with `cargo run -p redgrid-examples --example seen_cache`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example seen_cache`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

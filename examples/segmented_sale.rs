@@ -2,8 +2,8 @@
 //!
 //! Both sales end with a stock of exactly 0.
 //!
-//! Run it with `cargo run --release -p redgrid-examples --example segmented_sale`, with the URL of
-//! the server in `REDGRID_URL`.
+//! Run it with `cargo run --release -p redgrid-examples --example segmented_sale`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let grids = [Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?];
     let (mut single, mut segmented) = (Vec::new(), Vec::new());
     for pair in 1..=PAIRS {
-        // One after the other, so that both have the whole machine.
+        // One after the other, so that both run on the same machine.
         single.push(sell(&grids, 1).await.map_err(|error| error.to_string())?);
         segmented.push(sell(&grids, 8).await.map_err(|error| error.to_string())?);
         println!("pair {pair}: one lock {:?}, eight segments {:?}", single[pair - 1], segmented[pair - 1]);

@@ -1,7 +1,7 @@
 //! Shows locks on a primary that sentinels watch, and a grant that counts only when replicas have
 //! it.
 //!
-//! Run it with `cargo run -p redgrid-examples --example sentinel`, with the sentinels in
+//! Run it with `cargo run -p redgrid-examples --example sentinel`, and the sentinels in
 //! `REDGRID_SENTINELS` (`127.0.0.1:26379,127.0.0.1:26380`) and the primary's name in
 //! `REDGRID_MASTER` (`mymaster` unless set).
 

@@ -1,8 +1,8 @@
 //! Shows a value with a lifetime: a session that many tasks change at once without a lock or a
 //! loss.
 //!
-//! Run it with `cargo run -p redgrid-examples --example session_bucket`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example session_bucket`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows a map cache: sessions end an hour after their start, or after ten minutes without use.
 //!
-//! Run it with `cargo run -p redgrid-examples --example session_cache`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example session_cache`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows a sharded map: carts that are spread over all nodes of a cluster.
 //!
-//! Run it with `cargo run -p redgrid-examples --example sharded_carts`, with the URL of a cluster
-//! in `REDGRID_URL` (`redis-cluster://127.0.0.1:7000`).
+//! Run it with `cargo run -p redgrid-examples --example sharded_carts`, for a cluster at
+//! `REDGRID_URL`, such as `redis-cluster://127.0.0.1:7000`.
 
 use std::time::Duration;
 

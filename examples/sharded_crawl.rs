@@ -1,7 +1,7 @@
 //! Shows a sharded set, Bloom filter and bit set, for a crawl that is too large for one node.
 //!
-//! Run it with `cargo run -p redgrid-examples --example sharded_crawl`, with the URL of a cluster
-//! in `REDGRID_URL` (`redis-cluster://127.0.0.1:7000`).
+//! Run it with `cargo run -p redgrid-examples --example sharded_crawl`, for a cluster at
+//! `REDGRID_URL`, such as `redis-cluster://127.0.0.1:7000`.
 
 use std::time::Duration;
 

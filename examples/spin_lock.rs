@@ -1,7 +1,7 @@
 //! Shows a lock without messages: waiters subscribe to nothing, and try again after growing pauses.
 //!
-//! Run it with `cargo run -p redgrid-examples --example spin_lock`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example spin_lock`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::{Duration, Instant};

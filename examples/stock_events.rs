@@ -1,7 +1,7 @@
 //! Shows events of objects: sales of a product as they happen, and carts that expire.
 //!
-//! Run it with `cargo run -p redgrid-examples --example stock_events`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example stock_events`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

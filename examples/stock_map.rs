@@ -1,8 +1,8 @@
 //! Shows a map: stock that all processes sell from, read page by page, and numbers that the server
 //! adds.
 //!
-//! Run it with `cargo run -p redgrid-examples --example stock_map`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example stock_map`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows multimaps: the tags and events of each post, and its current readers.
 //!
-//! Run it with `cargo run -p redgrid-examples --example tags_multimap`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example tags_multimap`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

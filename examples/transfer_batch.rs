@@ -1,7 +1,7 @@
 //! Shows a script that moves money, a batch of commands in one round trip, and an atomic batch.
 //!
-//! Run it with `cargo run -p redgrid-examples --example transfer_batch`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example transfer_batch`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

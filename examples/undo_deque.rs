@@ -1,7 +1,7 @@
 //! Shows a deque: steps are undone at one end and forgotten at the other.
 //!
-//! Run it with `cargo run -p redgrid-examples --example undo_deque`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example undo_deque`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Shows a priority queue: the most urgent job first, and equally urgent ones in their order.
 //!
-//! Run it with `cargo run -p redgrid-examples --example urgent_jobs`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example urgent_jobs`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

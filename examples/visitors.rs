@@ -1,7 +1,7 @@
 //! Shows HyperLogLogs: estimates of the different visitors of each day, and of both days.
 //!
-//! Run it with `cargo run -p redgrid-examples --example visitors`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example visitors`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Shows how to stop work when its lock is lost: an operator releases the lock by force, and the
 //! holder is notified.
 //!
-//! Run it with `cargo run -p redgrid-examples --example watch_and_stop`, with the URL of the server
-//! in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example watch_and_stop`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::{Duration, Instant};

@@ -3,8 +3,8 @@
 //! No lease can stop a paused process from writing late. The store can: it keeps the highest token
 //! that it has seen, and rejects lower ones.
 //!
-//! Run it with `cargo run -p redgrid-examples --example with_token`, with the URL of the server in
-//! `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example with_token`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -23,7 +23,7 @@ static FENCED_SET: Script<1> = Script::new(
 );
 
 const LOCK: &str = "redgrid-example:ledger:lock";
-const DATA: &str = "redgrid-example:ledger"; // not the lock's name, which is a key of the lock
+const DATA: &str = "redgrid-example:ledger"; // not the lock's name, which is a key of its own
 
 /// Returns true if written, false if a newer holder wrote before.
 async fn write(client: &Client, key: &Name, token: Token, value: &str) -> Result<bool, ServerError> {

@@ -1,7 +1,7 @@
 //! Shows a lexicographically sorted set, which completes words as they are typed.
 //!
-//! Run it with `cargo run -p redgrid-examples --example word_completion`, with the URL of the
-//! server in `REDGRID_URL`.
+//! Run it with `cargo run -p redgrid-examples --example word_completion`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
