@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let new_host = hosts.insert(host).await?;
         if pages.add(&format!("{host}{page}")).await? {
             println!("{host}{page} is fetched{}", if new_host { ", the first of its host" } else { "" });
-            done.set(number as u64 * 1_500_000, true).await?; // far apart: in different parts, perhaps on different nodes
+            done.set(number as u64 * 1_500_000, true).await?; // far apart: in different parts, even nodes
         }
     }
 
