@@ -52,7 +52,7 @@ pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> R
     let empty = Own::now();
 
     let each = locks as f64;
-    report.exactly("locks that are believed after all that time", believed, locks);
+    report.exactly("locks still held at the end", believed, locks);
     report.exactly("keys on the server then", keys, locks);
     report.exactly("releases that failed", failed, 0);
     report.exactly("names in the client's tables afterwards", client.stats().names, 0);
@@ -60,7 +60,7 @@ pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> R
     report.number("client's heap, B a lock", (full.heap - own.heap) / each + size_of::<LockGuard>() as f64);
     report.number("client's resident memory, B a lock", (full.resident - own.resident) / each);
     report.number("server's memory, B a lock", (held.memory - counted.memory) / each);
-    report.number("looked at for, s", seconds);
+    report.number("measured for, s", seconds);
     report.number("client, CPU s a minute", (later.cpu - full.cpu) * 60.0 / seconds);
     report.number("server, CPU s a minute", renewed.cpu * 60.0 / seconds);
     report.number("scripts a second", renewed.scripts / seconds);

@@ -49,7 +49,7 @@ pub(crate) async fn play(report: &mut Report, names: usize) -> Result<(), Troubl
     let pairs = names as f64;
     let keys: usize = observer.query(&["DBSIZE"]).await?;
     report.at_most("heap afterwards, bytes more", after.heap - own.heap, BYTES_A_NAME * pairs + BUFFERS);
-    report.at_most("heap at any look, bytes more", most, BYTES_A_NAME * pairs + BUFFERS);
+    report.at_most("heap at any measurement, bytes more", most, BYTES_A_NAME * pairs + BUFFERS);
     report.exactly("names in the client's tables afterwards", client.stats().names, 0);
     report.exactly("keys on the server afterwards", keys, 0);
     report.number("heap before, kB", own.heap / 1024.0);

@@ -43,7 +43,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trou
     let channel_by = Instant::now();
     until_heard(&observer).await;
     let (full, counted) = (Own::now(), Counted::at(&observer).await?);
-    report.say(&format!("{waiters} wait, their channel in force {:.1} s later", channel_by.elapsed().as_secs_f64()));
+    report.say(&format!("{waiters} waiters, their channel active {:.1} s later", channel_by.elapsed().as_secs_f64()));
     report.number("client's heap, B a waiter and task", (full.heap - own.heap) / each);
     report.number("client's resident memory, B a waiter and task", (full.resident - own.resident) / each);
     report.number("channels of all waiters", client.stats().channels as f64);
@@ -55,21 +55,21 @@ pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trou
     let for_one = Counted::at(&observer).await?.since(counted);
     // This is no wait for a condition: it is the time of the measurement.
     tokio::time::sleep(NOBODY).await;
-    report.exactly("let in by one release", line.entered(), 1);
-    report.at_most("scripts from a release until the next is in", for_one.scripts, FOR_ONE);
-    report.number("from a release until the next is in, ms", first.as_secs_f64() * 1000.0);
+    report.exactly("admitted by one release", line.entered(), 1);
+    report.at_most("scripts from a release to the next grant", for_one.scripts, FOR_ONE);
+    report.number("from a release to the next grant, ms", first.as_secs_f64() * 1000.0);
 
     let (own_before, counted, began) = (Own::now(), Counted::at(&observer).await?, Instant::now());
     line.open.add_permits(waiters);
     let ended = line.end().await?;
     let (took, counted) = (began.elapsed(), Counted::at(&observer).await?.since(counted));
-    report.exactly("who have been in", ended, waiters);
-    report.number("all have been in after, s", took.as_secs_f64());
+    report.exactly("waiters that held the lock", ended, waiters);
+    report.number("all have held the lock after, s", took.as_secs_f64());
     report.number("client, µs a turn", (Own::now().cpu - own_before.cpu) * 1e6 / each);
     report.number("scripts a turn", counted.scripts / each);
     report.number("bytes a turn", (counted.read + counted.written) / each);
     report.number("server, µs a turn", counted.cpu * 1e6 / each);
-    report.say(&format!("all have been in after {:.1} s", took.as_secs_f64()));
+    report.say(&format!("all have held the lock after {:.1} s", took.as_secs_f64()));
 
     let guard = Lock::new(&holder, "one").acquire().await?;
     let mut line = Line::new(&client, waiters);

@@ -65,13 +65,13 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
     wait_until(PATIENCE, quiet).await;
     let each = waiters as f64;
     let (full, now) = (Own::now(), Counted::at(&observer).await?);
-    report.say(&format!("{waiters} wait and listen after {:.1} s", in_force.as_secs_f64()));
-    report.number("all listen after, s", in_force.as_secs_f64());
+    report.say(&format!("{waiters} waiters are subscribed after {:.1} s", in_force.as_secs_f64()));
+    report.number("all are subscribed after, s", in_force.as_secs_f64());
     report.number("client's heap, B a waiter and task", (full.heap - own.heap) / each);
     report.number("client's resident memory, B a waiter and task", (full.resident - own.resident) / each);
     report.number("server's memory, B a waiter", (now.memory - counted.memory) / each);
     report.number("channels on the server, a waiter", (now.channels - counted.channels) / each);
-    report.number("commands until it listens, a waiter", (now.commands - counted.commands) / each);
+    report.number("commands until it is subscribed, a waiter", (now.commands - counted.commands) / each);
 
     // This is no wait for a condition: it is the time of the measurement.
     let over = Instant::now();
@@ -105,16 +105,16 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
         .collect();
     slept.sort_by(f64::total_cmp);
     let at = |share: f64| slept[((slept.len() - 1) as f64 * share) as usize];
-    report.exactly("who have been in", slept.len(), waiters);
-    report.number("all have been in after, s", took.as_secs_f64());
-    report.number("asleep after the release was asked for, p50 ms", at(0.5));
-    report.number("asleep after the release was asked for, p99 ms", at(0.99));
-    report.number("asleep after the release was asked for, at most, ms", at(1.0));
+    report.exactly("waiters that held the lock", slept.len(), waiters);
+    report.number("all have held the lock after, s", took.as_secs_f64());
+    report.number("from the call of release to the grant, p50 ms", at(0.5));
+    report.number("from the call of release to the grant, p99 ms", at(0.99));
+    report.number("from the call of release to the grant, at most, ms", at(1.0));
     report.number("holder and waiter, µs a turn", (Own::now().cpu - later.cpu) * 1e6 / each);
     report.number("server, µs a turn", counted.cpu * 1e6 / each);
     report.number("commands a turn", counted.commands / each);
     report.number("bytes a turn", (counted.read + counted.written) / each);
-    report.say(&format!("all have been in after {:.1} s", took.as_secs_f64()));
+    report.say(&format!("all have held the lock after {:.1} s", took.as_secs_f64()));
     wait_until(SOON, async || client.stats().names == 0 && client.stats().channels == 0).await;
     report.number("heap afterwards, kB more", (Own::now().heap - own.heap) / 1024.0);
     for client in [&client, &holder] {
