@@ -22,7 +22,7 @@
 //! }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
 //! - **Loss is reported.** If a lease cannot be renewed in time, `guard.lost()` completes before
 //!   the lease ends on the server.

@@ -36,7 +36,7 @@ async fn a_server_that_is_set_up_well_has_nothing_to_put_right() {
     let observer = server.observer().await.expect("an observer");
     assert!(observer.keys("*").await.expect("an answer").is_empty());
     let text = tokio::task::block_in_place(|| run(&["doctor", "--url", &server.url()])).stdout();
-    assert!(text.starts_with("single: ") && text.ends_with(" fine, 0 to think about, 0 to put right\n"), "{text}");
+    assert!(text.starts_with("single: ") && text.ends_with(" ok, 0 to consider, 0 to correct\n"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
