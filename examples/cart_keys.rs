@@ -1,6 +1,8 @@
-//! All keys: what there is under a prefix, how long it lives, and all of it deleted with what belongs to it.
+//! Shows work on many keys: objects under a prefix are counted, given a lifetime, and deleted with
+//! their companion keys.
 //!
-//! `cargo run -p redgrid-examples --example cart_keys`
+//! Run it with `cargo run -p redgrid-examples --example cart_keys`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,6 +1,8 @@
-//! Sharded topics: what is said in a room goes to the nodes of that room's slot, and to no others of a cluster.
+//! Shows sharded topics: a cluster sends the messages of a room only to the nodes of that room's
+//! slot.
 //!
-//! `REDGRID_URL=redis-cluster://127.0.0.1:7000 cargo run -p redgrid-examples --example chat_rooms`, with Redis 7.0 or newer
+//! Run it with `cargo run -p redgrid-examples --example chat_rooms`, for servers of Redis 7.0 or
+//! newer at `REDGRID_URL`, such as `redis-cluster://127.0.0.1:7000`.
 
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut heard = Vec::new();
     for room in &rooms {
-        heard.push(room.subscribe().await?); // from here on all that is said is heard
+        heard.push(room.subscribe().await?); // receives messages from here on
     }
     for room in &rooms {
         room.publish(&format!("hello, {}", room.channel()?)).await?;

@@ -1,6 +1,8 @@
-//! A queue in Redis under a lock: who takes waits, without the lock, until there is something.
+//! Shows a condition variable: consumers of a queue under a lock wait for an element without
+//! holding the lock.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example condition_queue`
+//! Run it with `cargo run -p redgrid-examples --example condition_queue`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -38,7 +40,7 @@ async fn take(url: String, taker: u32) -> Result<(), Box<dyn Error + Send + Sync
         let item = loop {
             match grid.command("LPOP").key(QUEUE)?.query::<Option<String>>().await? {
                 Some(item) => break item,
-                None => guard = filled.wait(guard).await?, // others hold the lock meanwhile
+                None => guard = filled.wait(guard).await?, // the lock is released meanwhile
             }
         };
         println!("taker {taker}: {item}");

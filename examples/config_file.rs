@@ -1,7 +1,7 @@
-//! A configuration from a file, with the environment over it.
+//! Shows a configuration from a file, with environment variables that take precedence.
 //!
-//! `cargo run -p redgrid-examples --example config_file`
-//! `REDGRID_RESPONSE_TIMEOUT=1s REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example config_file`
+//! Run it with `cargo run -p redgrid-examples --example config_file`, for example with
+//! `REDGRID_RESPONSE_TIMEOUT=1s REDGRID_URL=redis://127.0.0.1:6379`.
 
 use std::error::Error;
 use std::path::Path;
@@ -11,8 +11,8 @@ use redgrid::{Config, Grid};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A service calls `Config::from_env()` and leaves it to whoever starts it. Here, the file beside this program is the one
-    // unless `REDGRID_CONFIG` names another; `REDGRID_URL` and `REDGRID_<SETTING>` stand over it.
+    // A service calls `Config::from_env()`. Here, the file beside this program is the default;
+    // `REDGRID_CONFIG` names another one. `REDGRID_URL` and `REDGRID_<SETTING>` take precedence.
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/redgrid.yaml");
     let named = std::env::vars().any(|(name, value)| name == "REDGRID_CONFIG" && !value.is_empty());
     let config = match named {

@@ -1,6 +1,8 @@
-//! A database takes so many connections, whoever asks: a semaphore over all services keeps to that.
+//! Shows a semaphore over three services: together they never open more connections than a database
+//! accepts.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example connection_limiter`
+//! Run it with `cargo run -p redgrid-examples --example connection_limiter`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +11,7 @@ use std::time::Duration;
 use redgrid::Grid;
 use redgrid::semaphore::AcquireError;
 
-/// What the database takes.
+/// The number of connections that the database accepts.
 const CONNECTIONS: u64 = 5;
 
 #[tokio::main]
@@ -17,13 +19,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let (open, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
 
-    // Three services, each with a client of its own and more to do than there are connections.
+    // Three services, each with its own client and more queries than connections.
     let mut services = Vec::new();
     for service in 0..3 {
         let grid = Grid::connect(url.as_str()).await?;
         let (open, most) = (Arc::clone(&open), Arc::clone(&most));
         services.push(tokio::spawn(async move {
-            // A service that dies gives its permits back within one lease.
+            // The permits of a service that dies return within one lease.
             let connections = grid.semaphore("redgrid-example:connections", CONNECTIONS);
             let mut queries = Vec::new();
             for query in 0..8_u64 {

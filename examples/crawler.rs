@@ -1,6 +1,7 @@
-//! A Bloom filter: what was seen before, in ten bits each.
+//! Shows a Bloom filter that remembers visited pages with ten bits for each.
 //!
-//! `cargo run -p redgrid-examples --example crawler`
+//! Run it with `cargo run -p redgrid-examples --example crawler`, for a server at 127.0.0.1:6379 or
+//! `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     seen.try_init(100_000, 0.01).await?;
 
     for page in ["/", "/docs", "/docs", "/about", "/"] {
-        // What is new is new for certain; one in a hundred of what is new is taken for seen.
+        // `true` is certain. One in a hundred new pages seems to be known.
         match seen.add(page).await? {
             true => println!("{page} is fetched"),
             false => println!("{page} was seen before"),

@@ -1,6 +1,8 @@
-//! Leader election: three nodes, one leader at a time, and an observer that is told of each.
+//! Shows leader election: three nodes campaign, one leads at a time, and an observer sees each
+//! leader.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example election`
+//! Run it with `cargo run -p redgrid-examples --example election`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -34,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             tokio::spawn(async move {
                 let grid = Grid::connect(url.as_str()).await?;
                 let leadership = grid.election(NAME).campaign().proclaim(format!("node {node}")).await?;
-                // What only the leader does; dropped should leadership be lost.
+                // The work of the leader; dropped if leadership is lost.
                 leadership.run(tokio::time::sleep(Duration::from_millis(200))).await?;
                 leadership.resign().await?;
                 grid.shutdown(Duration::from_secs(5)).await?;

@@ -1,6 +1,7 @@
-//! Every error of an acquire says what is true on the server now. This program provokes the common ones.
+//! Shows the common errors of an acquire, and what each says about the state of the lock.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example errors`
+//! Run it with `cargo run -p redgrid-examples --example errors`, for a server at 127.0.0.1:6379 or
+//! `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use redgrid::locks::AcquireError;
 use redgrid::{Config, Failure, Grid, LockGuard};
 
-/// What to do about each outcome; here it is only said.
+/// Returns what to do about an outcome.
 fn advice(outcome: &Result<LockGuard, AcquireError>) -> &'static str {
     match outcome {
         Ok(_) => "held: work, then release",
@@ -53,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     show("held by another", lock.acquire().timeout(Duration::from_millis(200)).await);
     held.release().await?;
 
-    // Something else lives under the name: a lock's name is a key.
+    // The key with the lock's name has another type.
     let taken = "redgrid-example:errors:string";
     grid.command("SET").key(taken)?.arg("not a lock").arg("PX").arg("10000").query::<()>().await?;
     show("wrong type", grid.lock(taken).acquire().await);
@@ -62,7 +63,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     show("bad name", grid.lock("half{a tag").acquire().await);
     show("bad lease", lock.acquire().lease(Duration::from_millis(5)).await);
 
-    // Nobody listens there; the patience is response_timeout × (retries + 1) = 600 ms.
+    // No server listens there. The client gives up after response_timeout × (retries + 1) = 600 ms.
     let nowhere = Config::single("127.0.0.1:1")?.response_timeout(Duration::from_millis(300)).retries(1);
     let lonely = Grid::connect(nowhere).await?;
     show("no server", lonely.lock("any").acquire().await);

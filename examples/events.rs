@@ -1,8 +1,8 @@
-//! Hear of connections that come and go, and ask how a client is: what a service logs, and what its readiness probe answers.
+//! Shows connection events for a log, and health for a readiness probe, while the program cuts its
+//! own connection as a restart of the server would.
 //!
-//! The program cuts its own connections, as a restart of the server would, and hears of it.
-//!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example events`
+//! Run it with `cargo run -p redgrid-examples --example events`, for a server at 127.0.0.1:6379 or
+//! `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{}: {} primaries", topology.kind, topology.shards.len());
     readiness(client).await;
 
-    // A receiver hears what happens from now on. A slow one is told how much it missed; nobody waits for it.
+    // A receiver gets the events from now on. A slow one learns how many it missed.
     let mut events = client.events();
     let guard = grid.lock("redgrid-example:events").acquire().await?;
     let id: i64 = client.command("CLIENT").arg("ID").query().await?;
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     news.await?;
 
-    // What is held is looked after at once when a connection is new.
+    // A new connection verifies all holds at once.
     println!("still held: {}", guard.is_held());
     readiness(client).await;
     guard.release().await?;
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a readiness probe would answer.
+/// Prints the answer of a readiness probe.
 async fn readiness(client: &redgrid::Client) {
     let health = client.health().timeout(Duration::from_secs(1)).await;
     println!("ready: {}, holding {}", health.is_ready(), health.held);

@@ -1,6 +1,8 @@
-//! Tickets are sold in the order of asking, over all processes; a buyer who waits can tell how many are before it.
+//! Shows a fair lock: tickets are sold in order of arrival over all processes, and a waiting buyer
+//! reads its position.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example fair_tickets`
+//! Run it with `cargo run -p redgrid-examples --example fair_tickets`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use redgrid::locks::QueuePosition;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    // Three services, each with a client of its own.
+    // Three services, each with its own client.
     let mut services = Vec::new();
     for _ in 0..3 {
         services.push(Grid::connect(url.as_str()).await?);
@@ -29,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             guard.release().await?;
             Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
         }));
-        // The next one comes when this one stands in line.
+        // The next buyer comes when this one is in the queue.
         let before = loop {
             if let Some(before) = counter.position(&position).await? {
                 break before;

@@ -1,6 +1,8 @@
-//! Work is handed to several services, and whoever needs all of it waits for the last part.
+//! Shows a count-down latch: three services work on parts of a job, and two readers wait for the
+//! last part.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example fan_out_and_wait`
+//! Run it with `cargo run -p redgrid-examples --example fan_out_and_wait`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -14,13 +16,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url.as_str()).await?;
     let import = grid.countdown_latch("redgrid-example:import");
-    // Gone in a minute in any case, should a service die with its part.
+    // The latch is deleted after a minute, in case a service dies with its part.
     if !import.try_set_count(PARTS).expires_in(Duration::from_secs(60)).await? {
         println!("another import is under way, {} parts to go", import.count().await?);
         return Ok(());
     }
 
-    // Two who need the result: an index and a report.
+    // Two readers need the result: an index and a report.
     let mut readers = Vec::new();
     for reader in ["index", "report"] {
         let import = import.clone();
@@ -33,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }));
     }
 
-    // Three services, each with a client of its own and two parts.
+    // Three services, each with its own client and two parts.
     let mut services = Vec::new();
     for service in 0..3 {
         let grid = Grid::connect(url.as_str()).await?;

@@ -1,6 +1,7 @@
-//! A fence in Redis: what a paused holder writes too late is refused, whatever the timing.
+//! Shows a fence in Redis, which rejects the late write of a paused holder whatever the timing.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example fence`
+//! Run it with `cargo run -p redgrid-examples --example fence`, for a server at 127.0.0.1:6379 or
+//! `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -17,14 +18,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (one, two) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
     let fence = |grid: &Grid| grid.fence("{redgrid-example:account}").lifetime(Duration::from_secs(60));
 
-    // One holder is paused for longer than its lease; another one enters meanwhile, and writes.
+    // One holder is paused for longer than its lease. Another one acquires the lock, and writes.
     let stale = one.lock(LOCK).acquire().lease(Duration::from_millis(200)).await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let fresh = two.lock(LOCK).acquire().await?;
     fence(&two).set(DATA, "500", fresh.token()).await?;
     println!("two adds 50: {}", fence(&two).increment(DATA, 50, fresh.token()).await?);
 
-    // The paused one goes on as if nothing had happened.
+    // The paused holder writes as if it still held the lock.
     match fence(&one).set(DATA, "100", stale.token()).await {
         Err(FenceError::Stale { highest, .. }) => println!("one is refused: {highest} has written since"),
         written => println!("one: {written:?}, and this must not happen"),

@@ -1,6 +1,8 @@
-//! Fencing tokens that are counted in a key, as Redisson's fenced locks do: shared with Java services, kept over restarts.
+//! Shows a fenced lock: its tokens are counted in a key that Redisson's fenced locks share, and
+//! that outlives restarts.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example fenced_lock`
+//! Run it with `cargo run -p redgrid-examples --example fenced_lock`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let (one, two) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
 
-    // Each owner gets a token from the server; whoever writes sends it along, and the store refuses lower ones.
+    // Each holder gets a token from the server. Writes carry it, and the store rejects lower ones.
     let guard = one.fenced_lock(NAME).acquire().await?;
     let first = guard.token();
     println!("one: holds it with token {first}");
@@ -23,16 +25,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let guard = two.fenced_lock(NAME).acquire().await?;
     println!("two: holds it with token {}, which is higher: {}", guard.token(), guard.token() > first);
 
-    // The last token can be read by anybody; a Java service gets the same from `getToken()`.
+    // Any client can read the last token. A Java service gets the same from `getToken()`.
     println!("one: reads that the last token is {:?}", one.fenced_lock(NAME).token().await?.map(u64::from));
     guard.release().await?;
 
-    // Entering again keeps the token, where it is allowed at all.
+    // Re-entry would keep the token; this lock does not allow it.
     let me = Holder::new();
     let lock = one.fenced_lock(NAME).non_reentrant();
     let guard = lock.acquire().holder(&me).await?;
     match lock.acquire().holder(&me).await {
-        Err(AcquireError::AlreadyHeld { name }) => println!("one: holds {name} already, and is told so"),
+        Err(AcquireError::AlreadyHeld { name }) => println!("one: is refused, as it holds {name} already"),
         other => println!("one: {other:?}: this must not happen"),
     }
     guard.release().await?;

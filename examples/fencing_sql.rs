@@ -1,8 +1,10 @@
-//! Fencing in SQL: the row remembers the highest token, and a stale writer changes nothing.
+//! Shows fencing in SQL: the row stores the highest token, and the write of a stale holder changes
+//! nothing.
 //!
-//! The lock is taken before the transaction begins and released after it has committed.
+//! The lock is acquired before the transaction begins, and released after the commit.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --features sql --example fencing_sql`
+//! Run it with `cargo run -p redgrid-examples --features sql --example fencing_sql`, for a server
+//! at 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use std::time::Duration;
 use redgrid::{Grid, Token};
 use rusqlite::{Connection, params};
 
-/// True if written; false if a newer holder has written before (or the row is not there).
+/// Returns true if written; false if a newer holder wrote before, or the row does not exist.
 fn set_balance(db: &mut Connection, account: i64, cents: i64, token: Token) -> Result<bool, Box<dyn Error>> {
     let token = i64::try_from(token.get())?;
     let transaction = db.transaction()?;
@@ -32,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
          INSERT INTO account (id, cents) VALUES (7, 0);",
     )?;
 
-    // One holder is paused for longer than its lease; another one enters meanwhile.
+    // One holder is paused for longer than its lease. Another one acquires the lock meanwhile.
     let stale = one.lock("redgrid-example:account:7").acquire().lease(Duration::from_millis(200)).await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
     let fresh = two.lock("redgrid-example:account:7").acquire().await?;

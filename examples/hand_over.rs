@@ -1,6 +1,8 @@
-//! A lock that goes from one process to another: detached here, attached in a child process, held all the time.
+//! Shows a lock that passes from one process to another: detached by the parent, attached by a
+//! child, and held all the time.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example hand_over`
+//! Run it with `cargo run -p redgrid-examples --example hand_over`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::process::Command;
@@ -11,7 +13,7 @@ use redgrid::locks::{AttachError, Detached};
 
 const NAME: &str = "redgrid-example:deployment";
 
-/// The child: goes on with the lock that it is given.
+/// The child continues with the lock of its parent.
 async fn go_on(grid: &Grid, json: &str) -> Result<(), Box<dyn Error>> {
     let detached: Detached = serde_json::from_str(json)?;
     let guard = grid.lock(NAME).attach(&detached).await?;
@@ -37,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let json = serde_json::to_string(&detached)?;
     let child = Command::new(std::env::current_exe()?).env("REDGRID_EXAMPLE_DETACHED", &json).status()?;
     println!("parent: the child ended with {child}");
-    // Once is all.
+    // A lock can be attached once.
     match grid.lock(NAME).attach(&detached).await {
         Err(AttachError::Gone { name }) => println!("parent: `{name}` was handed over and is not ours any more"),
         again => println!("parent: {again:?}, and this must not happen"),

@@ -1,6 +1,7 @@
-//! Sets: who has been seen, the best scores, and what is due next.
+//! Shows sets: players of the day, the best scores, and tasks in the order of their times.
 //!
-//! `cargo run -p redgrid-examples --example high_scores`
+//! Run it with `cargo run -p redgrid-examples --example high_scores`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(&*url).await?;
 
-    // Each is in once, whoever inserts it; names in braces share a slot, so that the server can combine them.
+    // Each player is in the set once. Names with the same text in braces share a slot, so the
+    // server can combine the sets.
     let today = grid.set::<String>("redgrid-example:{game}:today");
     let friends = grid.set::<String>("redgrid-example:{game}:friends");
     for player in ["ada", "bob", "ada", "eve"] {
@@ -23,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     both.sort();
     println!("friends who play today: {both:?}");
 
-    // The server keeps them in order: a rank is asked for, not counted.
+    // The server keeps the order, and returns ranks.
     let scores = grid.scored_sorted_set::<String>("redgrid-example:{game}:scores");
     scores.insert_many([("ada", 310.0), ("bob", 250.0), ("eve", 290.0)]).await?;
     println!("better than before: {}", scores.insert_if(Only::Higher, "bob", 240.0).await?);
@@ -35,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("the best: {:?}", scores.by_rank(..2).rev().entries().await?);
     println!("below 300: {}", scores.by_score(..300.0).count().await?);
 
-    // In the order of the values: a time and what is due then.
+    // Sorted by value: a time, and the event at that time.
     let due = grid.sorted_set::<(u64, String)>("redgrid-example:{game}:due");
     for (second, what) in [(90, "end"), (30, "half time"), (5, "warm-up")] {
         due.insert(&(second, what.to_owned())).await?;

@@ -1,6 +1,8 @@
-//! Counts over all processes: many tasks add to one number, and what they add at the same time leaves as one command.
+//! Shows numbers that all processes share: many tasks add to one, and concurrent additions leave as
+//! one command.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example hit_counter`
+//! Run it with `cargo run -p redgrid-examples --example hit_counter`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{} hits", hits.get().await?);
 
-    // At most 100 of them, whoever asks.
+    // At most 100 tickets, over all processes.
     let tickets = grid.atomic_long("redgrid-example:tickets");
     match tickets.add(1).at_most(100).await {
         Ok(number) => println!("ticket {number}"),
@@ -34,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(error) => return Err(error.into()),
     }
 
-    // One with a fraction.
+    // A number with a fraction.
     let paid = grid.atomic_double("redgrid-example:paid");
     paid.add(9.75).await?;
     println!("{} paid", paid.add(0.25).await?);

@@ -1,6 +1,7 @@
-//! A queue: workers that wait for jobs, of which none is lost when one leaves.
+//! Shows a queue with waiting workers; no job is lost when a worker leaves.
 //!
-//! `cargo run -p redgrid-examples --example job_queue`
+//! Run it with `cargo run -p redgrid-examples --example job_queue`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             })
         })
         .collect();
-    // One that gives up before there is a job takes none along.
+    // A call that times out takes no job with it.
     let _ = tokio::time::timeout(Duration::from_millis(10), jobs.take()).await;
     jobs.push_many(&(0..10).collect::<Vec<_>>()).await?;
     for worker in workers {

@@ -1,6 +1,7 @@
-//! A job on four workers that begin together, round after round, and end together.
+//! Shows barriers: four workers begin each round together, and end together.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example job_start_barrier`
+//! Run it with `cargo run -p redgrid-examples --example job_start_barrier`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -19,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         worker.await?.map_err(|error| error.to_string())?;
     }
 
-    // One that waits alone gives up, and is counted by nobody.
+    // A lone waiter times out, and no longer counts.
     let grid = Grid::connect(url.as_str()).await?;
     match grid.barrier(NAME, WORKERS).wait().timeout(Duration::from_millis(300)).await {
         Err(BarrierError::TimedOut { waited, .. }) => println!("alone: gave up after {waited:?}"),
@@ -30,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn work(url: String, worker: u32) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let grid = Grid::connect(url.as_str()).await?; // a process of its own, in real life
+    let grid = Grid::connect(url.as_str()).await?; // in practice, a process of its own
     tokio::time::sleep(Duration::from_millis(100) * worker).await; // some start later than others
 
     let start = grid.barrier(NAME, WORKERS);

@@ -1,6 +1,7 @@
-//! A ring: the last orders, of however many.
+//! Shows a ring buffer, which keeps the last five of twelve orders.
 //!
-//! `cargo run -p redgrid-examples --example last_orders`
+//! Run it with `cargo run -p redgrid-examples --example last_orders`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 

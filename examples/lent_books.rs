@@ -1,6 +1,8 @@
-//! A semaphore whose permits have ids and leases: copies of a book, lent by one process, prolonged and given back by another.
+//! Shows permits with ids and leases: copies of a book that one process lends, and another one
+//! extends and returns.
 //!
-//! `cargo run -p redgrid-examples --example lent_books`
+//! Run it with `cargo run -p redgrid-examples --example lent_books`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -14,13 +16,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let known = office.permit_expirable_semaphore("redgrid-example:book");
     lent.try_set_permits(2).await?;
 
-    // Lent for an hour: the id goes to the reader, and the lease ends it if nobody does.
+    // Lent for an hour: the reader gets the id. Without a return, the lease ends the loan.
     let copy = lent.acquire().lease(Duration::from_secs(3600)).await?;
     let id = copy.ids().next().expect("a permit has an id");
     copy.forget();
     println!("one is lent as {id}, {} is left", known.available_permits().await?);
 
-    // Whoever has the id may prolong it and give it back, in whichever process.
+    // Any process that has the id may extend the lease, and return the permit.
     known.update_lease(id, Duration::from_secs(7200)).await?;
     println!("it is lent for {:?}", known.remaining_lease(id).await?);
     println!("{:?}; once more: {:?}", known.try_release(id).await?, known.try_release(id).await?);

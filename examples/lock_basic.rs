@@ -1,6 +1,7 @@
-//! Acquire, work, release; and being told "busy" instead of waiting.
+//! Shows acquire, work and release, and `try_acquire`, which returns `None` instead of waiting.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example lock_basic`
+//! Run it with `cargo run -p redgrid-examples --example lock_basic`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,14 +12,14 @@ use redgrid::Grid;
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url).await?;
-    // Optional: calls wait for the connection by themselves. This one says early what stands in the way.
+    // Optional: calls wait for the connection by themselves. This reports a problem early.
     grid.wait_ready(Duration::from_secs(5)).await?;
 
     let lock = grid.lock("redgrid-example:orders:42");
     let guard = lock.acquire().await?;
-    println!("acquired, token {}, believed for another {:?}", guard.token(), guard.remaining());
+    println!("acquired, token {}, valid for another {:?}", guard.token(), guard.remaining());
 
-    // A second request excludes the first one, also in the same task. Busy is an answer, not an error.
+    // A second request is excluded, even in the same task. A busy lock is no error.
     match lock.try_acquire().await? {
         Some(_) => println!("acquired twice: this must not happen"),
         None => println!("busy, as it should be"),
@@ -28,8 +29,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("the server says: held by {:?}, {:?} left", state.holders, state.remaining);
     }
 
-    // Release waits for the server's answer and tells if the lock had been lost. Dropping the guard would give it back in
-    // the background.
+    // `release` waits for the server's answer, and reports if the lock had been lost. Dropping the
+    // guard would release it in the background.
     guard.release().await?;
     println!("released; locked now: {}", lock.is_locked().await?);
 

@@ -1,6 +1,7 @@
-//! How long to wait, and how long to hold: a bounded wait, a fixed lease, and what ends the lock of a process that died.
+//! Shows a bounded wait and a fixed lease, and how the lock of a dead process ends.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example lock_wait_and_lease`
+//! Run it with `cargo run -p redgrid-examples --example lock_wait_and_lease`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Two clients stand for two processes.
     let (one, two) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
 
-    // A fixed lease is renewed by nobody. `forget` leaves the lock to its lease, as a crash would.
+    // A fixed lease is not renewed. `forget` leaves the lock to its lease, as a crash would.
     let guard = one.lock(NAME).acquire().lease(Duration::from_millis(1500)).await?;
     println!("one: holds it with a lease of 1.5 s, and dies");
     guard.forget();
@@ -28,16 +29,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Ok(_) => println!("two: got it too early: this must not happen"),
     }
 
-    // The waiter was told when the lease ends and looks then; a release would have woken it by a message.
+    // The waiter knows when the lease ends, and tries again then. A release would wake it by a
+    // message.
     let guard = two.lock(NAME).acquire().timeout(Duration::from_secs(5)).lease(Duration::from_secs(10)).await?;
     println!("two: got it {:?} after one had died", begun.elapsed());
 
-    // Work that takes longer than thought: lengthen the lease by hand.
+    // The work takes longer than expected: extend the lease.
     guard.extend(Duration::from_secs(20)).await?;
-    println!("two: believes in it for another {:?}", guard.remaining());
+    println!("two: holds it for at least another {:?}", guard.remaining());
     guard.release().await?;
 
-    // `try_acquire` with a wait answers `None` when the wait is over.
+    // `try_acquire` with a timeout returns `None` when it is over.
     let held = one.lock(NAME).acquire().await?;
     let none = two.lock(NAME).try_acquire().timeout(Duration::from_millis(100)).await?;
     println!("two: tried for 100 ms: {}", if none.is_none() { "busy" } else { "acquired: this must not happen" });

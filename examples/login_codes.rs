@@ -1,6 +1,7 @@
-//! A native map cache: codes for a login, which the server itself forgets after five minutes.
+//! Shows a native map cache: login codes that the server itself deletes after five minutes.
 //!
-//! `cargo run -p redgrid-examples --example login_codes`, with Redis 7.4, Valkey 9 or newer
+//! Run it with `cargo run -p redgrid-examples --example login_codes`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`: Redis 7.4, Valkey 9 or newer.
 
 use std::time::Duration;
 
@@ -14,12 +15,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let codes = grid.native_map_cache::<String, u32>("redgrid-example:login-codes");
 
     match codes.set("ada", &271_828).expires_in(Duration::from_secs(300)).await {
-        Err(ObjectError::Unsupported { .. }) => println!("this server knows no lifetimes of fields: take a `MapCache`"),
+        Err(ObjectError::Unsupported { .. }) => println!("this server has no lifetimes of fields: use a `MapCache`"),
         result => {
             result?;
             println!("ada's code is {:?}, for {:?}", codes.get("ada").await?, codes.lifetime("ada").await?);
 
-            // One step: of two who try the code at the same moment, one is let in.
+            // One step: of two concurrent attempts with the code, one succeeds.
             for guess in [314_159, 271_828, 271_828] {
                 println!("{guess}: {}", codes.compare_and_remove("ada", &guess).await?);
             }

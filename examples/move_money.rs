@@ -1,6 +1,7 @@
-//! A transaction: money goes from one account to another, and into the log, as a whole or not at all.
+//! Shows a transaction: money moves between accounts and into a log as a whole, or not at all.
 //!
-//! `cargo run -p redgrid-examples --example move_money`
+//! Run it with `cargo run -p redgrid-examples --example move_money`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
-//! Several names as one: money moves between accounts, and two transfers in opposite directions are not in each other's way
-//! for ever.
+//! Shows several locks as one: transfers that name the same accounts in opposite orders do not
+//! deadlock.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example multi_lock`
+//! Run it with `cargo run -p redgrid-examples --example multi_lock`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -18,7 +19,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         one.command("SET").key(balance(account))?.arg("100").query::<()>().await?;
     }
 
-    // Each grid stands for a process; they name the accounts in opposite orders.
+    // Each grid stands for a process. They name the accounts in opposite orders.
     let there = tokio::spawn(transfers(one.clone(), [0, 1, 2]));
     let back = tokio::spawn(transfers(two.clone(), [2, 1, 0]));
     for done in [there.await?, back.await?] {
@@ -44,7 +45,7 @@ async fn transfers(grid: Grid, order: [usize; 3]) -> Result<(), Box<dyn Error + 
     let accounts = order.map(|at| ACCOUNTS[at]);
     for _ in 0..100 {
         let guard = grid.multi_lock(accounts).acquire().timeout(Duration::from_secs(20)).await?;
-        // Dropped at once if one of the three is lost.
+        // The transfer is dropped at once if one of the three locks is lost.
         guard.run(async { transfer(&grid, accounts).await }).await??;
         guard.release().await?;
     }

@@ -1,6 +1,7 @@
-//! Places: who is near, and how far.
+//! Shows positions on the globe: distances, and the cities near a position.
 //!
-//! `cargo run -p redgrid-examples --example near_me`
+//! Run it with `cargo run -p redgrid-examples --example near_me`, for a server at 127.0.0.1:6379 or
+//! `REDGRID_URL`.
 
 use std::time::Duration;
 

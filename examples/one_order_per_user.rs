@@ -1,7 +1,11 @@
-//! One order for each user and item, as long as there is stock: a lock, a bounded number and ids together. Many ask several times, at the
-//! same time; in the end it is checked that each user has at most one order, and that as many are ordered as are gone.
+//! Shows a lock, a bounded number and ids together: one order for each user and item while stock
+//! lasts.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example one_order_per_user`
+//! Many requests compete. At the end, the program checks that each user has at most one order, and
+//! that the number of orders is the number of sold items.
+//!
+//! Run it with `cargo run -p redgrid-examples --example one_order_per_user`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -11,28 +15,28 @@ use redgrid::atomic_long::AtomicError;
 use redgrid::id_generator::TimeOrderedId;
 use redgrid::locks::AcquireError;
 
-/// How many there are of the item.
+/// The stock of the item.
 const STOCK: i64 = 20;
 
-/// How many users want one, and how often each asks.
+/// The number of users, and the number of requests of each.
 const USERS: usize = 50;
 const TIMES: usize = 3;
 
-/// How long one waits for his own former request.
+/// How long a request waits for an earlier one of the same user.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a request led to.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Ordered(i64),
-    /// The user has one; its id.
+    /// The user has an order already; its id.
     Before(i64),
     SoldOut,
 }
 
-/// A user's order of an item. The lock is the user's own: others do not wait for it.
+/// Orders an item for a user. Each user has a lock of its own: other users do not wait.
 async fn order(grid: &Grid, ids: &TimeOrderedId, item: &str, user: &str) -> Result<Answer, Trouble> {
     let guard = match grid.lock(format!("redgrid-example:order:{item}:{user}")).acquire().timeout(PATIENCE).await {
         Ok(guard) => guard,
@@ -49,16 +53,16 @@ async fn order_alone(grid: &Grid, ids: &TimeOrderedId, item: &str, user: &str) -
     if let Some(id) = grid.command("HGET").key(&orders)?.arg(user.to_owned()).query::<Option<i64>>().await? {
         return Ok(Answer::Before(id));
     }
-    // An id that is not used is left out.
+    // An unused id leaves a gap.
     let id = ids.next().await?;
-    // Not below 0, whoever takes the last one.
+    // The bound of 0 holds over all processes.
     match grid.atomic_long(format!("redgrid-example:stock:{item}")).exactly_once().add(-1).at_least(0).await {
         Ok(_) => {}
         Err(AtomicError::OutOfBounds { .. }) => return Ok(Answer::SoldOut),
         Err(error) => return Err(error.into()),
     }
-    // A process that dies here has taken one and ordered none: `redgrid demo flash-sale` keeps a ledger against that. Written under
-    // the user's name, twice is once.
+    // A process that dies here has taken one item without an order: `redgrid demo flash-sale` keeps
+    // a ledger against that. The field is the user's name, so a repeated write changes nothing.
     let write = grid.command("HSET").key(&orders)?.arg(user.to_owned()).arg(id.to_string());
     write.idempotent().query::<()>().await?;
     Ok(Answer::Ordered(id))
@@ -68,7 +72,7 @@ async fn order_alone(grid: &Grid, ids: &TimeOrderedId, item: &str, user: &str) -
 async fn main() -> Result<(), Trouble> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url.as_str()).await?;
-    // An item of this run's own.
+    // An item of this run only.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
     let item = format!("lamp-{}", since.as_nanos());
     let ids = grid.time_ordered_id(format!("redgrid-example:order:{item}"));
@@ -92,7 +96,7 @@ async fn main() -> Result<(), Trouble> {
     println!("{} orders, {sold_out} requests too late, {left} left", ordered.len());
     assert_eq!((ordered.len() as i64, left), (STOCK, 0), "all is sold, and no more");
     assert_eq!(written.into_iter().collect::<BTreeSet<_>>(), ordered, "each order is a user's");
-    assert!(before.is_subset(&ordered), "who asks again is told of his order");
+    assert!(before.is_subset(&ordered), "a repeated request returns the user's order");
 
     grid.command("DEL").key(format!("redgrid-example:orders:{item}"))?.query::<()>().await?;
     stock.delete().await?;

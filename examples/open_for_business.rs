@@ -1,6 +1,7 @@
-//! An event and a notification: workers that begin when the shop is open, and are nudged one by one when there is something to do.
+//! Shows an event and a notification: workers start when the shop opens, and are woken one by one.
 //!
-//! `cargo run -p redgrid-examples --example open_for_business`
+//! Run it with `cargo run -p redgrid-examples --example open_for_business`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for worker in ["ann", "bob"] {
         let (open, bell) = (open.clone(), bell.clone());
         workers.spawn(async move {
-            open.wait().await?; // goes on at once if it is open
+            open.wait().await?; // returns at once if it is open
             println!("{worker} is here");
             bell.notified().await?;
             println!("{worker} serves a customer");
@@ -29,8 +30,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("opened just now: {}", open.set().await?);
     while !workers.is_empty() {
-        // One goes: who has waited longest, or, while nobody waits, who comes next.
-        println!("somebody waited for the bell: {}", bell.notify_one().await?);
+        // Wakes the waiter that has waited longest, or else the next one that comes.
+        println!("a worker waited for the bell: {}", bell.notify_one().await?);
         if let Some(served) = workers.join_next().await {
             served??;
         }

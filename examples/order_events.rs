@@ -1,6 +1,8 @@
-//! Orders that every subscriber deals with, also one whose process was gone for a while.
+//! Shows a reliable topic: a subscriber receives each order, even if its process was gone for a
+//! while.
 //!
-//! `cargo run -p redgrid-examples --example order_events`
+//! Run it with `cargo run -p redgrid-examples --example order_events`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -15,15 +17,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut mail = orders.subscribe().as_subscriber("mail").await?;
     orders.publish("order 17").await?;
     if let Some(Ok(delivery)) = mail.next().await {
-        println!("{:?} is read, and not dealt with", delivery.message());
+        println!("{:?} is read, and not handled", delivery.message());
     }
-    // The process is gone. Another one goes on as the same subscriber.
+    // The process is gone. Another one continues as the same subscriber.
     drop(mail);
 
     let mut mail = orders.subscribe().as_subscriber("mail").await?;
     match mail.next().await {
         Some(Ok(delivery)) => {
-            println!("{:?} is dealt with", delivery.message());
+            println!("{:?} is handled", delivery.message());
             delivery.ack().await?;
         }
         Some(Err(error)) => println!("{error}"),

@@ -1,6 +1,8 @@
-//! Numbers for orders: unique over all processes, rising with time, and small ones for tickets.
+//! Shows order numbers that are unique over all processes and rise with time, and small numbers for
+//! tickets.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example order_ids`
+//! Run it with `cargo run -p redgrid-examples --example order_ids`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -13,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(url.as_str()).await?;
 
-    // Names of this run's own: nobody else counts under them when they are deleted.
+    // Names of this run only: no other process uses them when they are deleted.
     let run = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
     let orders = grid.time_ordered_id(format!("redgrid-example:order-{run}"));
     let tasks = (0..10).map(|_| {
@@ -34,12 +36,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let made = orders.decode(last)?;
     println!("{} orders; then {last}: number {} of its day, at {:?}", all.len(), made.sequence, made.time);
 
-    // In blocks of 100 from a million on, whoever says so first; Java services take theirs from the same keys.
+    // In blocks of 100 from a million on; the first call sets that. Java services share the keys.
     let tickets = grid.id_generator(format!("redgrid-example:ticket-{run}"));
     tickets.try_init(1_000_000, 100).await?;
     println!("ticket {}", tickets.next().await?);
 
-    // The counter of the day ends by itself, two days after it; nobody is to take from it any more when it is deleted.
+    // The counter of a day expires two days later. After its deletion, no id may be drawn.
     tickets.delete().await?;
     grid.command("DEL").key(orders.counter_of(made.time)?.as_str())?.query::<()>().await?;
     grid.shutdown(Duration::from_secs(5)).await?;

@@ -1,6 +1,8 @@
-//! Orders that workers acknowledge: one that fails is tried again, one that can not be done is put aside, and nothing is lost with a worker.
+//! Shows a reliable queue: failed orders are retried, impossible ones set aside, and none is lost
+//! with a worker.
 //!
-//! `cargo run -p redgrid-examples --example order_pipeline`
+//! Run it with `cargo run -p redgrid-examples --example order_pipeline`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -19,14 +21,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(&*url).await?;
     let orders = grid.reliable_queue::<Order>("redgrid-example:orders");
-    // The same for all processes; whoever comes first sets them.
+    // The settings apply to all processes; the first one sets them.
     let settings =
         QueueSettings { max_attempts: Some(3), visibility: Some(Duration::from_secs(10)), ..Default::default() };
     orders.try_set_settings(&settings).await?;
 
     for id in 1..=6 {
         let order = Order { id, pieces: if id == 4 { -1 } else { 2 } };
-        // Who asks twice for the same order makes one.
+        // A repeated request creates no second order.
         orders.push(&order).deduplicate(format!("order-{id}")).priority(u8::from(id == 6)).await?;
     }
     let workers: Vec<_> = (1..=2).map(|worker| tokio::spawn(work(worker, orders.clone()))).collect();
@@ -36,14 +38,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let counts = orders.counts().await?;
     println!("{} done, {} dead", counts.totals.acknowledged, counts.dead);
-    // Looked at by somebody, and put right: they are tried again.
+    // After their cause is corrected, dead letters are tried again.
     println!("{} are tried again", orders.dead().redrive().await?);
     orders.object().delete().await?;
     grid.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }
 
-/// Works until there is nothing for a while.
+/// Works until the queue has been empty for a while.
 async fn work(worker: u32, orders: ReliableQueue<Order>) -> Result<(), QueueError> {
     loop {
         let some = orders.receive_many(2).timeout(Duration::from_millis(500)).await?;

@@ -1,6 +1,7 @@
-//! Orders go through a stream: each is given to one consumer of a group, until it is acknowledged.
+//! Shows a stream: each order is delivered to one consumer of a group until it is acknowledged.
 //!
-//! `cargo run -p redgrid-examples --example order_stream`
+//! Run it with `cargo run -p redgrid-examples --example order_stream`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -13,16 +14,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let orders = grid.stream::<String, u64>("redgrid-example:orders");
 
-    // About the last hundred thousand are kept.
+    // Keeps about the last hundred thousand entries.
     let keep = Trim::max_len(100_000).approximately();
     for (article, amount) in [("book", 2), ("lamp", 1), ("book", 5)] {
         let id = orders.add(article, &amount).trim(keep).await?;
         println!("{id}: {amount} × {article}");
     }
-    // Counted once, although an answer may be lost.
+    // Added once, even if a reply is lost.
     orders.add("piano", &1).exactly_once().await?;
 
-    // Two consumers share the work; what one that dies has is taken over after a minute.
+    // Two consumers share the work. The entries of one that dies pass on after a minute.
     let shipping = orders.group("shipping");
     let consumer = |name: &str| {
         let deliveries = shipping.consumer(name).page(2).create_if_missing(Start::Beginning);
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{} are pending, of {} orders", shipping.pending().await?.total, orders.len().await?);
 
-    // All of them, a page in memory at a time.
+    // Reads all entries, with one page in memory at a time.
     let (mut entries, mut books) = (orders.entries(..), 0);
     while let Some(entry) = entries.try_next().await? {
         books += entry.get("book").copied().unwrap_or_default();

@@ -1,6 +1,10 @@
-//! Views of a page, counted in each service without asking anybody, and summed over all of them.
+//! Shows adders: two services count page views in memory without requests, and sum them over both.
 //!
-//! Two clients stand for two services. Each saves what it counts each second and when it ends, so the sum outlives them.
+//! Two clients stand for two services. Each saves its count every second and when it ends, so that
+//! its views outlive it.
+//!
+//! Run it with `cargo run -p redgrid-examples --example page_views`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -18,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         services[1].long_adder(NAME).saving(Duration::from_secs(1))?,
     ];
     for views in &views {
-        // From here on those who sum hear of it.
+        // From here on, sums include this service.
         views.ready().await?;
     }
     views[0].reset().await?;
@@ -29,13 +33,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("{} views", views[0].sum().await?);
 
-    // One service ends, in order: what it counted is saved.
+    // One service shuts down: its count is saved.
     services[1].shutdown(Duration::from_secs(5)).await?;
     views[0].add(1);
     match views[0].sum().timeout(Duration::from_secs(2)).await {
         Ok(sum) => println!("{sum} views, also without the second service"),
         Err(AdderError::Partial { answered, expected, so_far, .. }) => {
-            println!("{so_far} views as far as {answered} of {expected} have told");
+            println!("{so_far} views, from {answered} of {expected} services");
         }
         Err(error) => return Err(error.into()),
     }

@@ -1,6 +1,8 @@
-//! Steps of a build by parties that come and go: no step begins before all have done the one before.
+//! Shows a phaser: no builder begins a step before all have finished the one before, and builders
+//! may leave.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example phaser_steps`
+//! Run it with `cargo run -p redgrid-examples --example phaser_steps`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,15 +17,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // One name per run: a phaser ends with its last party.
     let phaser = grid.phaser(format!("redgrid-example:build:{}", std::process::id()));
 
-    // All of them at once, so that no step is over before the last is there.
+    // All parties register at once, so no step ends before the last one is there.
     let builders = phaser.bulk_register(3).await?;
     let builders: Vec<_> = builders.into_iter().zip(1..).map(|(party, n)| tokio::spawn(build(party, n))).collect();
 
-    // Nobody need take part to watch.
+    // An observer does not register.
     for phase in 0.. {
         match phaser.wait_advance(phase).timeout(Duration::from_secs(30)).await {
             Ok(_) => println!("watching: step {phase} is over"),
-            Err(PhaserError::Terminated { .. }) => break, // nobody is left
+            Err(PhaserError::Terminated { .. }) => break, // all parties have left
             Err(error) => return Err(error.into()),
         }
     }

@@ -1,6 +1,8 @@
-//! A list: songs in an order that many change, looked through page by page, and scores in the order of their numbers.
+//! Shows a list: songs that many processes change, read page by page, and scores that the server
+//! sorts.
 //!
-//! `cargo run -p redgrid-examples --example playlist`
+//! Run it with `cargo run -p redgrid-examples --example playlist`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -16,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let album: Vec<String> = (1..=1000).map(|n| format!("song {n}")).collect();
     songs.push_many(&album).await?;
 
-    // One is played next, another is taken out: each is one step, whatever others do.
+    // Each change is one step, beside those of other processes.
     songs.insert(1, &"a wish".to_owned()).await?;
     println!("out: {}", songs.remove_at(500).await?);
     println!("next: {:?}", songs.range(..3).await?);
@@ -25,7 +27,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         other => println!("{other:?}"),
     }
 
-    // A page of it is in memory at a time.
+    // One page is in memory at a time.
     let (mut all, mut letters) = (songs.stream(), 0);
     while let Some(song) = all.try_next().await? {
         letters += song.len();

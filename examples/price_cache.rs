@@ -1,6 +1,7 @@
-//! A map in front of a store: prices are loaded when they are asked for, and what is changed is written behind.
+//! Shows a map in front of a table: prices are loaded on demand, and changes are written behind.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example price_cache`
+//! Run it with `cargo run -p redgrid-examples --example price_cache`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,14 +10,14 @@ use std::time::Duration;
 use redgrid::Grid;
 use redgrid::map::{Loader, StoreError, WriteBehind, Writer, async_trait};
 
-/// Stands for a table of a database.
+/// Stands for a database table.
 #[derive(Clone, Default)]
 struct Table(Arc<Mutex<BTreeMap<String, u64>>>);
 
 #[async_trait]
 impl Loader<String, u64> for Table {
     async fn load(&self, product: &String) -> Result<Option<u64>, StoreError> {
-        println!("the table is asked for {product}");
+        println!("the table loads {product}");
         Ok(self.0.lock().unwrap().get(product).copied())
     }
 }
@@ -57,7 +58,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for price in 101..=110 {
         backed.set("P0001".to_owned(), price).await?;
     }
-    // What waits is written: ten changes are one.
+    // The shutdown writes pending changes: ten changes are one write.
     grid.shutdown(Duration::from_secs(5)).await?;
     Grid::connect(url.as_str()).await?.map::<String, u64>("redgrid-example:prices").clear().await?;
     assert_eq!(table.0.lock().unwrap()["P0001"], 110);

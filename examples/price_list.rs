@@ -1,6 +1,8 @@
-//! A price list that every process keeps: read without the server, changed for all at once.
+//! Shows a price list that each process caches: reads need no server, and a change reaches all
+//! processes.
 //!
-//! `cargo run -p redgrid-examples --example price_list`
+//! Run it with `cargo run -p redgrid-examples --example price_list`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +20,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let list: Vec<(String, u32)> = (1..=1000).map(|n| (format!("P{n:04}"), n)).collect();
     ours.set_many(list.iter().map(|(product, price)| (product, price))).await?;
 
-    // The whole list at once, instead of price by price as they are asked for.
-    println!("{} prices are kept", prices.pre_load(10_000).await?);
-    // It is certain to hear of changes when its first pulse has come back: a round trip.
+    // Loads the whole list at once, instead of each price on demand.
+    println!("{} prices are cached", prices.pre_load(10_000).await?);
+    // The cache is active after its first heartbeat: a round trip.
     while !prices.is_active() {
         prices.get("P0001").await?;
     }
@@ -34,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         100.0 * prices.stats().hit_ratio()
     );
 
-    // Another process changes one: this one is told.
+    // Another process changes a price. This one is notified.
     ours.set("P0007", &700_u32).await?;
     while prices.get("P0007").await? != Some(700) {
         tokio::task::yield_now().await;

@@ -1,6 +1,8 @@
-//! Prices as they are published: to who listens to one, and to who listens to all.
+//! Shows topics: prices are published to the subscribers of one product, and to those of all
+//! products.
 //!
-//! `cargo run -p redgrid-examples --example price_ticker`
+//! Run it with `cargo run -p redgrid-examples --example price_ticker`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -14,16 +16,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tea = grid.topic::<u32>("redgrid-example:price:tea");
     let coffee = grid.topic::<u32>("redgrid-example:price:coffee");
 
-    // When this is done the server has confirmed it: what is published from here on is heard.
+    // The server has confirmed the subscription: it receives messages from here on.
     let mut of_tea = tea.subscribe().await?;
     let mut of_all = grid.pattern_topic::<u32>("redgrid-example:price:*").subscribe().await?;
 
-    println!("{} hear of tea, {} of coffee", tea.publish(&310).await?, coffee.publish(&420).await?);
+    println!("{} receive tea, {} receive coffee", tea.publish(&310).await?, coffee.publish(&420).await?);
 
     for heard in [&mut of_tea, &mut of_all] {
         match heard.next().await {
             Some(Ok(message)) => println!("{} is {}", message.channel, message.value),
-            Some(Err(SubscriptionError::Gap(why))) => println!("look for yourself: {why:?}"),
+            Some(Err(SubscriptionError::Gap(why))) => println!("read the current price: {why:?}"),
             Some(Err(error)) => println!("{error}"),
             None => println!("the client has ended"),
         }

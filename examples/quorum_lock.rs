@@ -1,6 +1,7 @@
-//! One lock over several independent servers, of which a majority decides.
+//! Shows one lock over several independent servers, of which a majority decides.
 //!
-//! `REDGRID_QUORUM=redis://10.0.0.1:6379,redis://10.0.0.2:6379,redis://10.0.0.3:6379 cargo run -p redgrid-examples --example quorum_lock`
+//! Run it with `cargo run -p redgrid-examples --example quorum_lock`, and the URLs of the servers
+//! in `REDGRID_QUORUM`, separated by commas.
 
 use std::error::Error;
 use std::time::Duration;
@@ -22,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let quorum = Quorum::new(clients.clone())?;
 
-    // Once, when the servers are new. Without it they abstain until a minute has passed.
+    // Once, when the servers are new. Otherwise they abstain for a minute.
     let new = quorum.bootstrap().await?;
     println!("the servers were {}", if new { "new, and vote from now on" } else { "marked before" });
 
@@ -30,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("held by {} of {} servers, with token {:?}", guard.votes(), clients.len(), guard.token().map(u64::from));
     println!("another one finds it {:?}", quorum.lock(NAME).try_acquire().await?.map(|_| "free: this must not happen"));
 
-    // Dropped at once when a majority may be believed no more.
+    // The work is dropped as soon as a majority is no longer certain.
     let done = guard.run(async { "the work that only one may do" }).await?;
     println!("did {done}");
     guard.release().await?;

@@ -1,6 +1,7 @@
-//! A rate that three services keep together: in any second at most 20 mails, whoever sends them.
+//! Shows rate limiters: three services together send at most 20 mails in any second.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example rate_limit`
+//! Run it with `cargo run -p redgrid-examples --example rate_limit`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let services = [Grid::connect(&*url).await?, Grid::connect(&*url).await?, Grid::connect(&*url).await?];
 
-    // A log that Java services can share. Whoever comes first sets the rate.
+    // A log that Java services can share. The first service sets the rate.
     let began = Instant::now();
     let mut sending = Vec::new();
     for (service, grid) in services.iter().enumerate() {
@@ -30,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         service.await??;
     }
 
-    // Evenly, and up to 5 at once: one number on the server.
+    // Evenly spaced, with bursts of 5: one number on the server.
     let calls = services[0].gcra_limiter("redgrid-example:calls", Quota::per_second(20).burst(5));
     for call in 1..=8 {
         println!("call {call}: {}", if calls.try_acquire().await? { "200 OK" } else { "429 Too Many Requests" });

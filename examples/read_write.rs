@@ -1,6 +1,7 @@
-//! Many read, one writes; a write goes on as a read, and who has read may come to write.
+//! Shows a read-write lock: many readers or one writer, and conversions in both directions.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example read_write`
+//! Run it with `cargo run -p redgrid-examples --example read_write`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -16,23 +17,23 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let prices = grid.rw_lock("redgrid-example:prices");
     let (one, two) = (prices.read().await?, prices.read().await?);
-    println!("two read; may a third one write? {}", prices.try_write().await?.is_some());
+    println!("two readers; may a writer enter? {}", prices.try_write().await?.is_some());
 
-    // Two that wait for each other to leave would wait for ever: an upgrade is tried, and says so.
+    // Two readers that wait to upgrade would deadlock. So an upgrade is only tried, and may fail.
     let one = match one.try_upgrade().await {
         Err(UpgradeError::Busy(one)) => *one,
-        Ok(_) => return Err("wrote beside a reader: this must not happen".into()),
+        Ok(_) => return Err("upgraded beside a reader: this must not happen".into()),
         Err(error) => return Err(error.into()),
     };
     one.release().await?;
     two.release().await?;
 
-    // Who may come to write is one at a time, beside readers, and may wait for them.
+    // One upgradable reader at a time, beside plain readers. It may wait for them.
     let seen = prices.upgradable_read().await?;
     let write = seen.upgrade().await?;
     println!("alone, token {}", write.token());
 
-    // Nobody writes between the write and the read that follows it; readers that waited come in.
+    // No writer comes between the write and the read. Waiting readers enter.
     let read = write.downgrade().await?;
     println!("reading what was written; may others read? {}", prices.try_read().await?.is_some());
     read.release().await?;

@@ -1,6 +1,7 @@
-//! Entering again: said, never guessed from a task or thread.
+//! Shows re-entry, which is explicit: by a holder, by a guard, or for a whole call tree.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example reentry`
+//! Run it with `cargo run -p redgrid-examples --example reentry`, for a server at 127.0.0.1:6379 or
+//! `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use redgrid::locks::AcquireError;
 use redgrid::{Grid, Holder, Lock, Token};
 
-/// Takes the lock, and calls another function that takes the same lock.
+/// Acquires the lock, and calls another function that acquires the same lock.
 async fn transfer(lock: &Lock) -> Result<(), AcquireError> {
     let outer = lock.acquire().await?;
     let inner = audit(lock).await?;
@@ -35,27 +36,27 @@ async fn main() -> Result<(), Box<dyn Error>> {
     inner.release().await?;
     println!("by holder: still held after the inner release: {}", outer.is_held());
 
-    // 2. From a guard that is at hand.
+    // 2. From a guard.
     let again = outer.reenter()?;
     outer.release().await?;
     println!("reenter: still held by the last guard: {}", again.is_held());
     again.release().await?;
     println!("reenter: locked after the last release: {}", lock.is_locked().await?);
 
-    // 3. A whole call tree, without handing anything through. It does not reach spawned tasks.
+    // 3. A whole call tree, without a parameter. It does not reach spawned tasks.
     Holder::scope(transfer(&lock)).await?;
 
-    // Without any of these, every request stands for itself: the second finds the first one's lock taken.
+    // Without any of these, each request is a holder of its own: the lock is taken for the second.
     let first = lock.acquire().await?;
     println!("no holder: the second gets in: {}", lock.try_acquire().await?.is_some());
     first.release().await?;
 
-    // Waiting for oneself is told instead of waited for.
-    let told = Holder::scope(async {
+    // A wait for the caller's own lock is an error.
+    let refused = Holder::scope(async {
         let _mine = lock.acquire().await?;
         lock.acquire().holder(&Holder::new()).await.map(drop)
     });
-    match told.await {
+    match refused.await {
         Err(AcquireError::WouldDeadlock { name }) => println!("deadlock: refused to wait for `{name}`"),
         other => println!("deadlock: {other:?}: this must not happen"),
     }

@@ -1,6 +1,7 @@
-//! A delayed queue: what is to be done later, in its order, and what is cancelled.
+//! Shows a delayed queue: reminders are taken in the order of their times, and one is cancelled.
 //!
-//! `cargo run -p redgrid-examples --example reminders`
+//! Run it with `cargo run -p redgrid-examples --example reminders`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let reminders = grid.delayed_queue::<String>("redgrid-example:reminders");
     reminders.push(&"tea".to_owned(), Duration::from_millis(600)).await?;
-    reminders.push(&"local_handover_window".to_owned(), Duration::from_millis(200)).await?;
+    reminders.push(&"stretch".to_owned(), Duration::from_millis(200)).await?;
     let call = reminders.push(&"call back".to_owned(), Duration::from_millis(400)).await?;
     println!("{} to come, the first in {:?}", reminders.len().await?, reminders.read_delayed(1).await?[0].1);
 

@@ -1,8 +1,7 @@
-//! A password that changes while a lock is held: a provider knows the one of the moment.
+//! Shows a password that changes while a lock is held: a provider supplies the current one.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example rotating_credentials`
-//!
-//! The user in the URL must be allowed to change others (`ACL SETUSER`).
+//! Run it with `cargo run -p redgrid-examples --example rotating_credentials`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`, as a user that may run `ACL SETUSER`.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex};
@@ -13,7 +12,7 @@ use redgrid::{Config, Grid};
 
 const USER: &str = "redgrid-example";
 
-/// Stands for a vault, a mounted file, or a cloud's tokens.
+/// Stands for a vault, a mounted file, or the tokens of a cloud.
 #[derive(Clone)]
 struct Vault(Arc<Mutex<&'static str>>);
 
@@ -44,15 +43,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let guard = grid.lock("redgrid-example:rotation").acquire().timeout(Duration::from_secs(5)).await?;
     println!("acquired with the password of Monday");
 
-    // The usual order: the server knows both, the vault gives out the new one, the server forgets the old one. Between the
-    // steps there is time for every connection to ask: `credentials_interval`, 10 s unless set.
+    // The usual order: the server accepts both passwords, the vault returns the new one, and the
+    // server removes the old one. Between the steps, each connection must fetch the password once:
+    // `credentials_interval`, 10 s unless set.
     set_user(&[">tuesday"]).await?;
     *vault.0.lock().map_err(|_| "the vault is broken")? = "tuesday";
     tokio::time::sleep(Duration::from_millis(500)).await;
     set_user(&["<monday"]).await?;
-    println!("the password of Monday counts no more");
+    println!("the password of Monday is no longer valid");
 
-    // New connections need the new password: here all are cut.
+    // New connections need the new password. All current ones are cut.
     admin.client().command("CLIENT").arg("KILL").arg("USER").arg(USER).query::<i64>().await?;
     tokio::time::sleep(Duration::from_millis(500)).await;
     println!("still held: {}", guard.is_held());

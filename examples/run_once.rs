@@ -1,8 +1,10 @@
-//! A job that must run once per interval, however many replicas wake up for it.
+//! Shows a job that runs once per interval on five replicas.
 //!
-//! `at_least` keeps the name taken for that long although the guard is released at once, and although the process dies.
+//! `hold_at_least` keeps the lock taken for that time, although its guard is dropped at once, and
+//! even if the process dies.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example run_once`
+//! Run it with `cargo run -p redgrid-examples --example run_once`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,17 +15,17 @@ use redgrid::Grid;
 use redgrid::locks::AcquireError;
 
 const NAME: &str = "redgrid-example:job:report";
-/// A little less than the interval of the schedule, so that a replica whose clock is a little early finds it taken, and
-/// the next interval finds it free.
+/// A little less than the interval of the schedule. A replica with a clock that is early finds the
+/// lock taken, and the next interval finds it free.
 const AT_LEAST: Duration = Duration::from_secs(2);
 
-/// What each replica does when its schedule says so.
+/// Runs in each replica when its schedule fires. Returns whether this replica ran the job.
 async fn on_schedule(grid: &Grid, runs: &AtomicU32) -> Result<bool, AcquireError> {
     let Some(turn) = grid.lock(NAME).try_acquire().hold_at_least(AT_LEAST).await? else {
         return Ok(false);
     };
     runs.fetch_add(1, Ordering::SeqCst);
-    drop(turn); // a short job: the name stays taken all the same
+    drop(turn); // a short job: the lock stays taken
     Ok(true)
 }
 
@@ -37,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let runs = Arc::new(AtomicU32::new(0));
     for interval in 1..=2 {
-        // All wake up a little apart: 0, 100, … 400 ms.
+        // The replicas wake up 100 ms apart.
         let mut waking = Vec::new();
         for (n, grid) in replicas.iter().cloned().enumerate() {
             let runs = Arc::clone(&runs);

@@ -1,6 +1,7 @@
-//! A bit set: seats taken by the first who asks, and the free ones found.
+//! Shows a bit set: the first request for a seat gets it, and the server finds free ones.
 //!
-//! `cargo run -p redgrid-examples --example seats`
+//! Run it with `cargo run -p redgrid-examples --example seats`, for a server at 127.0.0.1:6379 or
+//! `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seats = grid.bit_set("redgrid-example:seats");
     seats.set_range(0..20, true).await?; // sold before
 
-    // Whoever is first finds the bit clear.
+    // Only the first guest finds the bit clear.
     for guest in ["Ada", "Bob"] {
         let was_taken = seats.set(42, true).await?;
-        println!("{guest}: {}", if was_taken { "somebody was quicker" } else { "seat 42" });
+        println!("{guest}: {}", if was_taken { "another guest was faster" } else { "seat 42" });
     }
     println!("the first free seat is {:?}", seats.next_clear(0).await?);
     println!("{} of the first hundred are taken", seats.count_in(0..100).await?);

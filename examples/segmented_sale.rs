@@ -1,6 +1,9 @@
-//! One hot product, sold under one lock and under eight segments: both end at exactly 0, and the segments are faster.
+//! Shows one product in demand, sold under one lock and under eight segments, which are faster.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run --release -p redgrid-examples --example segmented_sale`
+//! Both sales end with a stock of exactly 0.
+//!
+//! Run it with `cargo run --release -p redgrid-examples --example segmented_sale`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -16,17 +19,18 @@ const PAIRS: usize = 5;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Each part has a key of its own.
+/// Returns the key of a part.
 fn part(segments: usize, index: usize) -> String {
     format!("redgrid-example:sale:{segments}:{index}:left")
 }
 
-/// What a sale takes besides: the answer of a payment service.
+/// The response time of a payment service, during each sale.
 const PAYMENT: Duration = Duration::from_millis(5);
 
-/// Buys one, or finds every part empty: read, check, pay, write, and nothing but the lock of the part protects that.
+/// Buys one item; false if every part is empty. Only the lock of the part protects the steps: read,
+/// check, pay, write.
 async fn buy(grid: &Grid, hot: &SegmentedLock, worker: usize) -> Outcome<bool> {
-    // Nobody hangs here: whoever waits in line for its segment is served.
+    // No holder hangs in this program, so each wait for a segment succeeds.
     let mut segments = hot.segments_from(worker).segment_timeout(Duration::from_secs(30));
     while let Some(segment) = segments.next().await? {
         let key = part(hot.segments(), segment.index());
@@ -37,13 +41,13 @@ async fn buy(grid: &Grid, hot: &SegmentedLock, worker: usize) -> Outcome<bool> {
             segment.release().await?;
             return Ok(true);
         }
-        // Nothing comes back: the other workers of this client need not look.
+        // Sold items do not return: the other workers of this client skip the segment.
         segment.mark_empty().await?;
     }
     Ok(false)
 }
 
-/// Sells the whole stock; answers how long it took.
+/// Sells the whole stock, and returns how long it took.
 async fn sell(grids: &[Grid], segments: usize) -> Outcome<Duration> {
     let name = format!("redgrid-example:sale:{segments}");
     let shares = grids[0].segmented_lock(&name, segments).shares(STOCK);
@@ -55,7 +59,7 @@ async fn sell(grids: &[Grid], segments: usize) -> Outcome<Duration> {
     let began = Instant::now();
     let workers: Vec<_> = (0..WORKERS)
         .map(|worker| {
-            // The workers of a client keep to segments of their own, until those are empty.
+            // The workers of a client use segments of their own until these are empty.
             let (grid, hot) = (grids[worker % grids.len()].clone(), hot[worker % grids.len()].clone());
             let sold = Arc::clone(&sold);
             tokio::spawn(async move {
@@ -84,11 +88,11 @@ async fn sell(grids: &[Grid], segments: usize) -> Outcome<Duration> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
-    // Two clients, as two processes would have them.
+    // Two clients stand for two processes.
     let grids = [Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?];
     let (mut single, mut segmented) = (Vec::new(), Vec::new());
     for pair in 1..=PAIRS {
-        // One after the other, so that both have the same machine.
+        // One after the other, so that both run on the same machine.
         single.push(sell(&grids, 1).await.map_err(|error| error.to_string())?);
         segmented.push(sell(&grids, 8).await.map_err(|error| error.to_string())?);
         println!("pair {pair}: one lock {:?}, eight segments {:?}", single[pair - 1], segmented[pair - 1]);

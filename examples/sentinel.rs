@@ -1,6 +1,9 @@
-//! A primary that sentinels watch over: the lock goes on when another server takes its place.
+//! Shows locks on a primary that sentinels watch, and a grant that counts only when replicas have
+//! it.
 //!
-//! `REDGRID_SENTINELS=127.0.0.1:26379,127.0.0.1:26380 cargo run -p redgrid-examples --example sentinel`
+//! Run it with `cargo run -p redgrid-examples --example sentinel`, and the sentinels in
+//! `REDGRID_SENTINELS` (`127.0.0.1:26379,127.0.0.1:26380`) and the primary's name in
+//! `REDGRID_MASTER` (`mymaster` unless set).
 
 use std::error::Error;
 use std::time::Duration;
@@ -17,20 +20,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let grid = Grid::connect(Config::sentinel(name, sentinels.split(','))?).await?;
     grid.wait_ready(Duration::from_secs(5)).await?;
 
-    // By default the primary's word is enough. What it grants in its last moments, the next one may not know.
+    // By default the primary alone grants. The next primary may not know its last grants.
     let lock = grid.lock("redgrid-example:nightly");
     let guard = lock.acquire().timeout(Duration::from_secs(10)).await?;
-    println!("acquired by the primary's word, token {}", guard.token());
+    println!("acquired from the primary, token {}", guard.token());
     guard.release().await?;
 
-    // This one counts only when replicas have it: set `at_least` to all that may be promoted.
+    // This grant counts only when replicas have it. Set `at_least` to the number of replicas that
+    // may be promoted.
     let durable = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(1) };
     match lock.acquire().timeout(Duration::from_secs(10)).durability(durable).await {
         Ok(guard) => {
             println!("acquired, and known to a replica, token {}", guard.token());
             guard.release().await?;
         }
-        Err(AcquireError::NotDurable { .. }) => println!("no replica has it in time: given back, nothing is held"),
+        Err(AcquireError::NotDurable { .. }) => println!("no replica had it in time: released, nothing is held"),
         Err(error) => return Err(error.into()),
     }
 

@@ -1,6 +1,8 @@
-//! A value under a name: a session that ends by itself, and is changed by all processes without a lock.
+//! Shows a value with a lifetime: a session that many tasks change at once without a lock or a
+//! loss.
 //!
-//! `cargo run -p redgrid-examples --example session_bucket`
+//! Run it with `cargo run -p redgrid-examples --example session_bucket`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -21,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let new = Session { user: "ada".into(), visits: 0 };
     session.set(&new).expires_in(Duration::from_secs(30 * 60)).await?;
 
-    // None of these is lost, whoever else changes it at the same time; it lives as long as before.
+    // No change is lost, whatever other processes change at the same time. The lifetime stays.
     let visits = (0..10).map(|_| {
         let session = session.clone();
         tokio::spawn(async move { session.update(|session| session.visits += 1).await })
@@ -35,7 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{} has left after {} visits", last.user, last.visits);
     }
 
-    // Many at once, in as few requests as they have slots.
+    // Many values at once: one request for each slot.
     let (all, names) =
         (grid.buckets::<Session>(), ["bob", "eve"].map(|user| format!("redgrid-example:session:{user}")));
     all.set_each(names.iter().map(|name| (name, &new))).await?;

@@ -1,6 +1,7 @@
-//! A map cache: sessions that end an hour after their beginning, or when nobody has used them for ten minutes.
+//! Shows a map cache: sessions end an hour after their start, or after ten minutes without use.
 //!
-//! `cargo run -p redgrid-examples --example session_cache`
+//! Run it with `cargo run -p redgrid-examples --example session_cache`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
 
-    // A thousand at most: who has not come for longest goes first.
+    // At most a thousand sessions: the one that was not used for the longest time goes first.
     let sessions = grid.map_cache::<String, String>("redgrid-example:sessions");
     sessions.set_limit(Limit::least_recently_used(1000)).await?;
     let mut events = sessions.events().begin().await?;
@@ -21,11 +22,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     sessions.set("4711", &"ada".to_owned()).expires_in(minutes(60)).idle_for(minutes(10)).await?;
     println!("4711 is {:?}, for {:?}", sessions.get("4711").await?, sessions.lifetime("4711").await?);
 
-    // Another value lives as long as the one before; a look is no use of it.
+    // A new value keeps the lifetime of the old one. `peek` does not count as use.
     sessions.replace("4711", &"ada lovelace".to_owned()).await?;
     println!("4711 is {:?}", sessions.peek("4711").await?);
 
-    // One that is over before we look again.
+    // A session that ends before the next call.
     sessions.set("4712", &"bob".to_owned()).expires_in(Duration::from_millis(1)).await?;
     while sessions.get("4712").await?.is_some() {}
     println!("{} session", sessions.len().await?);
@@ -34,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..5 {
         match tokio::time::timeout(Duration::from_secs(5), events.next()).await? {
             Some(Notice::Event(event)) => println!("{event:?}"),
-            Some(other) => println!("look for yourself: {other:?}"),
+            Some(other) => println!("events may be missing: {other:?}"),
             None => break,
         }
     }

@@ -1,6 +1,7 @@
-//! A sharded map: carts spread over all nodes of a cluster.
+//! Shows a sharded map: carts that are spread over all nodes of a cluster.
 //!
-//! `REDGRID_URL=redis-cluster://127.0.0.1:7000 cargo run -p redgrid-examples --example sharded_carts`
+//! Run it with `cargo run -p redgrid-examples --example sharded_carts`, for a cluster at
+//! `REDGRID_URL`, such as `redis-cluster://127.0.0.1:7000`.
 
 use std::time::Duration;
 

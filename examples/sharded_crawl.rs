@@ -1,6 +1,7 @@
-//! A sharded set, Bloom filter and bit set: a crawl that is too large for one node of a cluster.
+//! Shows a sharded set, Bloom filter and bit set, for a crawl that is too large for one node.
 //!
-//! `REDGRID_URL=redis-cluster://127.0.0.1:7000 cargo run -p redgrid-examples --example sharded_crawl`
+//! Run it with `cargo run -p redgrid-examples --example sharded_crawl`, for a cluster at
+//! `REDGRID_URL`, such as `redis-cluster://127.0.0.1:7000`.
 
 use std::time::Duration;
 
@@ -15,18 +16,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let done = grid.sharded_bit_set("redgrid-example:done").with_shards(8).with_size(1 << 23);
     pages.try_init(100_000, 0.01).await?;
 
-    // Each call is one step in one part; which, the value or the index says.
+    // Each call is one step in one part. The value or the index determines the part.
     for (number, (host, page)) in
         [("a.org", "/"), ("b.org", "/"), ("a.org", "/x"), ("a.org", "/")].into_iter().enumerate()
     {
         let new_host = hosts.insert(host).await?;
         if pages.add(&format!("{host}{page}")).await? {
             println!("{host}{page} is fetched{}", if new_host { ", the first of its host" } else { "" });
-            done.set(number as u64 * 1_500_000, true).await?; // far apart: in other parts, perhaps at other nodes
+            done.set(number as u64 * 1_500_000, true).await?; // far apart: in different parts, even nodes
         }
     }
 
-    // What is asked of all is a command for each part, all under way at a time.
+    // Each of these sends a command to every part, all at the same time.
     println!("{} hosts, about {} pages, {} done", hosts.len().await?, pages.count().await?, done.count().await?);
     println!("next: {:?}", done.next_set(1).await?);
     println!("\"a.org\" is in {:?}", hosts.shard_of("a.org").await?.object().name());

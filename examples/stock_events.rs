@@ -1,6 +1,7 @@
-//! What happens to objects, as it happens: sales of a product, and carts whose time is over.
+//! Shows events of objects: sales of a product as they happen, and carts that expire.
 //!
-//! `cargo run -p redgrid-examples --example stock_events`
+//! Run it with `cargo run -p redgrid-examples --example stock_events`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let stock = grid.map::<String, u32>("redgrid-example:stock-events");
 
-    // The server is told to tell, if it does not yet. From here on nothing is missed that is not told to be.
+    // Enables events on servers that do not publish them. From here on, each loss of events is
+    // reported as a gap.
     let mut sales = stock.object().events(Kinds::named(["hset", "hdel"])).enable().await?;
     let mut carts = grid.events_of("redgrid-example:cart:*", Kind::Expired).enable().await?;
 
@@ -24,8 +26,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for events in [&mut sales, &mut carts] {
         match events.next().await {
             Some(Notice::Event(event)) => println!("{}: {:?} by {}", event.name, event.kind, event.command),
-            Some(Notice::Gap(why)) => println!("look for yourself: {why:?}"),
-            Some(Notice::Uncertain(why)) => println!("nobody knows whether events come: {why}"),
+            Some(Notice::Gap(why)) => println!("events may be missing: {why:?}"),
+            Some(Notice::Uncertain(why)) => println!("events may not arrive: {why}"),
             Some(other) => println!("{other:?}"),
             None => println!("the client has ended"),
         }

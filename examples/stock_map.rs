@@ -1,6 +1,8 @@
-//! A map: what is in stock, sold by all processes, and looked through page by page.
+//! Shows a map: stock that all processes sell from, read page by page, and numbers that the server
+//! adds.
 //!
-//! `cargo run -p redgrid-examples --example stock_map`
+//! Run it with `cargo run -p redgrid-examples --example stock_map`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let delivery: Vec<(String, u32)> = (1..=1000).map(|n| (format!("P{n:04}"), n % 5)).collect();
     stock.set_many(delivery.iter().map(|(product, count)| (product, count))).await?;
 
-    // One is sold if there is one: the server compares, so that none is sold twice.
+    // Sells one if there is one. The server compares, so none is sold twice.
     let mut sold = false;
     let left = stock
         .update("P0007", |left| {
@@ -25,14 +27,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     println!("sold: {sold}, left: {left:?}");
 
-    // A page of it is in memory at a time.
+    // One page is in memory at a time.
     let (mut entries, mut out_of_stock) = (stock.entries(), 0);
     while let Some((_, left)) = entries.try_next().await? {
         out_of_stock += u32::from(left == 0);
     }
     println!("{out_of_stock} of {} are out of stock", stock.len().await?);
 
-    // Numbers that the server adds up.
+    // The server adds these numbers.
     let counts = grid.map_with::<String, i64, _, _>("redgrid-example:sales", Text, Long);
     println!("{} sales today", counts.add("today", &i64::from(sold)).await?);
 

@@ -1,6 +1,7 @@
-//! Multimaps: the tags of each post, what happened to it, in order, and who looks at it now.
+//! Shows multimaps: the tags and events of each post, and its current readers.
 //!
-//! `cargo run -p redgrid-examples --example tags_multimap`
+//! Run it with `cargo run -p redgrid-examples --example tags_multimap`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,14 +14,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let text = |word: &str| word.to_owned();
 
-    // A set for each key: a tag is there once.
+    // A set for each key: each tag is in it once.
     let tags = grid.set_multimap::<String, String>("redgrid-example:tags");
     println!("new: {}", tags.insert_many("post 1", &[text("rust"), text("redis"), text("rust")]).await?);
     tags.insert("post 2", &text("redis")).await?;
     println!("post 2 is about redis: {}", tags.contains_entry("post 2", &text("redis")).await?);
     println!("{} tags of {} posts", tags.len().await?, tags.key_len().await?);
 
-    // The other way round, a page of it in memory at a time.
+    // The posts of each tag, with one page in memory at a time.
     let (mut pages, mut posts) = (tags.keys(), BTreeMap::<String, Vec<String>>::new());
     while let Some(post) = pages.try_next().await? {
         for tag in tags.get_all(&post).await? {
@@ -29,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("posts about rust: {:?}", posts["rust"]);
 
-    // A list for each key: in order, and as often as it happens.
+    // A list for each key: in order, with repetitions.
     let log = grid.list_multimap::<String, String>("redgrid-example:log");
     for event in ["written", "read", "read"] {
         log.insert("post 1", &text(event)).await?;
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("post 1: {:?}", log.get_all("post 1").await?);
     println!("closed with {:?}", log.remove_all("post 1").await?);
 
-    // Keys with lifetimes: who looks at a post is forgotten when nobody has come for a while.
+    // Keys with lifetimes: the readers of a post expire together when no new reader comes.
     let readers = grid.set_multimap_cache::<String, String>("redgrid-example:readers");
     for reader in ["ann", "bob"] {
         readers.insert("post 1", &text(reader)).await?;
@@ -47,9 +48,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while readers.contains_key("post 1").await? {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    println!("nobody reads post 1; {} posts are read", readers.key_len().await?);
+    println!("post 1 has no readers; {} posts are read", readers.key_len().await?);
 
-    // All of its keys together have an end.
+    // A lifetime for the whole multimap.
     let all = tags.object();
     all.expire_in(Duration::from_secs(3600)).await?;
     println!("tags live for {:?}", all.lifetime().await?);

@@ -1,13 +1,14 @@
-//! A script of one's own moves money, a batch reads and writes much at once, an atomic one does it in one step.
+//! Shows a script that moves money, a batch of commands in one round trip, and an atomic batch.
 //!
-//! `cargo run -p redgrid-examples --example transfer_batch`
+//! Run it with `cargo run -p redgrid-examples --example transfer_batch`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
 use redgrid::Grid;
 use redgrid::script::{Call, Script};
 
-/// Looks first and writes last: what a script has written before it fails stays.
+/// Checks first and writes last: writes of a script stay if it fails afterwards.
 const TRANSFER: &str = "
 local left = tonumber(redis.call('GET', KEYS[1]) or 0)
 if left < tonumber(ARGV[1]) then return redis.error_reply('POOR there are only ' .. left) end
@@ -34,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
     }
 
-    // Nobody sees the one without the other.
+    // No client sees one change without the other.
     let mut batch = grid.batch().atomic();
     let one = batch.push::<i64>(Call::command("DECRBY").key(account("3")).int(5));
     let other = batch.push::<i64>(Call::command("INCRBY").key(account("4")).int(5));

@@ -1,6 +1,7 @@
-//! A deque: the last steps, undone from the one end and forgotten at the other.
+//! Shows a deque: steps are undone at one end and forgotten at the other.
 //!
-//! `cargo run -p redgrid-examples --example undo_deque`
+//! Run it with `cargo run -p redgrid-examples --example undo_deque`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
-//! A priority queue: the most urgent job first, and in the order in which they came among those that are as urgent.
+//! Shows a priority queue: the most urgent job first, and equally urgent ones in their order.
 //!
-//! `cargo run -p redgrid-examples --example urgent_jobs`
+//! Run it with `cargo run -p redgrid-examples --example urgent_jobs`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The smallest priority is taken first.
     let names = ["newsletter", "invoice 1", "invoice 2", "alarm"].map(String::from);
     let pushed = jobs.push_many(names.iter().zip([9, 5, 5, 1])).await?;
-    // It can not wait any longer.
+    // The newsletter becomes the most urgent.
     jobs.change_priority(&pushed[0], 0).await?;
     println!("{} jobs, the last of them {:?}", jobs.len().await?, jobs.peek_last().await?);
 

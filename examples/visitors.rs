@@ -1,6 +1,7 @@
-//! HyperLogLogs: how many different visitors, on each day and on both.
+//! Shows HyperLogLogs: estimates of the different visitors of each day, and of both days.
 //!
-//! `cargo run -p redgrid-examples --example visitors`
+//! Run it with `cargo run -p redgrid-examples --example visitors`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::time::Duration;
 

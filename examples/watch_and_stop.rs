@@ -1,8 +1,8 @@
-//! Stop working when the lock is lost: select between the work and the loss.
+//! Shows how to stop work when its lock is lost: an operator releases the lock by force, and the
+//! holder is notified.
 //!
-//! An operator frees the lock by force while it is held. The holder is told by a message and stops.
-//!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example watch_and_stop`
+//! Run it with `cargo run -p redgrid-examples --example watch_and_stop`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (worker, operator) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
 
     let guard = worker.lock(NAME).acquire().await?;
-    // A watch is a view of the hold for other tasks. It does not keep the lock.
+    // A watch shows the hold to other tasks. It does not keep the lock.
     let helper = tokio::spawn(report(guard.watch()));
 
     let by_force = tokio::spawn(async move {
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         None => println!("worker: done"),
         Some((reason, at)) => {
             let after = at.saturating_duration_since(forced_at);
-            println!("worker: stopped within {after:?} of the order: {reason}; held now: {}", guard.is_held());
+            println!("worker: stopped within {after:?} of the release: {reason}; held now: {}", guard.is_held());
         }
     }
     println!("helper saw {} steps", helper.await?);
@@ -58,7 +58,7 @@ async fn work() {
     }
 }
 
-/// Another task that must not go on without the lock.
+/// Works in another task until the lock is lost; returns the number of steps.
 async fn report(watch: HoldWatch) -> u32 {
     let mut steps = 0;
     while watch.is_held() {

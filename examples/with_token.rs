@@ -1,9 +1,10 @@
-//! The fencing token: a store that refuses a writer whose lock has passed on.
+//! Shows the fencing token: a store rejects a writer after the lock has passed on.
 //!
-//! No lease can stop a process that was paused from writing late. The store can: it remembers the highest token it has
-//! seen and refuses lower ones.
+//! No lease can stop a paused process from writing late. The store can: it keeps the highest token
+//! that it has seen, and rejects lower ones.
 //!
-//! `REDGRID_URL=redis://127.0.0.1:6379 cargo run -p redgrid-examples --example with_token`
+//! Run it with `cargo run -p redgrid-examples --example with_token`, for a server at 127.0.0.1:6379
+//! or `REDGRID_URL`.
 
 use std::error::Error;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use redgrid::client::Script;
 use redgrid::locks::LockLost;
 use redgrid::{Client, Grid, Name, ServerError, Token};
 
-/// Writes a value unless a higher token has written before. Not idempotent: a late copy could undo a later write of the
-/// same holder.
+/// Writes a value, unless a higher token wrote before. It is not idempotent: a late retransmission
+/// could undo a later write of the same holder.
 static FENCED_SET: Script<1> = Script::new(
     "example/fenced-set",
     "if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'fence') or '0') then return 0 end
@@ -22,9 +23,9 @@ static FENCED_SET: Script<1> = Script::new(
 );
 
 const LOCK: &str = "redgrid-example:ledger:lock";
-const DATA: &str = "redgrid-example:ledger"; // another key than the lock's: that one belongs to the lock
+const DATA: &str = "redgrid-example:ledger"; // not the lock's name, which is a key of its own
 
-/// True if written, false if a newer holder had written before.
+/// Returns true if written, false if a newer holder wrote before.
 async fn write(client: &Client, key: &Name, token: Token, value: &str) -> Result<bool, ServerError> {
     client.run(FENCED_SET.with([client.key(key)]).arg(token.to_string()).arg(value.to_owned())).await
 }
@@ -35,21 +36,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (one, two) = (Grid::connect(url.as_str()).await?, Grid::connect(url.as_str()).await?);
     let key = Name::new(DATA)?;
 
-    // The short way: acquire, work with the token, release. The work is dropped when the lock is lost.
+    // In one call: acquire, work with the token, release. The work is dropped if the lock is lost.
     let written = one.lock(LOCK).with(|token| write(one.client(), &key, token, "by with")).await??;
     println!("with: written {written}");
 
-    // A holder that is paused for longer than its lease …
+    // One holder is paused for longer than its lease.
     let stale = one.lock(LOCK).acquire().lease(Duration::from_millis(200)).await?;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    // … while somebody else enters and writes …
+    // Another one acquires the lock, and writes.
     let fresh = two.lock(LOCK).acquire().await?;
     let written = fresh.run(write(two.client(), &key, fresh.token(), "by two")).await??;
     println!("two: token {}, written {written}", fresh.token());
-    // … and then writes without looking: refused by the store.
+    // The first one writes without a check: the store rejects it.
     let written = write(one.client(), &key, stale.token(), "by one, too late").await?;
     println!("one: token {}, written {written}", stale.token());
-    // With `run` it does not even come so far.
+    // With `run`, the write is not even sent.
     match stale.run(write(one.client(), &key, stale.token(), "by one, too late")).await {
         Err(LockLost { reason, .. }) => println!("one: {reason}"),
         Ok(_) => println!("one: worked without the lock: this must not happen"),

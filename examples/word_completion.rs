@@ -1,6 +1,7 @@
-//! A lexicographically sorted set: words completed as they are typed.
+//! Shows a lexicographically sorted set, which completes words as they are typed.
 //!
-//! `cargo run -p redgrid-examples --example word_completion`
+//! Run it with `cargo run -p redgrid-examples --example word_completion`, for a server at
+//! 127.0.0.1:6379 or `REDGRID_URL`.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words = grid.lex_sorted_set("redgrid-example:words");
     words.insert_many(["latch", "lease", "list", "lock", "locker", "locket", "map"]).await?;
 
-    // What begins with "lock" is from there to the first word that does not any more. The server finds both ends.
+    // Words with a prefix are one range of the set. The server finds both ends.
     for typed in ["l", "lock"] {
         let completions = || words.by_value(typed.to_owned()..format!("{typed}{}", char::MAX));
         let offered = completions().limit(0, 3).values().await?;

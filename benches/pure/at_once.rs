@@ -1,4 +1,5 @@
-//! A server that grants and answers everything at once, in this process: what is measured before it is the client's own work.
+//! A server in this process that grants and answers everything at once. Measurements with it show
+//! the client's own work.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,13 +19,13 @@ pub(super) struct AtOnce {
     id: NodeId,
     epoch: watch::Sender<Option<ConnectionId>>,
     time: ServerClock,
-    /// The client has somebody who reads what is pushed.
+    /// Sends messages to the client, once it reads them.
     pushes: Mutex<Option<mpsc::UnboundedSender<Push>>>,
     is_held_by_others: AtomicBool,
 }
 
 impl AtOnce {
-    /// It, and a client of it. Inside a runtime.
+    /// Starts a server and a client of it. It must be called inside a runtime.
     pub(super) fn start() -> (Arc<AtOnce>, Client) {
         let server = Arc::new(AtOnce {
             id: NodeId("at-once:1".into()),
@@ -38,12 +39,12 @@ impl AtOnce {
         (server, client.expect("a valid configuration"))
     }
 
-    /// Whether others have all names from now on.
+    /// Sets whether other clients hold all names from now on.
     pub(super) fn is_held_by_others(&self, is_it: bool) {
         self.is_held_by_others.store(is_it, Ordering::Relaxed);
     }
 
-    /// Has a message come on a channel.
+    /// Sends the client a message on a channel.
     pub(super) fn publish(&self, channel: &Bytes) {
         if let Some(pushes) = &*self.pushes() {
             let _ = pushes.send(Push::Message { channel: channel.clone(), payload: Bytes::from_static(b"0") });
@@ -63,7 +64,7 @@ impl AtOnce {
                 let is_busy = self.is_held_by_others.load(Ordering::Relaxed);
                 if is_busy { Reply::Array(vec![Reply::Int(0), time, Reply::Int(30_000)]) } else { time }
             }
-            // It was held, and nobody listened.
+            // The lock was held, and has no subscribers.
             "lock/release" => Reply::Int(1),
             "lock/release-yielding" => Reply::Array(vec![Reply::Int(1), Reply::Int(0)]),
             "lock/renew" | "lock/release-many" => each(),

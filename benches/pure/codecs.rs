@@ -1,4 +1,5 @@
-//! Values to bytes and back: an order of four lines, in each codec for values of one's own; numbers and texts in those for them.
+//! Encoding and decoding: an order of four lines in each codec for structs, and numbers and texts
+//! in the codecs for these.
 
 use std::fmt::Debug;
 use std::hint::black_box;
@@ -41,7 +42,7 @@ fn order(lines: u32) -> Order {
     }
 }
 
-/// Lines of an order that is worth compressing: about 5 kB of JSON.
+/// Number of lines of an order that is worth compressing: about 5 kB of JSON.
 const MANY: u32 = 100;
 
 pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
@@ -67,7 +68,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     group.finish();
 }
 
-/// Writing, and reading what was written.
+/// Measures encoding a value, and decoding the result.
 fn both<C, T>(group: &mut BenchmarkGroup<'_, ThreadTime>, name: &str, codec: &C, value: &T)
 where
     C: Encode<T> + Decode<T>,

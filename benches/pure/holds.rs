@@ -1,4 +1,4 @@
-//! The table of holds: whole turns of a lock, behind a server that answers at once.
+//! The table of holds: acquire and release of locks, with a server that answers at once.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio::task::JoinSet;
 use crate::at_once::AtOnce;
 use crate::thread_time::{ThreadTime, now};
 
-/// Tasks that pass one lock on.
+/// Number of tasks that pass one lock on.
 const TASKS: u64 = 64;
 
-/// Locks that the client holds beside the one that is measured.
+/// Number of locks that the client holds beside the measured one.
 const HELD: [usize; 2] = [0, 100_000];
 
-/// Tasks that wait for one lock.
+/// Number of tasks that wait for one lock.
 const WAITERS: [usize; 2] = [100, 10_000];
 
 pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
@@ -73,7 +73,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     group.finish();
 }
 
-/// One thread: what is measured is work, and no machine's way to share it out.
+/// Starts a runtime of one thread, so that the measurement does not depend on scheduling.
 fn started() -> (Runtime, std::sync::Arc<AtOnce>, Client) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (server, client) = {
@@ -105,7 +105,7 @@ async fn passed_on(client: &Client, turns: u64) -> Duration {
     now() - began
 }
 
-/// So many tasks that wait for a lock that others have.
+/// Starts tasks that wait for a lock of another client.
 async fn waiting(client: &Client, waiters: usize) -> JoinSet<()> {
     let lock = Lock::new(client, "awaited");
     let mut tasks = JoinSet::new();
@@ -119,7 +119,7 @@ async fn waiting(client: &Client, waiters: usize) -> JoinSet<()> {
     tasks
 }
 
-/// One that waits for a moment, and gives up.
+/// Measures joining the queue of a lock and leaving it.
 async fn come_and_go(lock: &Lock, turns: u64) -> Duration {
     let began = now();
     for _ in 0..turns {

@@ -1,4 +1,4 @@
-//! From a message to whoever waits for it.
+//! The way of a message to the tasks that wait for it.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::at_once::AtOnce;
 use crate::thread_time::{ThreadTime, now};
 
-/// Channels that the client watches.
+/// Number of channels that the client watches.
 const CHANNELS: [usize; 3] = [1, 1_000, 100_000];
 
-/// Watchers of one channel.
+/// Number of watchers of one channel.
 const WATCHERS: usize = 1_000;
 
 pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
@@ -28,7 +28,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
                 runtime.block_on(async {
                     let began = now();
                     for message in 0..messages {
-                        // Another channel each time, as they come.
+                        // Another channel each time, in no order.
                         let at = (message as usize).wrapping_mul(7919) % watched.len();
                         server.publish(watched[at].channel());
                         watched[at].wake().await;
@@ -70,7 +70,7 @@ fn channel(number: usize) -> Bytes {
     format!("redisson_lock__channel:{{name:{number}}}").into()
 }
 
-/// All of them, in force, with nothing to be told.
+/// Returns watches of all channels, active and without pending messages.
 async fn watch(client: &Client, channels: impl Iterator<Item = Bytes>) -> Vec<Watch> {
     let key = Bytes::from_static(b"name");
     let mut watched: Vec<Watch> = channels.map(|channel| client.watch_unpolled(channel, &key)).collect();

@@ -1,14 +1,15 @@
-//! The parts that no server takes part in: `cargo bench --bench pure`, and `cargo bench --bench pure -- hub` for some of them.
+//! Benchmarks that need no server: `cargo bench --bench pure`, or `cargo bench --bench pure -- hub`
+//! for one group.
 //!
-//! | file | what is measured |
+//! | file | measures |
 //! |---|---|
-//! | `names` | from names to keys, channels and slots |
-//! | `codecs` | values to bytes and back |
-//! | `replies` | requests before they are sent, and answers as values |
-//! | `holds` | the table of holds: whole turns of a lock, behind a server that answers at once |
-//! | `hub` | from a message to whoever waits for it, among few channels and many |
+//! | `names` | names, keys, channels and slots |
+//! | `codecs` | encoding and decoding of values |
+//! | `replies` | building requests and reading replies |
+//! | `holds` | the table of holds: acquire and release, with a server that answers at once |
+//! | `hub` | the way of a message to waiting tasks, with few channels and many |
 //! | `at_once` | that server |
-//! | `thread_time` | what time is here: that of the processor |
+//! | `thread_time` | the unit: processor time of the thread |
 
 mod at_once;
 mod codecs;
@@ -24,7 +25,7 @@ use criterion::Criterion;
 use thread_time::ThreadTime;
 
 fn main() {
-    // Much is measured, and much of it takes nanoseconds: a second each is enough for three figures.
+    // Most of the many benchmarks take nanoseconds: a second each gives three figures.
     let criterion = Criterion::default().with_measurement(ThreadTime).warm_up_time(Duration::from_millis(300));
     let mut criterion = criterion.measurement_time(Duration::from_secs(1)).sample_size(50).configure_from_args();
     names::measure(&mut criterion);

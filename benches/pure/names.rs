@@ -1,4 +1,4 @@
-//! From names to keys, channels and slots.
+//! Names, and their keys, channels and slots.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! Requests before they are sent, and answers as values.
+//! Requests before they are sent, and replies as values.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use crate::thread_time::ThreadTime;
 
 static SCRIPT: Script<1> = Script::new("bench", "return 1");
 
-/// Elements of the longer answers.
+/// Number of elements of the longer replies.
 const ELEMENTS: usize = 100;
 
 pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
@@ -30,7 +30,7 @@ pub(super) fn measure(criterion: &mut Criterion<ThreadTime>) {
     let texts = Reply::Array((0..ELEMENTS).map(text).collect());
     let fields = Reply::Array((0..2 * ELEMENTS).map(text).collect());
     let verdict = Reply::Array(vec![Reply::Int(1), Reply::Bytes("1700000000000000".into()), Reply::Int(0)]);
-    // What is measured is the reading: each reply is made before.
+    // Only the reading is measured: each reply is created before.
     let mut read = |name: &str, reply: &Reply, as_value: fn(Reply) -> bool| {
         assert!(as_value(reply.clone()), "{name}");
         group.bench_function(name, |bencher| {

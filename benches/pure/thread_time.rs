@@ -1,17 +1,17 @@
-//! Processor time of this thread, as what criterion measures: on a machine that others use as well it is what the work took, and not
-//! when it had its turn.
+//! Processor time of this thread, as criterion's unit. On a shared machine it measures the work,
+//! not the wait for the processor.
 
 use std::time::Duration;
 
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use nix::time::{ClockId, clock_gettime};
 
-/// What the processor has done for this thread so far.
+/// Returns the processor time of this thread so far.
 pub(super) fn now() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Everything here runs on one thread.
+/// Processor time of the thread. Every benchmark runs on one thread.
 pub(super) struct ThreadTime;
 
 impl Measurement for ThreadTime {
@@ -39,7 +39,7 @@ impl Measurement for ThreadTime {
     }
 
     fn formatter(&self) -> &dyn ValueFormatter {
-        // The same unit.
+        // Both use the same unit.
         const LIKE: &WallTime = &WallTime;
         LIKE.formatter()
     }

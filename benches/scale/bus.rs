@@ -1,7 +1,9 @@
-//! What a release costs the bus of a cluster: by PUBLISH, which goes to every node, and by SPUBLISH, which goes to those of its slot.
+//! The cost of a release on the bus of a cluster. PUBLISH sends its message to every node, SPUBLISH
+//! to the nodes of the slot.
 //!
-//! Servers do not tell what they write to each other. The system tells what each process writes, and the server what of that went to
-//! clients and replicas: the rest is the bus, and what is said on it at rest is taken off.
+//! Servers do not report the bytes that they write to each other. The system reports the bytes that
+//! each process writes, and the server the bytes to clients and replicas. The difference is the
+//! bus, less its traffic at rest.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +18,10 @@ use crate::look::{Counted, written};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// How long servers are listened to while nobody asks them anything.
+/// How long the traffic at rest is measured.
 const AT_REST: Duration = Duration::from_secs(5);
 
-/// The clusters: primaries, and replicas of each.
+/// The clusters: number of primaries, and of replicas of each.
 const CLUSTERS: [(usize, usize); 2] = [(3, 0), (3, 1)];
 
 const MODES: [(&str, ShardedSubscriptions); 2] =
@@ -32,7 +34,7 @@ pub(crate) async fn play(report: &mut Report, wakes: usize) -> Result<(), Troubl
         let nodes = cluster.nodes().len();
         for (mode, sharded) in MODES {
             let cost = cost(&cluster, sharded, wakes).await?;
-            // To whom a message goes, beside the node that was asked.
+            // Number of nodes that receive a message from the node that published it.
             let others = if mode == "PUBLISH" { nodes - 1 } else { replicas };
             let name = |what: &str| format!("{nodes} nodes, {mode}: {what}");
             report.number(name("bytes on the bus, a release"), cost.bus);
@@ -50,12 +52,12 @@ pub(crate) async fn play(report: &mut Report, wakes: usize) -> Result<(), Troubl
 }
 
 struct Cost {
-    /// Bytes.
+    /// Bytes for each published message.
     bus: f64,
     published: f64,
-    /// Microseconds of all servers together.
+    /// Microseconds of all servers together, for each wake-up.
     cpu: f64,
-    /// Bytes a second, of all nodes.
+    /// Bytes per second, of all nodes.
     at_rest: f64,
 }
 
@@ -67,13 +69,13 @@ async fn cost(cluster: &Cluster, sharded: ShardedSubscriptions, wakes: usize) ->
     for node in cluster.nodes() {
         observers.push(node.observer().await?);
     }
-    // Each client listens for what it is told of its own holds, always.
+    // Each client always subscribes to the channel of its own notices.
     let notices = async || Counted::at_all(&observers).await.is_ok_and(|now| now.channels >= 2.0);
     wait_until(SOON, notices).await;
     wake([&holder, &waiter], &observers, 0..AT_A_TIME).await?;
 
     let (before, began) = (bus(cluster.nodes(), &observers).await?, Instant::now());
-    // Nothing is waited for: time is what is measured over.
+    // This is no wait for a condition: it is the time of the measurement.
     tokio::time::sleep(AT_REST).await;
     let at_rest = (bus(cluster.nodes(), &observers).await? - before) / began.elapsed().as_secs_f64();
 
@@ -94,7 +96,7 @@ async fn cost(cluster: &Cluster, sharded: ShardedSubscriptions, wakes: usize) ->
     })
 }
 
-/// Has one client wait for each of the names, which the other holds, until it is released there.
+/// Lets one client wait for each name that the other client holds, until its release.
 async fn wake(
     [holder, waiter]: [&Client; 2],
     observers: &[Observer],
@@ -125,7 +127,7 @@ async fn wake(
     Ok(())
 }
 
-/// What the nodes have said to each other so far, in bytes.
+/// Returns the bytes that the nodes have sent each other so far.
 async fn bus(nodes: &[RedisServer], observers: &[Observer]) -> Result<f64, Trouble> {
     let counted = Counted::at_all(observers).await?;
     Ok(written(nodes)? - counted.written - counted.replicated)

@@ -1,4 +1,4 @@
-//! Locks that are held under a watchdog: what each takes in memory, and all of them in time.
+//! Held locks with renewed leases: the memory of each, and the processor time of all.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::look::{Counted, Own};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// Two rounds of renewals, ten seconds each, so that none is counted half.
+/// Two rounds of renewals of ten seconds each, so that only whole rounds are counted.
 const LEAST: Duration = Duration::from_secs(20);
 
 pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> Result<(), Trouble> {
@@ -36,7 +36,7 @@ pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> R
     let (full, held) = (Own::now(), Counted::at(&observer).await?);
     report.say(&format!("{locks} locks held after {:.1} s", took.as_secs_f64()));
 
-    // Whole rounds of renewals: nothing is waited for, time is what is measured over.
+    // Whole rounds of renewals. This is no wait for a condition: it is the time of the measurement.
     let over = idle.max(LEAST);
     let began = Instant::now();
     tokio::time::sleep(over).await;
@@ -52,7 +52,7 @@ pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> R
     let empty = Own::now();
 
     let each = locks as f64;
-    report.exactly("locks that are believed after all that time", believed, locks);
+    report.exactly("locks still held at the end", believed, locks);
     report.exactly("keys on the server then", keys, locks);
     report.exactly("releases that failed", failed, 0);
     report.exactly("names in the client's tables afterwards", client.stats().names, 0);
@@ -60,7 +60,7 @@ pub(crate) async fn play(report: &mut Report, locks: usize, idle: Duration) -> R
     report.number("client's heap, B a lock", (full.heap - own.heap) / each + size_of::<LockGuard>() as f64);
     report.number("client's resident memory, B a lock", (full.resident - own.resident) / each);
     report.number("server's memory, B a lock", (held.memory - counted.memory) / each);
-    report.number("looked at for, s", seconds);
+    report.number("measured for, s", seconds);
     report.number("client, CPU s a minute", (later.cpu - full.cpu) * 60.0 / seconds);
     report.number("server, CPU s a minute", renewed.cpu * 60.0 / seconds);
     report.number("scripts a second", renewed.scripts / seconds);

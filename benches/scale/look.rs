@@ -1,4 +1,4 @@
-//! What this process and a server have and have used, at a moment.
+//! Memory and counters of this process and of servers at one moment.
 
 use std::alloc::System;
 use std::time::Duration;
@@ -8,18 +8,19 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 use crate::Trouble;
 
-/// Counts what is on the heap: memory that the system tells of is held back by the allocator, and says little about 100 bytes.
+/// Counts the bytes on the heap. The resident memory says little about 100 bytes, since the
+/// allocator retains memory.
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// This process.
+/// Measurements of this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own {
-    /// Bytes that are in use on the heap.
+    /// Bytes in use on the heap.
     pub(crate) heap: f64,
-    /// Bytes that the system has given.
+    /// Resident memory, in bytes.
     pub(crate) resident: f64,
-    /// Seconds of a processor.
+    /// Processor time, in seconds.
     pub(crate) cpu: f64,
 }
 
@@ -38,25 +39,25 @@ impl Own {
     }
 }
 
-/// A server's own counters.
+/// Counters of a server.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Counted {
-    /// Seconds of a processor.
+    /// Processor time, in seconds.
     pub(crate) cpu: f64,
     /// Bytes in use.
     pub(crate) memory: f64,
-    /// Commands, those inside scripts included.
+    /// Commands, including those inside scripts.
     pub(crate) commands: f64,
-    /// Scripts that were sent.
+    /// Calls of scripts.
     pub(crate) scripts: f64,
-    /// Messages that were published.
+    /// Published messages.
     pub(crate) published: f64,
     /// Bytes read from clients, and written to them.
     pub(crate) read: f64,
     pub(crate) written: f64,
     /// Bytes written to replicas.
     pub(crate) replicated: f64,
-    /// Channels that somebody listens to.
+    /// Channels with subscribers.
     pub(crate) channels: f64,
 }
 
@@ -64,12 +65,12 @@ impl Counted {
     pub(crate) async fn at(server: &Observer) -> Result<Self, Trouble> {
         let info: String = server.query(&["INFO", "everything"]).await?;
         let mut counted = Counted::of(&info);
-        // It is counted when it has been written: by the next look, which this one is taken from.
+        // The server counts this reply after it has written it, so the next call includes it.
         counted.written += info.len() as f64;
         Ok(counted)
     }
 
-    /// Of several servers together.
+    /// Returns the sums over several servers.
     pub(crate) async fn at_all(servers: &[Observer]) -> Result<Self, Trouble> {
         let mut all = Counted::default();
         for server in servers {
@@ -89,7 +90,7 @@ impl Counted {
                 "total_net_output_bytes" => counted.written = number(),
                 "total_net_repl_output_bytes" => counted.replicated = number(),
                 "pubsub_channels" | "pubsubshard_channels" => counted.channels += number(),
-                // The question itself.
+                // This request itself.
                 "cmdstat_info" => {}
                 _ => {
                     let Some(command) = name.strip_prefix("cmdstat_") else { continue };
@@ -107,7 +108,7 @@ impl Counted {
         counted
     }
 
-    /// What came since.
+    /// Returns the difference to earlier counters.
     pub(crate) fn since(self, before: Self) -> Self {
         self.with(before, -1.0)
     }
@@ -127,7 +128,7 @@ impl Counted {
     }
 }
 
-/// Bytes that the processes of servers have written, to whomever: clients, and each other.
+/// Returns the bytes that the server processes have written, to clients and to each other.
 pub(crate) fn written(servers: &[RedisServer]) -> Result<f64, Trouble> {
     let mut all = 0.0;
     for server in servers {
@@ -135,7 +136,7 @@ pub(crate) fn written(servers: &[RedisServer]) -> Result<f64, Trouble> {
         let io = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
         let line = io.lines().find_map(|line| line.strip_prefix("wchar:"));
         all +=
-            line.and_then(|line| line.trim().parse::<f64>().ok()).ok_or("the system does not tell what is written")?;
+            line.and_then(|line| line.trim().parse::<f64>().ok()).ok_or("the system does not report written bytes")?;
     }
     Ok(all)
 }

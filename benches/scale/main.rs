@@ -1,8 +1,9 @@
-//! What one process, one server and a cluster carry, measured one after the other, each in a process of its own.
+//! Measures the capacity of one process, one server and a cluster. Each measurement runs in a
+//! process of its own.
 //!
-//! `scale names|held|queue|waiters|bus COUNT SECONDS` prints one line of JSON and ends with 1 where a promise was broken. COUNT is how
-//! many names, locks, waiters or wake-ups; SECONDS is how long `held` and `waiters` are looked at while nothing happens.
-//! `cargo xtask scale` runs all of them.
+//! `scale names|held|queue|waiters|bus COUNT SECONDS` prints one line of JSON, and exits with 1 if
+//! a promise was broken. COUNT is the number of names, locks, waiters or wake-ups. SECONDS is how
+//! long `held` and `waiters` are measured at rest. `cargo xtask scale` runs all of them.
 
 mod bus;
 mod held;
@@ -19,13 +20,13 @@ use std::time::Duration;
 use redgrid_core::{Client, Config};
 use report::Report;
 
-/// What went wrong, for a person to read.
+/// An error, as text.
 type Trouble = Box<dyn Error + Send + Sync>;
 
-/// The longest that anything may take that is to happen at all.
+/// The longest time that any awaited condition may take.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Who asks at a time: enough to keep a server busy, and little enough to be answered in time.
+/// Number of concurrent requests: enough to keep a server busy, and few enough for timely replies.
 const AT_A_TIME: usize = 256;
 
 #[tokio::main(worker_threads = 2)]
@@ -56,7 +57,7 @@ fn usage() -> ExitCode {
 }
 
 impl Report {
-    /// Says how far it is: a measure takes minutes.
+    /// Prints the progress: a measurement takes minutes.
     pub(crate) fn say(&self, what: &str) {
         eprintln!("{} {:6.1} s  {what}", self.measure, self.began.elapsed().as_secs_f64());
     }

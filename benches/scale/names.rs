@@ -1,4 +1,5 @@
-//! Names that are used once: what a pair of acquire and release takes, and what stays of the names. Nothing may.
+//! Names that are used once: the cost of an acquire and a release, and the memory that remains.
+//! None may remain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,16 +14,17 @@ use crate::look::{Counted, Own};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// Names before the first look: connections, script caches, tables and buffers have their size.
+/// Number of names before the first measurement. By then connections, script caches, tables and
+/// buffers have their size.
 const WARM: usize = 20_000;
 
-/// What may be on the heap afterwards for each name: less than any trace of it.
+/// Bytes that may remain on the heap for each name: fewer than any trace of it takes.
 const BYTES_A_NAME: f64 = 1.0;
 
-/// Buffers of the moment, whose size does not depend on how many names there were.
+/// Bytes of buffers. Their size does not depend on the number of names.
 const BUFFERS: f64 = 512.0 * 1024.0;
 
-/// Looks on the way.
+/// Number of measurements in between.
 const LOOKS: usize = 10;
 
 pub(crate) async fn play(report: &mut Report, names: usize) -> Result<(), Trouble> {
@@ -47,7 +49,7 @@ pub(crate) async fn play(report: &mut Report, names: usize) -> Result<(), Troubl
     let pairs = names as f64;
     let keys: usize = observer.query(&["DBSIZE"]).await?;
     report.at_most("heap afterwards, bytes more", after.heap - own.heap, BYTES_A_NAME * pairs + BUFFERS);
-    report.at_most("heap at any look, bytes more", most, BYTES_A_NAME * pairs + BUFFERS);
+    report.at_most("heap at any measurement, bytes more", most, BYTES_A_NAME * pairs + BUFFERS);
     report.exactly("names in the client's tables afterwards", client.stats().names, 0);
     report.exactly("keys on the server afterwards", keys, 0);
     report.number("heap before, kB", own.heap / 1024.0);
@@ -66,7 +68,7 @@ pub(crate) async fn play(report: &mut Report, names: usize) -> Result<(), Troubl
     Ok(())
 }
 
-/// Acquires and releases each of the names, so many at a time.
+/// Acquires and releases each of the names, with a limit of concurrent ones.
 async fn use_once(client: &Client, names: std::ops::Range<usize>) -> Result<(), Trouble> {
     let (next, end) = (Arc::new(AtomicUsize::new(names.start)), names.end);
     let mut tasks = JoinSet::new();
@@ -88,7 +90,7 @@ async fn use_once(client: &Client, names: std::ops::Range<usize>) -> Result<(), 
     Ok(())
 }
 
-/// This process when the client has nothing in hand.
+/// Measures this process when the client has no names.
 async fn at_rest(client: &Client) -> Own {
     wait_until(SOON, async || client.stats().names == 0 && client.stats().channels == 0).await;
     Own::now()

@@ -1,5 +1,6 @@
-//! Tasks of one process that wait for one name: what each takes, that a release wakes one of them, how long until all have been in, and
-//! how long until all of them have gone who wait no more.
+//! Tasks of one process that wait for one name. Measured are the memory of each, the time until all
+//! have held the lock, and the time until all have left after a cancellation. A release must wake
+//! exactly one of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,16 +16,17 @@ use crate::look::{Counted, Own};
 use crate::report::Report;
 use crate::{SOON, Trouble, connected};
 
-/// Nobody gives up by itself.
+/// A timeout that no waiter reaches.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Scripts from a release until somebody else is in: the release, the acquire, and renewals and looks that fall into the moment.
+/// Most scripts between a release and the next grant: the release, the acquire, and renewals and
+/// polls that happen at that moment.
 const FOR_ONE: f64 = 8.0;
 
-/// As long as nobody is to come in: more than any poll or retry takes.
+/// How long no further waiter may enter: longer than any poll or retry takes.
 const NOBODY: Duration = Duration::from_secs(2);
 
-/// Leaving takes a look at the queue, and no walk through all of it: 20 µs each, on a busy machine.
+/// Time for each waiter that leaves: 20 µs on a busy machine. It does not walk through the queue.
 const LEFT_IN: Duration = Duration::from_micros(20);
 
 pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trouble> {
@@ -41,7 +43,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trou
     let channel_by = Instant::now();
     until_heard(&observer).await;
     let (full, counted) = (Own::now(), Counted::at(&observer).await?);
-    report.say(&format!("{waiters} wait, their channel in force {:.1} s later", channel_by.elapsed().as_secs_f64()));
+    report.say(&format!("{waiters} waiters, their channel active {:.1} s later", channel_by.elapsed().as_secs_f64()));
     report.number("client's heap, B a waiter and task", (full.heap - own.heap) / each);
     report.number("client's resident memory, B a waiter and task", (full.resident - own.resident) / each);
     report.number("channels of all waiters", client.stats().channels as f64);
@@ -51,23 +53,23 @@ pub(crate) async fn play(report: &mut Report, waiters: usize) -> Result<(), Trou
     wait_until(SOON, async || line.entered() > 0).await;
     let first = asked.elapsed();
     let for_one = Counted::at(&observer).await?.since(counted);
-    // Nothing is waited for: time is what is looked over.
+    // This is no wait for a condition: it is the time of the measurement.
     tokio::time::sleep(NOBODY).await;
-    report.exactly("let in by one release", line.entered(), 1);
-    report.at_most("scripts from a release until the next is in", for_one.scripts, FOR_ONE);
-    report.number("from a release until the next is in, ms", first.as_secs_f64() * 1000.0);
+    report.exactly("admitted by one release", line.entered(), 1);
+    report.at_most("scripts from a release to the next grant", for_one.scripts, FOR_ONE);
+    report.number("from a release to the next grant, ms", first.as_secs_f64() * 1000.0);
 
     let (own_before, counted, began) = (Own::now(), Counted::at(&observer).await?, Instant::now());
     line.open.add_permits(waiters);
     let ended = line.end().await?;
     let (took, counted) = (began.elapsed(), Counted::at(&observer).await?.since(counted));
-    report.exactly("who have been in", ended, waiters);
-    report.number("all have been in after, s", took.as_secs_f64());
+    report.exactly("waiters that held the lock", ended, waiters);
+    report.number("all have held the lock after, s", took.as_secs_f64());
     report.number("client, µs a turn", (Own::now().cpu - own_before.cpu) * 1e6 / each);
     report.number("scripts a turn", counted.scripts / each);
     report.number("bytes a turn", (counted.read + counted.written) / each);
     report.number("server, µs a turn", counted.cpu * 1e6 / each);
-    report.say(&format!("all have been in after {:.1} s", took.as_secs_f64()));
+    report.say(&format!("all have held the lock after {:.1} s", took.as_secs_f64()));
 
     let guard = Lock::new(&holder, "one").acquire().await?;
     let mut line = Line::new(&client, waiters);
@@ -121,7 +123,7 @@ impl Line {
         self.entered.load(Ordering::Relaxed)
     }
 
-    /// How many came to their end well.
+    /// Waits for all tasks, and returns how many succeeded.
     async fn end(&mut self) -> Result<usize, Trouble> {
         let mut well = 0;
         while let Some(ended) = self.tasks.join_next().await {
@@ -132,7 +134,7 @@ impl Line {
     }
 }
 
-/// Waits until the server has the waiters' channel.
+/// Waits until the channel of the waiters has a subscriber on the server.
 async fn until_heard(observer: &Observer) {
     let heard = async || observer.pubsub_channels("redisson_lock__channel:*").await.is_ok_and(|all| !all.is_empty());
     wait_until(SOON, heard).await;

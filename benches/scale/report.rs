@@ -1,5 +1,5 @@
-//! What a measure found: its promises, and numbers by their names. `cargo xtask scale` and `cargo xtask endurance` make tables of it:
-//! the programs of both print it.
+//! The report of a measurement: its promises, and its numbers by name. The programs of `cargo xtask
+//! scale` and `cargo xtask endurance` print it, and these commands turn it into tables.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub(crate) struct Report {
     server: String,
     seconds: f64,
     promises: Vec<Promise>,
-    /// Without a bound.
+    /// Numbers without a bound.
     numbers: Map<String, Value>,
     #[serde(skip)]
     pub(crate) began: Instant,
@@ -32,20 +32,20 @@ struct Promise {
 }
 
 impl Report {
-    /// Of a measure, and of how many it is one where that is not always the same.
+    /// Returns an empty report. `count` is the number of measured items, if it varies.
     pub(crate) fn new(measure: &str, count: Option<usize>) -> Self {
         let server = ServerBinary::find().map(|found| found.version().to_string()).unwrap_or_default();
         let (promises, numbers) = (Vec::new(), Map::new());
         Report { measure: measure.to_owned(), count, server, seconds: 0.0, promises, numbers, began: Instant::now() }
     }
 
-    /// What was promised not to exceed a bound; the unit is part of `what`.
+    /// Adds a promise that a value does not exceed a bound. The unit is part of `what`.
     pub(crate) fn at_most(&mut self, what: impl Into<String>, was: f64, bound: f64) {
         let (was, bound, holds) = (rounded(was), rounded(bound), was <= bound);
         self.promises.push(Promise { what: what.into(), was, bound: format!("<= {bound}"), holds });
     }
 
-    /// What was promised to be so and no other.
+    /// Adds a promise of an exact value.
     pub(crate) fn exactly(&mut self, what: impl Into<String>, was: usize, bound: usize) {
         let (is, holds) = (was as f64, was == bound);
         self.promises.push(Promise { what: what.into(), was: is, bound: format!("= {bound}"), holds });
@@ -57,7 +57,7 @@ impl Report {
         self.numbers.insert(name.into(), was);
     }
 
-    /// Prints the line, and tells whether all was kept.
+    /// Prints the line; the exit code says whether all promises were kept.
     pub(crate) fn print(mut self) -> ExitCode {
         self.seconds = rounded(self.began.elapsed().as_secs_f64());
         println!("{}", serde_json::to_string(&self).expect("plain data"));
@@ -69,7 +69,7 @@ impl Report {
     }
 }
 
-/// To a thousandth.
+/// Rounds to three decimal places.
 fn rounded(number: f64) -> f64 {
     (number * 1000.0).round() / 1000.0
 }

@@ -1,5 +1,5 @@
-//! Names that one process waits for, one task each, while another holds them: what each takes, at rest too, and how long until all have
-//! been told of their releases.
+//! Names of another process that this one waits for, with one task each. Measured are the cost of
+//! each waiter, also at rest, and the time until all are woken by the releases.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,14 @@ use crate::look::{Counted, Own};
 use crate::report::Report;
 use crate::{AT_A_TIME, SOON, Trouble, connected};
 
-/// Nobody gets a name by its lease, nor gives up, while this runs.
+/// A lease and a timeout that do not end during the measurement.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Waiters that begin together: each asks twice, and who asks behind too many others is not answered in time (3 s).
+/// Number of waiters that begin together. Each sends two requests, and the reply to the last of too
+/// many would be late (3 s).
 const BEGUN_AT_A_TIME: usize = 500;
 
-/// Client and server, in all.
+/// The longest wait for the client and the server together.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) -> Result<(), Trouble> {
@@ -28,7 +29,7 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
     let config = || Config::single(server.addr().to_string());
     let (holder, client) = (connected(config()?).await?, connected(config()?).await?);
     let name = |number: usize| format!("name:{number}");
-    // Held, and by nobody's care: only those who wait are measured.
+    // Held without renewals, so that only the waiters are measured.
     let taken = (0..waiters).map(|number| {
         let lock = Lock::new(&holder, name(number));
         async move { Ok::<_, Trouble>((number, lock.acquire().lease(LONG).await?.detach().await?)) }
@@ -53,7 +54,8 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
         wait_until(PATIENCE, heard).await;
     }
     let in_force = began.elapsed();
-    // The looks of those whose subscription has come into force are over when only polls are left.
+    // Each waiter checks its lock once its subscription is active. When only polls are left, these
+    // checks are over.
     let budget = 1000.0;
     let quiet = async || {
         let Ok(before) = Counted::at(&observer).await else { return false };
@@ -63,15 +65,15 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
     wait_until(PATIENCE, quiet).await;
     let each = waiters as f64;
     let (full, now) = (Own::now(), Counted::at(&observer).await?);
-    report.say(&format!("{waiters} wait and listen after {:.1} s", in_force.as_secs_f64()));
-    report.number("all listen after, s", in_force.as_secs_f64());
+    report.say(&format!("{waiters} waiters are subscribed after {:.1} s", in_force.as_secs_f64()));
+    report.number("all are subscribed after, s", in_force.as_secs_f64());
     report.number("client's heap, B a waiter and task", (full.heap - own.heap) / each);
     report.number("client's resident memory, B a waiter and task", (full.resident - own.resident) / each);
     report.number("server's memory, B a waiter", (now.memory - counted.memory) / each);
     report.number("channels on the server, a waiter", (now.channels - counted.channels) / each);
-    report.number("commands until it listens, a waiter", (now.commands - counted.commands) / each);
+    report.number("commands until it is subscribed, a waiter", (now.commands - counted.commands) / each);
 
-    // Nothing is waited for: time is what is measured over.
+    // This is no wait for a condition: it is the time of the measurement.
     let over = Instant::now();
     tokio::time::sleep(idle).await;
     let seconds = over.elapsed().as_secs_f64();
@@ -103,16 +105,16 @@ pub(crate) async fn play(report: &mut Report, waiters: usize, idle: Duration) ->
         .collect();
     slept.sort_by(f64::total_cmp);
     let at = |share: f64| slept[((slept.len() - 1) as f64 * share) as usize];
-    report.exactly("who have been in", slept.len(), waiters);
-    report.number("all have been in after, s", took.as_secs_f64());
-    report.number("asleep after the release was asked for, p50 ms", at(0.5));
-    report.number("asleep after the release was asked for, p99 ms", at(0.99));
-    report.number("asleep after the release was asked for, at most, ms", at(1.0));
+    report.exactly("waiters that held the lock", slept.len(), waiters);
+    report.number("all have held the lock after, s", took.as_secs_f64());
+    report.number("from the call of release to the grant, p50 ms", at(0.5));
+    report.number("from the call of release to the grant, p99 ms", at(0.99));
+    report.number("from the call of release to the grant, at most, ms", at(1.0));
     report.number("holder and waiter, µs a turn", (Own::now().cpu - later.cpu) * 1e6 / each);
     report.number("server, µs a turn", counted.cpu * 1e6 / each);
     report.number("commands a turn", counted.commands / each);
     report.number("bytes a turn", (counted.read + counted.written) / each);
-    report.say(&format!("all have been in after {:.1} s", took.as_secs_f64()));
+    report.say(&format!("all have held the lock after {:.1} s", took.as_secs_f64()));
     wait_until(SOON, async || client.stats().names == 0 && client.stats().channels == 0).await;
     report.number("heap afterwards, kB more", (Own::now().heap - own.heap) / 1024.0);
     for client in [&client, &holder] {

@@ -13,20 +13,20 @@ use redgrid_tests::{SOON, client_with, server};
 
 /// The rules of the line on the page, after the user's name.
 fn published() -> Vec<String> {
-    let page = include_str!("../../docs/acl.md");
+    let page = include_str!("../../docs/operating/acl.md");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
     line.split(' ').skip(3).map(|rule| rule.replace("SECRET", "secret")).collect()
 }
 
 /// All lines of the page, in their order, as commands.
 fn lines() -> impl Iterator<Item = Vec<String>> {
-    let page = include_str!("../../docs/acl.md").lines().filter(|line| line.starts_with("ACL SETUSER app "));
+    let page = include_str!("../../docs/operating/acl.md").lines().filter(|line| line.starts_with("ACL SETUSER app "));
     page.map(|line| line.replace("SECRET", "secret").split(' ').map(str::to_owned).collect())
 }
 
 /// Patterns of keys that the page names besides `~*`, each once.
 fn narrow() -> BTreeSet<&'static str> {
-    let quoted = include_str!("../../docs/acl.md").split('`').skip(1).step_by(2);
+    let quoted = include_str!("../../docs/operating/acl.md").split('`').skip(1).step_by(2);
     quoted.flat_map(|text| text.split(' ')).filter(|rule| rule.starts_with('~') && *rule != "~*").collect()
 }
 

@@ -232,13 +232,13 @@ async fn the_provider_is_called_once_for_all_connections() {
     client.shutdown(SOON).await.unwrap();
 }
 
-/// The permissions of a user at the sentinels in docs/security.md and docs/acl.md.
+/// The permissions of a user at the sentinels in docs/operating/security.md and docs/operating/acl.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published() {
-    for page in [include_str!("../../docs/security.md"), include_str!("../../docs/acl.md")] {
+    for page in [include_str!("../../docs/operating/security.md"), include_str!("../../docs/operating/acl.md")] {
         let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
     }

@@ -209,12 +209,12 @@ async fn a_release_completes_only_after_the_servers_reply() {
     assert!(told.is_err(), "the server stands still, and the release is told: {told:?}");
 }
 
-/// The line of `docs/acl.md` with the prefix of a namespace in place of `~*`, as the page says.
+/// The line of `docs/operating/acl.md` with the prefix of a namespace in place of `~*`, as the page says.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_narrow_acl_line_is_enough_for_two_levels() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let page = include_str!("../../docs/acl.md");
+    let page = include_str!("../../docs/operating/acl.md");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
     let mut command = vec!["ACL".to_owned(), "SETUSER".to_owned(), "app".to_owned()];
     for rule in line.split(' ').skip(3) {
@@ -240,7 +240,7 @@ async fn the_narrow_acl_line_is_enough_for_two_levels() {
 async fn the_published_acl_line_is_enough_for_marks() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let page = include_str!("../../docs/acl.md");
+    let page = include_str!("../../docs/operating/acl.md");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
     let mut command = vec!["ACL".to_owned(), "SETUSER".to_owned(), "app".to_owned()];
     command.extend(

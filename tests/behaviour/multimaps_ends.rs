@@ -144,7 +144,7 @@ async fn without_permission_for_lifetimes_no_values_are_added() {
     assert_eq!(refused_without::<Sets>("-pttl", false).await, adds);
     assert_eq!(refused_without::<Lists>("-pttl", false).await, adds);
     if !reads_published_permissions(&observer).await {
-        // A script can not ask what its user may do: docs/acl.md says what follows.
+        // A script can not ask what its user may do: docs/operating/acl.md says what follows.
         return;
     }
     assert_eq!(refused_without::<Sets>("-pexpire", false).await, [""; 0]);

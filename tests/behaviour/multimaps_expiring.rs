@@ -277,7 +277,7 @@ async fn refused_without(denied: &str) -> Vec<&'static str> {
 async fn without_permission_to_expire_nothing_is_changed() {
     let (_server, _client, observer) = ready().await;
     if observer.query::<u64>(&["EVAL", "return redis.acl_check_cmd and 1 or 0", "0"]).await.unwrap() == 0 {
-        // A script can not ask what its user may do: docs/acl.md says what follows.
+        // A script can not ask what its user may do: docs/operating/acl.md says what follows.
         return;
     }
     let all = ["insert", "over", "remove", "remove_keys", "replace_all", "expire"];

@@ -18,7 +18,7 @@ fn many() -> u64 {
     std::env::var("REDGRID_PRIORITIES").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000)
 }
 
-/// A member as docs/keys.md has it.
+/// A member as docs/internals/keys.md has it.
 fn member(priority: i64, number: u64, element: &str) -> Vec<u8> {
     [&(priority ^ i64::MIN).to_be_bytes(), &number.to_be_bytes(), element.as_bytes()].concat()
 }
@@ -362,7 +362,7 @@ async fn an_element_moves_to_a_list_and_wakes_its_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_lines_are_enough() {
-    let page = include_str!("../../docs/acl.md");
+    let page = include_str!("../../docs/operating/acl.md");
     let rules = |begins: &str| {
         let mut lines = page.lines().filter_map(|line| line.strip_prefix("ACL SETUSER app "));
         lines.find(|line| line.starts_with(begins)).unwrap().replace("SECRET", "secret")

@@ -267,7 +267,7 @@ fn nodes_are_counted_whether_they_are_up_or_not() {
 
 #[test]
 fn the_names_in_the_docs_are_the_names_in_the_code() {
-    let docs = include_str!("../../docs/observability.md");
+    let docs = include_str!("../../docs/operating/observability.md");
     let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     let words = docs.split(|letter| !is_name(letter)).filter(|word| word.starts_with("redgrid_"));
     // Prometheus makes this series of a histogram.
@@ -279,6 +279,6 @@ fn the_names_in_the_docs_are_the_names_in_the_code() {
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let form = format!("{:?}", metric.form).to_lowercase();
         let row = format!("| `{}` | {form} | {} | {} |", metric.name, labels.join(", "), metric.about);
-        assert!(docs.contains(&row), "missing in docs/observability.md:\n{row}");
+        assert!(docs.contains(&row), "missing in docs/operating/observability.md:\n{row}");
     }
 }

@@ -93,7 +93,7 @@ pub(crate) const SECRET: &str = "secret";
 
 /// Returns the rules on the page's line that begins so.
 fn rules(begins: &str) -> Vec<String> {
-    let mut lines = include_str!("../../docs/acl.md").lines();
+    let mut lines = include_str!("../../docs/operating/acl.md").lines();
     let line = lines.find(|line| line.starts_with(&format!("ACL SETUSER app {begins}")));
     let rules = line.unwrap_or_else(|| panic!("the page has a line that begins with {begins}")).split(' ').skip(3);
     rules.map(|rule| rule.replace("SECRET", SECRET)).collect()

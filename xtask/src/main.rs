@@ -48,13 +48,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Runs recorded histories with faults (default 500) and checks them; limited in time
+    /// Records histories of operations with faults (default 500) and checks them; limited in time
     Histories {
         #[arg(default_value_t = 500)]
         count: u32,
     },
-    /// Kills and stops primaries (default 50) of sentinels and of a cluster, each way, and checks
-    /// every promise; limited in time
+    /// Replaces primaries in every way (default 50 times each), with sentinels and in a cluster,
+    /// and checks every promise; limited in time
     Failovers {
         #[arg(default_value_t = 50)]
         rounds: u32,
@@ -66,9 +66,9 @@ enum Task {
         #[arg(default_value_t = 100_000)]
         count: u32,
     },
-    /// Measures the cost of lasting faults, one deployment after the other, each promise with its
-    /// bound: moving slots, a dead primary, a stopped replica, 100,000 names, servers that start
-    /// late, idle clients; limited in time
+    /// Measures the cost of lasting faults, and checks it against bounds: moving slots, a dead
+    /// primary, a stopped replica, 100,000 names, servers that start late, idle clients; limited in
+    /// time
     Endurance {
         /// Only this one: reshard, dead-primary, stopped-replica, names, early-start or idle
         measure: Option<String>,
@@ -81,35 +81,35 @@ enum Task {
     },
     /// Runs the tests that depend on the server on all supported servers; limited in time
     Matrix {
-        /// Only servers whose names contain this, for example `valkey` or `6.2`
+        /// Only servers with this in their names, for example `valkey` or `6.2`
         #[arg(long, value_name = "TEXT")]
         server: Option<String>,
-        /// Only suites whose names contain this: `topologies` or `behaviour`
+        /// Only suites with this in their names: `topologies` or `behaviour`
         #[arg(long, value_name = "TEXT")]
         suite: Option<String>,
-        /// Only tests whose names contain this, instead of those of the suite
+        /// Only tests with this in their names, instead of those of the suite
         #[arg(long, value_name = "TEXT")]
         test: Option<String>,
     },
-    /// Measures the capacity of one process, one server and a cluster, each promise with its bound:
-    /// a million names used once, 100,000 locks held, 100,000 waiters, and the cluster bus; limited
-    /// in time
+    /// Measures the capacity of one process, one server and a cluster, and checks it against
+    /// bounds: a million names used once, 100,000 held locks, 100,000 waiters, the cluster bus;
+    /// limited in time
     Scale(scale::Options),
-    /// Compares our driver with others, in rotation, and reports ratios; with `--peers`, to
+    /// Measures redgrid's driver beside others, in rotation, and reports ratios; with `--peers`, to
     /// Redisson and to limit models
     Bench(bench::Options),
     /// Checks what must hold before crates are published: manifests, packages, features, the oldest
     /// compiler. The features take 10 minutes on 2 cores, the oldest compiler 5
     ReleaseCheck {
-        /// Only these parts
+        /// Only these parts; all of them if none is named
         parts: Vec<release::Part>,
     },
-    /// Plants faults, one at a time, and runs the test that must fail with each: the patches of
-    /// tests/mutants. Some 2 minutes each
+    /// Plants the faults of tests/mutants, one at a time, and runs the test that must fail with it.
+    /// About 2 minutes for each fault
     Mutants {
-        /// Only these
+        /// Only these; all of them if none is named
         names: Vec<String>,
-        /// So many of them, at random
+        /// Number of them to choose at random
         #[arg(long, value_name = "COUNT")]
         sample: Option<usize>,
     },
@@ -172,7 +172,7 @@ fn fairness(count: u32) -> Result<ExitCode, Failure> {
     let mut mixed = cargo();
     mixed.args(["test", "--release", "--package", "redgrid-tests", "--test", "interop", "--"]);
     mixed.args(["both_take_turns_in_order", "--nocapture"]).env(SERVER_VARIABLE, server.path());
-    // Eight threads and tasks share them.
+    // Eight threads and tasks share the acquisitions.
     mixed.env("REDGRID_FAIRNESS", (count / 10).div_ceil(8).to_string());
     say("beside two processes of Redisson");
     steps::run_through(&mut mixed)

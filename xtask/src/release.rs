@@ -24,13 +24,13 @@ pub(crate) enum Part {
     Bare,
     /// Every crate builds without warnings with each feature alone, and with all
     Features,
-    /// Every crate builds with the oldest supported compiler, which `rustup` installs if it is missing
+    /// Every crate builds with the oldest supported compiler; `rustup` installs it if it is missing
     Msrv,
 }
 
 const ALL: [Part; 5] = [Part::Manifests, Part::Package, Part::Bare, Part::Features, Part::Msrv];
 
-/// Crates whose features are forwarded by those that depend on them.
+/// Crates with features that the crates above them forward.
 const FORWARDED: [&str; 2] = ["redgrid-core", "redgrid-codecs"];
 
 /// Files of each package, beside its sources.
@@ -172,8 +172,8 @@ fn features(packages: &[Package], wanted: impl Fn(&Package) -> Vec<Features>) ->
     Ok(())
 }
 
-/// Runs cargo, and fails if it warns. Flags of the compiler that deny warnings would have all crates
-/// below built again.
+/// Runs cargo, and fails if it warns. Flags of the compiler that deny warnings would have all
+/// crates below built again.
 fn run_without_warnings(command: &mut Command) -> Result<(), Failure> {
     say(&format!("running `{}`", shown(command)));
     let output = command.stdin(Stdio::null()).output().map_err(|source| not_run(command, source))?;
@@ -245,7 +245,7 @@ fn msrv(packages: &[Package], workspace: &Path) -> Result<(), Failure> {
         run(Command::new("rustup").args(["toolchain", "install", oldest, "--profile", "minimal"]))?;
     }
     let mut check = Command::new("rustup");
-    // A folder of its own: compilers do not share what they have built.
+    // A folder of its own: compilers cannot share build results.
     check.args(["run", oldest, "cargo", "check", "--all-features", "--target-dir"]).arg(workspace.join("target/msrv"));
     run(check.args(packages.iter().flat_map(|package| ["--package", package.name.as_str()])))
 }

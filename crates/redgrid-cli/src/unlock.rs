@@ -21,7 +21,7 @@ const NOT_FREED: u8 = 1;
 pub(crate) const HELP: &str = "\
 Exit codes:
   0   the lock was taken away
-  1   it was not: it was free, or, with --if-holder, another holder has it
+  1   it was not: it was free, or with --if-holder, another holder has it
   2   bad usage, or NAME is no lock
   69  no server could be reached, or it refused";
 
@@ -55,7 +55,7 @@ pub(crate) async fn run(global: &Global, options: &UnlockOptions) -> Result<Exit
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
     if !options.force {
         return Err(Failure::usage(format!(
-            "`{name}` may be held by somebody who is at work; see `redgrid inspect`, and say --force to take it away"
+            "`{name}` may have a holder that is working; see `redgrid inspect`, and pass --force to take it away"
         )));
     }
     let server = Server::reach(global, &options.reach).await?;
@@ -115,7 +115,7 @@ async fn free(server: &Server, name: &Name, expected: Option<&LockHolder>) -> Re
         };
     }
     let fair = grid.fair_lock(name.as_str());
-    // A user who may not read a queue does not wait in one.
+    // A user without the permission to read a queue does not wait in one.
     let is_queued = unless_denied(fair.waiting().await).map_err(failed)?.is_some_and(|queue| !queue.is_empty());
     match (is_queued, expected) {
         (true, Some(holder)) => fair.force_release_if(holder).await,

@@ -1,4 +1,4 @@
-//! `redgrid watch`: follows who holds a lock.
+//! `redgrid watch`: follows the holders of a lock.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -17,14 +17,14 @@ use crate::server::{Reach, Server};
 
 /// The end of `redgrid watch --help`.
 pub(crate) const HELP: &str = "\
-A line for each change: who holds the lock, to whom it has passed, that it was released, or that its lease has ended. What one
-process passes from task to task is one holder. A hold shorter than --every may be missed.
+Prints a line for each change: a new holder, a release, or the end of a lease. Hand-overs between tasks of one process
+count as one holder. A hold that is shorter than --every may be missed.
 
-The lock is polled, which its users do not notice. With --subscribe its releases are seen at once; the processes that
-contend for the lock then give way to this command as to one that waits, and are slower.
+The lock is polled, without an effect on its users. With --subscribe, releases are seen at once. The processes that
+contend for the lock then count this command as a waiter, and are slower.
 
 Exit codes:
-  0   ended by --for, SIGINT or SIGTERM, or nobody reads what it says
+  0   ended by --for, SIGINT or SIGTERM, or by the reader of its output
   2   bad usage, or NAME is no lock
   69  no server could be reached";
 
@@ -59,7 +59,7 @@ struct Output {
 /// Runs `redgrid watch`.
 pub(crate) async fn run(global: &Global, options: &WatchOptions) -> Result<ExitCode, Failure> {
     let name = Name::new(&options.name).map_err(|invalid| Failure::usage(one_line(&invalid)))?;
-    let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("signals can not be heard: {error}")));
+    let listen = |kind| signal(kind).map_err(|error| Failure::broken(format!("cannot listen to signals: {error}")));
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let server = Server::reach(global, &options.reach).await?;
@@ -97,7 +97,7 @@ async fn follow(server: &Server, name: &Name, options: &WatchOptions, json: bool
         };
         match writeln!(io::stdout(), "{line}") {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written.map_err(|error| Failure::broken(format!("the answer could not be written: {error}")))?,
+            written => written.map_err(|error| Failure::broken(format!("the output could not be written: {error}")))?,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{DecodeError, EncodeError};
 /// two.
 ///
 /// It is our own limit, because some formats have none, and others count differently. Without a
-/// limit, a few hundred bytes can describe a value whose reading overflows the stack. 128 is
+/// limit, reading a few hundred bytes can overflow the stack. 128 is
 /// serde_json's limit, and fits a stack of 2 MiB in a debug build.
 pub const MAX_DEPTH: usize = 128;
 
@@ -69,7 +69,8 @@ pub const MAX_DECOMPRESSED: usize = 64 << 20;
 ///
 /// assert!(YesNo.decode(&YesNo.encode(&true)?)?);
 /// let refused = Decode::<bool>::decode(&YesNo, &Bytes::from_static(b"{\"a\":1}")).unwrap_err();
-/// assert_eq!(refused.to_string(), "YesNo expected `Y` or `N`, found 7 bytes; they look like Json");
+/// let text = "YesNo expected `Y` or `N`, found 7 bytes; they look like Json";
+/// assert_eq!(refused.to_string(), text);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Codec: Clone + Debug + Send + Sync + 'static {
@@ -113,8 +114,8 @@ pub trait Decode<T>: Codec {
     fn decode(&self, bytes: &Bytes) -> Result<T, DecodeError>;
 }
 
-/// A codec whose encoding of a `T` is also a number for the server, so that the server can add to
-/// it in place (INCRBY, HINCRBYFLOAT). Operations that add require it, so adding to other values
+/// A codec that encodes a `T` as a number of the server, so that the server can add to it in place
+/// (INCRBY, HINCRBYFLOAT). Operations that add require it, so adding to other values
 /// does not compile:
 ///
 /// ```

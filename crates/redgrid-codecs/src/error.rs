@@ -1,105 +1,110 @@
-//! What can be wrong with a value and with its bytes.
+//! Errors of encoding and decoding.
 
 use std::borrow::Cow;
 
 use crate::{Codec, LooksLike};
 
-/// Why a value was not written. Nothing of the value is in it.
+/// Why a value was not written. The error contains nothing of the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The codec's format has no way to write it.
+    /// The codec's format cannot represent it.
     #[error("{codec} writes {expected}, not {found}")]
     Unsupported {
-        /// Which codec.
+        /// The codec.
         codec: Cow<'static, str>,
-        /// What it writes.
+        /// The values that it writes.
         expected: String,
-        /// What the value has.
+        /// The content of the value that it cannot write.
         found: String,
     },
-    /// It is nested deeper than it could be read again.
+    /// It is nested deeper than values that can be read.
     #[error("{codec} writes values of up to {limit} levels, and this one is nested deeper")]
     TooDeep {
-        /// Which codec.
+        /// The codec.
         codec: Cow<'static, str>,
         /// [`MAX_DEPTH`](crate::MAX_DEPTH).
         limit: usize,
     },
-    /// It has more bytes than a server takes, or, if it is to be compressed, than would be decompressed again.
+    /// It has more bytes than a server accepts. For a compressing codec: more than it would
+    /// decompress.
     #[error("{codec} writes values of up to {limit} bytes, and this one has {size}")]
     TooLarge {
-        /// Which codec.
+        /// The codec.
         codec: Cow<'static, str>,
-        /// How many bytes it has.
+        /// Its number of bytes.
         size: usize,
-        /// How many it may have.
+        /// The maximum.
         limit: usize,
     },
-    /// It has more elements that take no bytes (such as `()`) than would be read again.
+    /// It has more elements without bytes (such as `()`) than values that can be read.
     #[error("{codec} writes up to {limit} elements that take no bytes, and this value has more")]
     TooMany {
-        /// Which codec.
+        /// The codec.
         codec: Cow<'static, str>,
-        /// How many it may have.
+        /// The maximum.
         limit: usize,
     },
 }
 
 impl EncodeError {
-    /// For codecs of your own: `codec` writes `expected`, and the value has `found`, which should not tell the value.
+    /// Returns the error of a codec of your own: `codec` writes `expected`, and the value has
+    /// `found`.
+    ///
+    /// `found` should describe the value without its content, since errors are logged.
     pub fn unsupported(codec: &impl Codec, expected: impl Into<String>, found: impl Into<String>) -> EncodeError {
         EncodeError::Unsupported { codec: codec.name(), expected: expected.into(), found: found.into() }
     }
 }
 
-/// Why bytes were not read: about this one value. The value is not in it, nor are its bytes.
+/// Why the bytes of one value were not read. The error contains neither the value nor its bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes are no value of this codec, or none of this type.
+    /// The bytes are not a value of this codec, or not of this type.
     #[error("{codec} expected {expected}, found {found}{}", looks(looks_like))]
     Unexpected {
-        /// Which codec.
+        /// The codec.
         codec: Cow<'static, str>,
-        /// What it expected.
+        /// The expected content.
         expected: String,
-        /// What there was.
+        /// The found content.
         found: String,
-        /// Which other codec may have written it, by its first bytes: a guess.
+        /// The codec that may have written the bytes: a guess by the first ones.
         looks_like: Option<LooksLike>,
     },
     /// It is nested deeper than the limit.
     #[error("{codec} reads values of up to {limit} levels, and this one is nested deeper")]
     TooDeep {
-        /// Which codec.
+        /// The codec.
         codec: Cow<'static, str>,
         /// [`MAX_DEPTH`](crate::MAX_DEPTH).
         limit: usize,
     },
-    /// It says of itself that it has more bytes, decompressed, than the codec's limit.
+    /// By its header, its decompressed size exceeds the codec's limit.
     #[error("{codec} decompresses up to {limit} bytes, and this value says that it has {size}")]
     TooLarge {
-        /// Which codec.
+        /// The codec.
         codec: Cow<'static, str>,
-        /// How many bytes it says.
+        /// The number of bytes in the header.
         size: u64,
-        /// How many it may have.
+        /// The maximum.
         limit: u64,
     },
-    /// It has more elements that take no bytes (such as `()`) than the limit.
+    /// It has more elements without bytes (such as `()`) than the limit.
     #[error("{codec} reads up to {limit} elements that take no bytes, and this value says that it has more")]
     TooMany {
-        /// Which codec.
+        /// The codec.
         codec: Cow<'static, str>,
-        /// How many it may have.
+        /// The maximum.
         limit: usize,
     },
 }
 
 impl DecodeError {
-    /// For codecs of your own: `codec` expected `expected`, and there were these `bytes`, of which only their number
-    /// and [what they look like](LooksLike) is told.
+    /// Returns the error of a codec of your own: `codec` expected `expected`, and found `bytes`.
+    ///
+    /// The error has only the number of bytes, and the codec that they [look like](LooksLike).
     pub fn unexpected(codec: &impl Codec, bytes: &[u8], expected: impl Into<String>) -> DecodeError {
         let found = match bytes.len() {
             0 => "nothing".to_owned(),
@@ -107,12 +112,14 @@ impl DecodeError {
             many => format!("{many} bytes"),
         };
         let codec = codec.name();
-        // What it is written in is no news.
+        // The codec itself is no useful guess.
         let looks_like = LooksLike::guess(bytes).filter(|guess| !guess.is_of(&codec));
         DecodeError::Unexpected { codec, expected: expected.into(), found, looks_like }
     }
 
-    /// The same, with other words for what was found, which should not tell the value.
+    /// Returns the error with another description of the found bytes.
+    ///
+    /// It should not contain the value, since errors are logged.
     #[must_use]
     pub fn found(mut self, what: impl Into<String>) -> DecodeError {
         if let DecodeError::Unexpected { found, .. } = &mut self {
@@ -121,7 +128,7 @@ impl DecodeError {
         self
     }
 
-    /// The same, where so many bytes are left behind a value.
+    /// Returns the error with the description that `bytes` bytes follow the value.
     #[must_use]
     pub fn left_over(self, bytes: usize) -> DecodeError {
         match bytes {
@@ -130,7 +137,7 @@ impl DecodeError {
         }
     }
 
-    /// Which codec refused.
+    /// Returns the name of the codec.
     pub fn codec(&self) -> &str {
         match self {
             DecodeError::Unexpected { codec, .. }
@@ -140,7 +147,7 @@ impl DecodeError {
         }
     }
 
-    /// Which other codec may have written the bytes.
+    /// Returns the codec that may have written the bytes, if there is a guess.
     pub fn looks_like(&self) -> Option<&LooksLike> {
         match self {
             DecodeError::Unexpected { looks_like, .. } => looks_like.as_ref(),
@@ -153,7 +160,7 @@ fn looks(guess: &Option<LooksLike>) -> String {
     guess.as_ref().map(|guess| format!("; they look like {guess}")).unwrap_or_default()
 }
 
-/// At most 120 characters.
+/// Cuts a text to at most 120 characters.
 pub(crate) fn cut(text: &str) -> String {
     match text.char_indices().nth(120) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! Values to bytes and back, for the objects of redgrid.
+//! Codecs: values to bytes and back, for the objects of redgrid.
 //!
 //! ```
 //! # #[cfg(feature = "json")] {
@@ -12,24 +12,24 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A codec is part of an object's type; the default is `Json`. docs/codecs.md describes how to
-//! choose one, and how Java reads each of them:
+//! A codec is part of an object's type; the default is `Json`. docs/objects/codecs.md describes how
+//! to choose one, and how Java reads each of them:
 //!
 //! | codec | feature | for |
 //! |---|---|---|
-//! | `Json` | `json` (default) | serde; what people and other languages read |
+//! | `Json` | `json` (default) | serde; readable by people and in other languages |
 //! | `MessagePack`, `Cbor` | `messagepack`, `cbor` | serde; smaller, fields by name |
 //! | `Postcard`, `Bincode` | `postcard`, `bincode` | serde; smallest, programs that share the type |
-//! | [`Text`] | | what has a text: `Display`, `FromStr` |
+//! | [`Text`] | | types with `Display` and `FromStr` |
 //! | [`Long`], [`Double`] | | numbers that the server adds to |
 //! | [`Raw`] | | bytes |
-//! | [`Natural`] | | what is kept in order: numbers, text, tuples ([`Ordered`]) |
-//! | `Kryo` | `kryo` | what Redisson writes unless it is told otherwise: simple values |
-//! | `Lz4<C>`, `Zstd<C>` | `lz4`, `zstd` | compressed, around another |
+//! | [`Natural`] | | values in order: numbers, text, tuples ([`Ordered`]) |
+//! | `Kryo` | `kryo` | Redisson's default codec: simple values |
+//! | `Lz4<C>`, `Zstd<C>` | `lz4`, `zstd` | compression of another codec |
 //!
-//! One of your own is [ten lines](Codec).
+//! A codec of your own takes [ten lines](Codec).
 //!
-//! # What it promises
+//! # Guarantees
 //!
 //! - Bytes may come from an attacker. Decoding never panics, overflows the stack, allocates
 //!   disproportionately to the input, or loops forever: [`MAX_DEPTH`], [`MAX_SIZE`],

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::codec::checked;
 use crate::{Codec, Decode, DecodeError, Encode, EncodeError, Raw, Text};
 
-/// A codec whose encodings of `T` sort byte by byte in the order of the values, so that the server
+/// A codec with encodings that sort byte by byte in the order of the values of `T`. So the server
 /// can keep values in order and find ranges. Sorted sets require it, so a codec without that order
 /// does not compile:
 ///
@@ -118,7 +118,7 @@ fixed! {
     };
 }
 
-/// Implements types by another codec whose encoding has the right order.
+/// Implements types by another codec with an encoding in the right order.
 macro_rules! delegated {
     ($($type:ty => $codec:ident),*; $($owned:ty),*) => {
         $(

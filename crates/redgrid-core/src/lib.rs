@@ -1,8 +1,8 @@
 //! The foundation of redgrid: one client for all objects.
 //!
-//! Most applications use the facade `redgrid`, or the crate of one object (`redgrid-locks`). Those
-//! re-export what is needed from this crate. Use this crate alone to build your own objects on the
-//! same basis. It has a connection that sends each request once, scripts, names and their keys,
+//! Most applications use the facade `redgrid`, or the crate of one object (`redgrid-locks`). These
+//! re-export the necessary parts of this crate. Use this crate alone to build your own objects on
+//! the same basis. It has a connection that sends each request once, scripts, names and their keys,
 //! holds with leases and fencing tokens, and notifications.
 //!
 //! ```no_run

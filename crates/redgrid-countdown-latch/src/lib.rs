@@ -1,5 +1,6 @@
-//! Count-down latches on Redis and Valkey, shared with Java services that use Redisson: tasks wait
-//! until a number of operations, in any process, is done.
+//! Count-down latches on Redis and Valkey, shared with Java services that use Redisson.
+//!
+//! Use one when tasks wait until a number of operations, in any process, is done.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -14,7 +15,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
 //! - A count-down is executed exactly once, even if its reply is lost and the request is retried.
 //!   So are setting and deleting. Concurrent count-downs of a client are combined into one request.
@@ -30,16 +31,16 @@
 //!   Either completes the waits for that round. A message of Redisson's has no number, and causes a
 //!   poll.
 //!
-//! What a failover can lose is described in `docs/countdown-latch.md`.
+//! `docs/objects/countdown-latch.md` describes what a failover can lose.
 //!
 //! # Keys
 //!
 //! | key or channel | type | lifetime |
 //! |---|---|---|
 //! | `name` | string: the count, in decimal | none, or [`TrySetCount::expires_in`]; gone at 0 |
-//! | `redgrid_latch:{name}` | string: the number of the round, `-` before that of one that is over | the latch's, at most a day, renewed while somebody waits; a minute after the end |
-//! | `redgrid_once:{name}:<client id>` | string: the client's last change and its answer | 30 s and twice `response_timeout` |
-//! | `redisson_countdownlatch__channel__{name}` | channel: `0` when the latch opens, `1` when it is set. Not in a cluster for a name with a hash tag, which Redisson can not use there | |
+//! | `redgrid_latch:{name}` | string: the number of the round, `-` before that of one that is over | the latch's, at most a day, renewed while tasks wait; a minute after the end |
+//! | `redgrid_once:{name}:<client id>` | string: the client's last change and its reply | 30 s and twice `response_timeout` |
+//! | `redisson_countdownlatch__channel__{name}` | channel: `0` when the latch opens, `1` when it is set. Not in a cluster for a name with a hash tag, which Redisson cannot use there | |
 //! | `redgrid_latch__channel:{name}` | channel: the number of the round that is over | |
 //!
 //! A namespace precedes the name, also inside the braces.

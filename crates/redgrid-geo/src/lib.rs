@@ -1,5 +1,7 @@
 //! Positions on the globe that all processes share, in the wire format of Redisson's RGeo.
 //!
+//! Use it to find members near a position, and distances between members.
+//!
 //! ```no_run
 //! # #[cfg(feature = "json")]
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +13,8 @@
 //! cities.add("Catania", Position::new(15.087269, 37.502669)?).await?;
 //! let apart = cities.distance("Palermo", "Catania").await?; // Some: 166.3 km
 //! let here = Position::new(15.0, 37.0)?;
-//! for (city, away) in cities.around(here).within(Distance::kilometers(200.0)).nearest_first().distances().await? {
+//! let near = cities.around(here).within(Distance::kilometers(200.0)).nearest_first();
+//! for (city, away) in near.distances().await? {
 //!     println!("{city}: {:.1} km", away.as_kilometers());
 //! }
 //! # let _ = apart;
@@ -24,7 +27,7 @@
 //! |---|---|---|
 //! | `name` | sorted set: members as their codec writes them, scored by the server's geohash of the position; Redisson's | none, unless set |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.

@@ -1,23 +1,35 @@
 //! Unique ids from Redis and Valkey, for all processes that use the same server.
 //!
+//! Use a [`TimeOrderedId`] for ids that rise with time, and an [`IdGenerator`] for small numbers.
+//!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
 //! use redgrid_id_generator::{Client, IdGenerator, TimeOrderedId};
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let order = TimeOrderedId::new(&client, "order").next().await?; // rises with time
-//! let ticket = IdGenerator::new(&client, "ticket").next().await?; // small numbers, shared with Redisson
+//! let ticket = IdGenerator::new(&client, "ticket").next().await?; // small numbers, in blocks
 //! # Ok(()) }
 //! ```
 //!
 //! # Guarantees
 //!
-//! - No id is issued twice while the server loses no acknowledged counter. `docs/ids.md` describes
-//!   what happens if it does.
+//! - No id is issued twice while the server loses no acknowledged counter. `docs/objects/ids.md`
+//!   describes what happens if it does.
 //! - Ids of one client increase, over all its tasks. Numbers may be skipped: ids that a process has
 //!   in memory when it ends are never issued.
 //! - One request fetches many ids, for all waiting calls together, and ahead of demand.
 //! - No call waits without limit: without a reply it ends after `response_timeout × (retries + 1)`.
+//!
+//! # Keys
+//!
+//! | key | type | lifetime |
+//! |---|---|---|
+//! | `name` of an [`IdGenerator`] | string: the first id of the next block; Redisson's | none |
+//! | `{name}:allocation` of an [`IdGenerator`] | string: the size of a block; Redisson's | none |
+//! | `icr:<name>:<year>:<month>:<day>` of a [`TimeOrderedId`] | string: the last number of the day | until two days after the day |
+//!
+//! A namespace precedes the name.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

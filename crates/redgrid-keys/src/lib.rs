@@ -1,5 +1,7 @@
 //! All keys of the servers: streams of objects, counts, deletion with companions, and TTLs in bulk.
 //!
+//! Use it to list, count, expire or delete objects by their names, without knowing their keys.
+//!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
 //! use redgrid_keys::{Client, Keys};
@@ -14,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A stream returns every key that exists from its beginning to its end at least once. This holds
 //!   on every topology, also if nodes are replaced or slots move meanwhile; keys may then be
@@ -24,6 +26,8 @@
 //!   a semaphore. Keys that protect from late requests are kept: fences, and token counters.
 //! - A change is sent once. An error contains the names that are known to be done, or not done.
 //! - Memory is bounded: a stream holds one page at a time, as does a deletion by pattern.
+//!
+//! It has no keys of its own.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

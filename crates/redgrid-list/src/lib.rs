@@ -1,5 +1,7 @@
 //! Lists that all processes share, in the wire format of Redisson's RList.
 //!
+//! Use a [`List`] for elements in an order that processes change: by index, by value, page by page.
+//!
 //! ```no_run
 //! # #[cfg(feature = "json")]
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,7 +26,7 @@
 //! | `name` | list: elements as their codec writes them; Redisson's | none, unless set |
 //! | `__redisson_list_cursor_{name}`, always with these braces, except in a cluster if the name has a hash tag; or the name of a cursor | string: the next index of [`List::shared_stream`]; Redisson's | an hour after the last page |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.

@@ -1,5 +1,7 @@
-//! Maps shared by all processes, whose values each process caches until they are changed.
-//! Redisson's RLocalCachedMap.
+//! Maps shared by all processes, with a cache in each process. Redisson's RLocalCachedMap.
+//!
+//! Use one for data that is read often and changed seldom: reads need no request, and a change
+//! invalidates the cached value in every process.
 //!
 //! ```no_run
 //! # #[cfg(feature = "json")]
@@ -23,7 +25,7 @@
 //! | `{name}:topic` | channel: changed keys; Redisson's | |
 //! | `redgrid_near:{name}:<client id>` | channel: heartbeats, from this client to itself | |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - Every change by these methods is published to all caches of the map, in the same step in which
 //!   it is made.

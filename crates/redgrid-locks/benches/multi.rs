@@ -1,7 +1,8 @@
-//! How long many names take as one: `REDGRID_URL=redis://127.0.0.1:6379 cargo bench -p redgrid-locks --bench multi`.
+//! Measures a lock over many names:
+//! `REDGRID_URL=redis://127.0.0.1:6379 cargo bench -p redgrid-locks --bench multi`.
 //!
-//! 10,000 names, taken and given back twenty times; with the URL of a cluster, 1,000 in as many slots. Says what the best and
-//! the median took. Without a URL it does nothing.
+//! It acquires and releases 10,000 names twenty times; with the URL of a cluster, 1,000 names in as
+//! many slots. It prints the best time and the median. Without a URL it does nothing.
 
 use std::time::{Duration, Instant};
 

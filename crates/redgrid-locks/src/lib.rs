@@ -1,11 +1,14 @@
 //! Distributed locks on Redis and Valkey, shared with Java services that use Redisson.
 //!
+//! Use a [`Lock`] when only one of several processes may do something at a time. Variants are fair,
+//! for readers and writers, over several names, or over several servers.
+//!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
 //! use redgrid_locks::{Client, Lock};
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
-//! let lock = Lock::new(&client, "orders:42");
+//! let lock = Lock::new(&client, "lock:orders:42");
 //!
 //! let guard = lock.acquire().await?; // renewed in the background while the guard lives
 //! // … the work that only one holder may do …
@@ -13,14 +16,14 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # What it promises
+//! # Guarantees
 //!
 //! On one server that keeps its memory and clock, at most one hold is *valid* at a time. A holder
 //! is notified of a loss before the server grants the lock to another one.
 //!
 //! A lease cannot stop a paused process from *writing*. Every guard therefore carries a [`Token`]
-//! for the store that it writes to, which can refuse a stale one. `docs/locks.md` has the table of
-//! promises.
+//! for the store that it writes to, which can refuse a stale one. `docs/objects/locks.md` has the
+//! table of promises.
 //!
 //! # Keys
 //!

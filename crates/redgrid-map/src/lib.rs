@@ -1,5 +1,8 @@
 //! Maps shared by all processes, in the wire format of Redisson's RMap.
 //!
+//! Use a [`Map`] for entries that processes read and change by key, also in front of your own store
+//! ([`BackedMap`]).
+//!
 //! ```no_run
 //! # #[cfg(feature = "json")]
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,7 +26,7 @@
 //! | `name` | hash: keys and values as their codecs write them; Redisson's | none, unless set |
 //! | `redgrid_fence:{name}`, `redgrid_fence:{name}:<client id>:<number>` | strings: what [`Map::set_fenced`] remembers | those of a [`Fence`] |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated.

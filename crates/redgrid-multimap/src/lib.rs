@@ -22,7 +22,7 @@
 //! | `{name}:<hash>` | set or list: the encoded values of a key; Redisson's | that of `name`, for native multimaps that of the key; deleted with the last value |
 //! | `{name}:redisson_set_multimap_ttl`, `{name}:redisson_list_multimap_ttl` | sorted set: expiry of each key in ms since 1970, for multimaps with lifetimes that are not native; Redisson's | that of `name`; deleted with the last entry |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A call about one key is one step. A change is sent once: if its reply is lost, the call
 //!   returns [`Failure::OutcomeUnknown`].

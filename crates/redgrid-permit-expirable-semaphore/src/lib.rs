@@ -1,5 +1,7 @@
-//! Semaphores whose permits have ids and leases. All processes of a Redis or Valkey server share
-//! them, including Java services with Redisson.
+//! Semaphores with ids and leases of permits. All processes of a Redis or Valkey server share them,
+//! including Java services with Redisson.
+//!
+//! Use one when a process acquires a permit, and another one extends or returns it.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,7 +17,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! The permits of a process that dies are available again within one lease, and there are never
 //! more permits than were set. A guard reports at once when one of its permits is no longer valid

@@ -1,6 +1,9 @@
 //! Queues that all processes share, in the wire format of Redisson: cancel-safe waiting, both ends,
 //! delays, rings, and priorities.
 //!
+//! Use them to hand work to other processes. If no element may be lost with its worker, use
+//! `redgrid-reliable-queue`.
+//!
 //! ```no_run
 //! # #[cfg(feature = "json")]
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,23 +35,22 @@
 //! | `redgrid_queue__channel:{name}` | channel: there may be something to take | |
 //! | `redisson_delay_queue_channel:{name}` | channel: when the first element is due; Redisson's | |
 //!
-//! # Promises
+//! # Guarantees
 //!
-//! - An element that was taken for a call that is dropped or timed out goes to the next waiter of the
-//!   process. Without one it is put back to where it was, in order. Meanwhile, for the time of two
-//!   requests, it is in no queue.
+//! - An element that was taken for a call that is dropped or timed out goes to the next waiter of
+//!   the process. Without one it is put back to where it was, in order. Meanwhile, for the time of
+//!   two requests, it is in no queue.
 //! - An element that `take` has returned belongs to this caller alone, even after lost replies: a
 //!   request that takes is sent again until it is answered, for 30 s, and is executed once. If no
 //!   server answers for 30 s, the elements it took are lost. So are those that a process has taken
-//!   when it is killed before its callers have them. If a failover loses the removal, the element is
-//!   taken twice.
+//!   when it is killed before its callers have them. If a failover loses the removal, the element
+//!   is taken twice.
 //! - `pop` is one command, which is sent once: its element is lost with the reply.
-//! - Waiters block no connection. Those of one process are served in the order of their calls. A push
-//!   by this crate wakes them; elements that other programs push, including Redisson's clients, are
-//!   found within 1 s.
+//! - Waiters block no connection. The waiters of one process are served in the order of their
+//!   calls. A push by this crate wakes them; elements that other programs push, including
+//!   Redisson's clients, are found within 1 s.
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
-//!   and is
-//!   not repeated.
+//!   and is not repeated.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -28,15 +28,15 @@
 //!
 //! | key | type |
 //! |---|---|
-//! | `redgrid_reliable_queue:{name}` | hash: settings, the number of the last message, what was counted |
+//! | `redgrid_reliable_queue:{name}` | hash: settings, the number of the last message, counters |
 //! | `redgrid_reliable_queue_bodies:{name}` | hash: messages' headers and values |
-//! | `redgrid_reliable_queue_states:{name}` | hash: how often each was tried, its receipt |
+//! | `redgrid_reliable_queue_states:{name}` | hash: the number of attempts of each, its receipt |
 //! | `redgrid_reliable_queue_ready:{name}`, `…_delayed`, `…_flight`, `…_dead` | sorted sets: one of them has the message |
-//! | `redgrid_reliable_queue_ends:{name}` | sorted set: when lifetimes are over |
+//! | `redgrid_reliable_queue_ends:{name}` | sorted set: when lifetimes end |
 //! | `redgrid_reliable_queue_once:{name}`, `…_until` | hash and sorted set: deduplication ids, as long as the last of them counts |
-//! | `redgrid_once:redgrid_reliable_queue:{name}:<client>`, and the same with `:receive` | strings: the answer to a client's last change, and what it was given last; some minutes |
+//! | `redgrid_once:redgrid_reliable_queue:{name}:<client>`, and with `:receive` | strings: the reply to a client's last change, and its last deliveries; some minutes |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A pushed message is delivered until it is acknowledged, removed, dead, or its lifetime ends.
 //!   No client has to live for that: the next receive finds messages that were not settled in time.

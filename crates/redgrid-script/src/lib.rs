@@ -26,14 +26,14 @@
 //! function and of an atomic batch share a slot in a cluster; this is checked before anything is
 //! sent.
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A call is sent once. If its reply is lost, it returns [`Failure::OutcomeUnknown`] and is not
 //!   sent again, unless it is marked with [`Call::idempotent`] or [`Call::reads`].
 //! - An error that a script returns is the script's own: if it begins with `BUSY` or `MOVED`, the
 //!   script is not run again.
-//! - If a server does not have a script, or a function whose [`Library`] is given, the same call
-//!   loads it.
+//! - If a server does not have a script, or a function of a given [`Library`], the same call loads
+//!   it.
 //! - An atomic batch is executed as a whole or not at all. A command that fails during execution
 //!   fails alone, as Redis has no rollback.
 

@@ -1,6 +1,8 @@
 //! Counting semaphores that all processes of a Redis or Valkey server share, including Java
 //! services with Redisson.
 //!
+//! Use one to allow a number of operations at the same time, over all processes.
+//!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
 //! use redgrid_semaphore::{Client, Semaphore};
@@ -14,7 +16,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! The permits of a [`Semaphore`] have leases. The permits of a process that dies are available
 //! again within one lease, and there are never more permits than the number that all processes

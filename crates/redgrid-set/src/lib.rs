@@ -9,7 +9,7 @@
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let seen: Set<String> = Set::new(&client, "seen");
 //! if seen.insert("order 42").await? {
-//!     println!("nobody had seen it");
+//!     println!("order 42 is new");
 //! }
 //! let scores: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "scores");
 //! scores.add_score("ada", 5.0).await?;
@@ -29,7 +29,7 @@
 //! | `name` of a [`LexSortedSet`] | sorted set: text, each with the score 0; Redisson's RLexSortedSet | none, unless set |
 //! | `name` of a [`SortedSet`] | sorted set: values as an [`Ordered`] codec writes them, each with the score 0 | none, unless set |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated. Values that it popped are lost.

@@ -1,10 +1,13 @@
 //! Maps, sets, bit sets and Bloom filters that are sharded over the slots of a cluster: one object,
 //! with shards on every node.
 //!
+//! Use them when one object is too large, or too busy, for one node.
+//!
 //! ```no_run
 //! # #[cfg(all(feature = "json", feature = "map", feature = "set", feature = "bits"))]
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
-//! use redgrid_sharded::{Client, Config, ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedSet};
+//! use redgrid_sharded::{Client, Config};
+//! use redgrid_sharded::{ShardedBitSet, ShardedBloomFilter, ShardedMap, ShardedSet};
 //!
 //! let client = Client::connect(Config::cluster(["10.0.0.1:7000", "10.0.0.2:7000"])?).await?;
 //! let carts: ShardedMap<u64, String> = ShardedMap::new(&client, "carts").with_shards(64);
@@ -32,7 +35,7 @@
 //! The tags are three or four characters each, the same for all objects with as many shards. Shard
 //! `n` of `N` is in slot `n × 16384 / N`.
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - The shard layout of an object is stored once, by its first change, in one step. A handle that
 //!   requests another layout gets a typed error. A handle that requests none uses the stored one.

@@ -13,7 +13,8 @@
 //! let id = orders.add("book", &2).await?;
 //! assert_eq!(orders.range(id..).await?[0].fields, [("book".to_owned(), 2)]);
 //!
-//! let mut deliveries = orders.group("billing").consumer("one").create_if_missing(Start::Beginning);
+//! let consumer = orders.group("billing").consumer("one");
+//! let mut deliveries = consumer.create_if_missing(Start::Beginning);
 //! while let Some(delivery) = deliveries.try_next().await? {
 //!     println!("{:?}", delivery.get("book"));
 //!     delivery.ack().await?;
@@ -28,7 +29,7 @@
 //! | `name` | stream: encoded fields and values; Redisson's | none, unless set |
 //! | channel `redgrid_stream__channel:{name}` | the id of each entry that is added through this library | |
 //!
-//! # Promises
+//! # Guarantees
 //!
 //! - A change is sent once. If its reply is lost, the call returns [`Failure::OutcomeUnknown`]
 //!   and is not repeated. [`Add::exactly_once`] is sent again, and still adds one entry.

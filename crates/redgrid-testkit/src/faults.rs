@@ -4,7 +4,7 @@ use redis::RedisError;
 
 use crate::{builder::TESTKIT_USER, server::RedisServer};
 
-/// A kind of connection, as `CLIENT LIST TYPE` tells them apart.
+/// A kind of connection, as in `CLIENT LIST TYPE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {

@@ -22,7 +22,7 @@ const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 /// The folder of programs downloaded by `cargo xtask`, relative to the workspace.
 const FETCHED: &str = "target/redis";
 
-/// A server program whose version is known.
+/// A server program with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerBinary {
     path: PathBuf,
@@ -171,7 +171,7 @@ pub enum FindError {
     Unusable {
         /// The program.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
 }

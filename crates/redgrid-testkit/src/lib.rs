@@ -1,4 +1,4 @@
-//! Real Redis servers, faults and checks, for tests of code whose promises hold over a network.
+//! Real Redis servers, faults and checks, for tests of code with promises that hold over a network.
 //!
 //! A lock that works while everything works proves little. With this crate a test has its own
 //! server, and can cause what happens in production: kill or pause the server, lose its data, cut a
@@ -6,7 +6,8 @@
 //! given up.
 //!
 //! ```
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use redgrid_testkit::{Action, Observer, Proxy, RedisServer};
 //!
 //! let server = RedisServer::start().await?;

@@ -21,7 +21,8 @@ use crate::{builder::TESTKIT_USER, faults::ClientInfo, observer::Observer, serve
 /// # Examples
 ///
 /// ```no_run
-/// # async fn demo(server: &redgrid_testkit::RedisServer) -> Result<(), Box<dyn std::error::Error>> {
+/// # use redgrid_testkit::RedisServer;
+/// # async fn demo(server: &RedisServer) -> Result<(), Box<dyn std::error::Error>> {
 /// use redgrid_testkit::Monitor;
 ///
 /// let mut monitor = Monitor::start(server).await?.without("PING");
@@ -134,7 +135,7 @@ impl fmt::Debug for Monitor {
 pub struct SeenCommand {
     /// Its name in capitals; a subcommand is the first argument.
     pub name: String,
-    /// What came after the name.
+    /// The arguments after the name.
     pub args: Vec<Bytes>,
     /// The client's address, as in [`ClientInfo::addr`].
     pub source: String,

@@ -49,7 +49,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// Those of [`cmd`](Self::cmd), and a reply that is no `T`.
+    /// As for [`cmd`](Self::cmd), and an error for a reply that is not a `T`.
     pub async fn query<T: FromRedisValue>(&self, command: &[impl AsRef<[u8]>]) -> Result<T, RedisError> {
         let mut cmd = Cmd::new();
         for part in command {
@@ -140,6 +140,6 @@ impl Observer {
     }
 }
 
-/// Response timeout: 60 s. Long enough for a long script on a loaded machine, short enough to fail a
-/// test with a paused server.
+/// Response timeout: 60 s. Long enough for a long script on a loaded machine, short enough to fail
+/// a test with a paused server.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -32,7 +32,7 @@ impl ReservedAddress {
         listen(RANGE, &[0]).map(|(_, reserved)| reserved)
     }
 
-    /// Reserves a free address whose bus port is free, too.
+    /// Reserves a free address with a free bus port.
     pub(crate) fn for_cluster() -> io::Result<Self> {
         // The bus ports must be in the range too.
         listen(RANGE.start..RANGE.end - BUS, &[0, BUS]).map(|(_, reserved)| reserved)

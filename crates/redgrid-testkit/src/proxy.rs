@@ -127,7 +127,7 @@ impl Proxy {
         self.shared.faults.send_modify(|faults| faults.drop_publishes = on);
     }
 
-    /// Applies `action` to the next `count` requests whose name or arguments contain `needle`,
+    /// Applies `action` to the next `count` requests with `needle` in their name or arguments,
     /// compared byte by byte and case-sensitively. Rules are tried in the order of these calls,
     /// before the hook of [`on_request`](Self::on_request).
     pub fn next(&self, count: usize, needle: impl AsRef<[u8]>, action: Action) {

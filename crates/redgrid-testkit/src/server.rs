@@ -352,10 +352,10 @@ pub enum StartError {
     /// There is no program to start.
     #[error(transparent)]
     NotFound(#[from] FindError),
-    /// Files or processes could not be made. No server runs.
+    /// Files or processes could not be created. No server runs.
     #[error("cannot set up the server: {0}")]
     Setup(#[from] io::Error),
-    /// Somebody else listens on the server's port. No server runs.
+    /// Another process listens on the server's port. No server runs.
     #[error("the port of {addr} was taken by another process")]
     PortTaken {
         /// The address that was wanted.

@@ -21,12 +21,12 @@ pub enum TopologyError {
     /// unknown.
     #[error("a request to a server of the deployment failed: {0}")]
     Server(#[from] RedisError),
-    /// What was asked for has not come about yet. It may still do so.
+    /// The requested state was not reached yet. It may still be.
     #[error("not reached within {waited:?}: {missing}")]
     TimedOut {
-        /// How long it was given.
+        /// The time limit.
         waited: Duration,
-        /// What was still missing at the last look.
+        /// The part that was missing at the last check.
         missing: String,
     },
     /// No replica of it runs, so nothing can take its place. Nothing changes.
@@ -91,7 +91,7 @@ pub(crate) fn url(kind: &str, credentials: &RedisServer, servers: &[RedisServer]
 /// Calls `look` repeatedly until it succeeds; its error says what is missing.
 pub(crate) async fn until<T, L: Future<Output = Result<T, String>>>(
     within: Duration,
-    // Not `AsyncFnMut`, whose future cannot be sent to another thread.
+    // Not `AsyncFnMut`: its future cannot be sent to another thread.
     mut look: impl FnMut() -> L,
 ) -> Result<T, TopologyError> {
     let deadline = Instant::now() + within;
@@ -151,8 +151,8 @@ pub(crate) async fn acknowledged(primary: &RedisServer, replicas: usize) -> Resu
 /// How long a primary waits for acknowledgements: less than the response timeout.
 const WAIT_MILLIS: &str = "500";
 
-/// Timeout of forming or changing a deployment: 4 minutes. It takes seconds. On a machine with eight
-/// times as much to do, elections fail again and again.
+/// Timeout of forming or changing a deployment: 4 minutes. It takes seconds. On a machine with
+/// eight times its usual load, elections fail repeatedly.
 pub(crate) const SETTLED_WITHIN: Duration = Duration::from_secs(240);
 
 /// Poll interval: 40 ms. Each poll queries all servers, over new connections, which costs more than

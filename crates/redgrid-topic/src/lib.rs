@@ -1,6 +1,9 @@
 //! Publish/subscribe topics, in the wire format of Redisson's RTopic, RPatternTopic, RShardedTopic
 //! and RReliableTopic.
 //!
+//! Use them to send messages to several subscribers. Each topic reports messages that a subscriber
+//! may have missed.
+//!
 //! ```no_run
 //! # #[cfg(feature = "json")]
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,7 +16,7 @@
 //! while let Some(next) = messages.next().await {
 //!     match next {
 //!         Ok(message) => println!("{}: {}", message.channel, message.value),
-//!         Err(SubscriptionError::Gap(_)) => println!("some messages may have been missed: read the current state"),
+//!         Err(SubscriptionError::Gap(_)) => println!("messages may be missing: read the state"),
 //!         Err(error) => eprintln!("{error}"),
 //!     }
 //! }
@@ -25,7 +28,7 @@
 //! | | receivers of a message | missed messages |
 //! |---|---|---|
 //! | [`Topic`] | current subscribers; in a cluster every node forwards it to every other | those published while a connection is lost, reported as a gap |
-//! | [`PatternTopic`] | the same, for all topics whose names match a pattern | the same |
+//! | [`PatternTopic`] | the same, for all topics with names that match a pattern | the same |
 //! | [`ShardedTopic`] | the same; in a cluster only the nodes of its slot receive it | the same |
 //! | [`ReliableTopic`] | each registered subscriber, at least once, even if it is away for a while | none, except those a lost primary had not replicated |
 //!

@@ -21,9 +21,8 @@ macro_rules! pattern {
         /// escapes the character after it. Only topics in the client's namespace match.
         /// [Sharded](crate::ShardedTopic) topics do not: servers have no patterns for them.
         ///
-        /// A pattern must be a valid [`Name`](crate::Name). Patterns that can match the same name,
-        /// such as `*` and `news:*`, have a connection each at a node. Patterns with different
-        /// beginnings share one. Notifications of keyspace events are not received: use
+        /// A pattern must be a valid [`Name`](crate::Name). All patterns of a client share one
+        /// connection per node. Notifications of keyspace events are not received: use
         /// [events](redgrid_core::object::events::Listen).
         ///
         /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server

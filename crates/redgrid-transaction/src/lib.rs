@@ -36,7 +36,7 @@
 //!
 //! - **Atomic**, whichever process is killed and when: a commit is one script. A failover keeps it
 //!   as a whole or loses it as a whole, like any acknowledged write under replication.
-//! - **Exactly once**: a commit whose reply is lost is sent again, and returns the stored reply.
+//! - **Exactly once**: a commit with a lost reply is sent again, and returns the stored reply.
 //!   Without any reply it ends as [`OutcomeUnknown`](crate::Failure::OutcomeUnknown), and is
 //!   written as a whole within half a minute, or not at all.
 //! - **Nothing is left behind**: a process that dies has written nothing and locked nothing.

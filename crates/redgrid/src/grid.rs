@@ -1,4 +1,5 @@
-//! Every object as a method of one value: here what is of all of them, in the files beside it each kind.
+//! [`Grid`]: a client with a method for each kind of object. Each group of kinds has a file in
+//! `grid/`.
 
 #[cfg(feature = "barrier")]
 mod barriers;
@@ -37,7 +38,33 @@ use std::time::Duration;
 
 use redgrid_core::{Client, Command, Config, ConnectError, IntoArg, NotClosed, NotReady};
 
-/// One client, and every kind of object on it. Cheap to clone.
+/// A client with a method for every kind of object.
+///
+/// One `Grid` per process is enough: it keeps the connections, and everything that is held and
+/// awaited. It is cheap to clone; clones share the client. Calls from many tasks share its
+/// connections.
+///
+/// A method such as [`Grid::lock`] returns a handle. It sends no request, and cannot fail: the
+/// first call of the handle reports an invalid name.
+///
+/// Two methods exist for an object with values. [`Grid::map`] encodes as JSON and needs the feature
+/// `json`; [`Grid::map_with`] takes any [codec](crate::codecs). All users of a name must use the
+/// same codec.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use redgrid::Grid;
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let grid = Grid::connect("redis://127.0.0.1:6379").await?;
+///     let guard = grid.lock("lock:report").acquire().await?;
+///     // … the work that only one process may do …
+///     guard.release().await?;
+///     grid.shutdown(Duration::from_secs(5)).await?; // releases what is still held
+///     Ok(())
+/// }
+/// ```
 #[doc(alias = "RedissonClient")]
 #[derive(Clone, Debug)]
 pub struct Grid {
@@ -45,11 +72,31 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Starts a client from a URL or a [`Config`]. It does not wait for the server: calls do, within their own time.
+    /// Starts a client from a URL or a [`Config`], without waiting for a server.
+    ///
+    /// Calls wait for the connection within their own timeouts; [`Grid::wait_ready`] waits for it
+    /// explicitly. So a service may start before its server.
+    ///
+    /// It must be called inside a Tokio runtime, in which its connections and tasks then run. Once
+    /// that runtime has ended, every call fails with an error that says so.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::{Config, Grid};
+    ///
+    /// let one = Grid::connect("redis://:secret@127.0.0.1:6379/0").await?;
+    /// let cluster = Grid::connect(Config::cluster(["10.0.0.1:7000", "10.0.0.2:7000"])?).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] when the configuration can not work.
+    /// [`ConnectError`] if the configuration is invalid, or names a certificate file that is
+    /// unusable.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future starts no client.
     pub async fn connect<C>(config: C) -> Result<Grid, ConnectError>
     where
         C: TryInto<Config>,
@@ -58,22 +105,62 @@ impl Grid {
         Ok(Grid { client: Client::connect(config).await? })
     }
 
-    /// The objects on a client that is there already.
+    /// Returns the objects of an existing client.
     pub fn new(client: Client) -> Self {
         Grid { client }
     }
 
-    /// The client beneath.
+    /// Returns the client, for commands, events and health.
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) {
+    /// let health = grid.client().health().await; // for a readiness probe
+    /// println!("ready: {}, {} holds", health.is_ready(), health.held);
+    /// # }
+    /// ```
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What any object has, under its name: whether it is there, its lifetime, other names. See [`Object`](redgrid_core::object::Object).
+    /// Returns an object of any kind by its name: existence, lifetime, deletion, other names. See
+    /// [`Object`](redgrid_core::object::Object).
+    ///
+    /// It covers the key of that name alone. The method `object()` of a typed handle, such as a
+    /// lock, covers all keys of the object.
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let cart = grid.object("cart:42");
+    /// if cart.exists().await? {
+    ///     cart.expire_in(Duration::from_secs(3600)).await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn object(&self, name: impl AsRef<str>) -> redgrid_core::object::Object {
         redgrid_core::object::Object::new(&self.client, name)
     }
 
-    /// What happens to all whose names are of a pattern. See [`Listen`](redgrid_core::object::events::Listen).
+    /// Listens to the events of all objects with names that match `pattern`. See
+    /// [`Listen`](redgrid_core::object::events::Listen).
+    ///
+    /// The servers must publish them, by the setting `notify-keyspace-events`;
+    /// [`Listen::enable`](redgrid_core::object::events::Listen::enable) sets it.
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::object::events::{Kind, Notice};
+    ///
+    /// let mut expired = grid.events_of("cart:*", Kind::Expired).await?;
+    /// while let Some(notice) = expired.next().await {
+    ///     match notice {
+    ///         Notice::Event(event) => println!("{} has expired", event.name),
+    ///         other => println!("events may be missing: {other:?}"),
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[doc(alias = "addListener")]
     pub fn events_of(
         &self,
@@ -83,25 +170,59 @@ impl Grid {
         redgrid_core::object::events::Listen::to(&self.client, pattern, kinds)
     }
 
-    /// A command of any kind. See [`Client::command`].
+    /// Returns a command of any kind. See [`Client::command`].
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let hits: i64 = grid.command("INCRBY").key("hits")?.arg("2").query().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn command(&self, name: impl IntoArg) -> Command {
         self.client.command(name)
     }
 
-    /// Waits until the server has answered. See [`Client::wait_ready`].
+    /// Waits until every server has answered. See [`Client::wait_ready`].
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// grid.wait_ready(Duration::from_secs(5)).await?; // a wrong password fails at once
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`NotReady`] when `within` is over; it says what stands in the way.
+    /// [`NotReady`] if `within` passed first, with the cause. It is returned early if waiting
+    /// cannot help: a refused password or certificate, an unknown host name, another protocol.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
     pub async fn wait_ready(&self, within: Duration) -> Result<(), NotReady> {
         self.client.wait_ready(within).await
     }
 
-    /// Gives back everything that is held, at once, and closes. See [`Client::shutdown`].
+    /// Releases everything that is held, and closes the connections. See [`Client::shutdown`].
+    ///
+    /// Call it before the end of `main`. Without it, holds are released in the background, and end
+    /// with their leases if the process ends before that.
+    ///
+    /// ```no_run
+    /// # async fn example(grid: redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// grid.shutdown(Duration::from_secs(5)).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`NotClosed`] when `within` was over before everything was given back; leases end the rest.
+    /// [`NotClosed`] if `within` passed before everything was released. Leases end the rest.
+    ///
+    /// # Cancel safety
+    ///
+    /// The shutdown continues if the future is dropped.
     pub async fn shutdown(&self, within: Duration) -> Result<(), NotClosed> {
         self.client.shutdown(within).await
     }

@@ -1,19 +1,43 @@
-//! Distributed synchronizers on Redis and Valkey that tell you the moment a lock is lost, share their keys with Redisson,
-//! and read like `tokio::sync`.
+//! Distributed locks, semaphores, queues, maps and rate limiters on Redis and Valkey.
+//!
+//! Use it when several copies of a service must not do the same thing at the same time: sell the
+//! same item, run the same job, or call a paid API too often. The API follows `tokio::sync`, and
+//! most objects can be shared with Java services that use Redisson.
 //!
 //! ```no_run
-//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
 //! use redgrid::Grid;
 //!
-//! let grid = Grid::connect("redis://127.0.0.1:6379").await?;
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let grid = Grid::connect("redis://127.0.0.1:6379").await?;
+//!     let lock = grid.lock("lock:orders:42"); // a name of its own: not the key of the order
 //!
-//! let guard = grid.lock("orders:42").acquire().await?;
-//! // … the work that only one may do …
-//! guard.release().await?;
+//!     let guard = lock.acquire().timeout(Duration::from_secs(2)).await?;
+//!     println!("no other process works on order 42 now");
+//!     guard.release().await?; // an error says if the lock had been lost
 //!
-//! grid.shutdown(std::time::Duration::from_secs(5)).await?;
-//! # Ok(()) }
+//!     grid.shutdown(Duration::from_secs(5)).await?; // releases what is still held
+//!     Ok(())
+//! }
 //! ```
+//!
+//! # Guarantees
+//!
+//! - **Loss is reported.** If a lease cannot be renewed in time, `guard.lost()` completes before
+//!   the lease ends on the server.
+//! - **Every lock has a fencing token**, so a store can reject a writer that was paused and woke up
+//!   too late.
+//! - **Waiting is safe to cancel.** A dropped `acquire()` leaves nothing locked.
+//! - **One server, replicas, Sentinel or Cluster**: the same code, another configuration.
+//!
+//! # What to know first
+//!
+//! - A guard that is dropped releases its lock in the background. Without [`Grid::shutdown`] before
+//!   the end of `main`, the lease ends it: after 30 s at most by default.
+//! - `let _ = lock.acquire().await?;` drops the guard at once. Write `let _guard = …`.
+//! - One [`Grid`] per process is enough. It is cheap to clone, and belongs to the Tokio runtime in
+//!   which it was created.
 //!
 //! Each kind of object is a crate of its own (`redgrid-locks`) that can be used alone. This crate
 //! gathers them behind [`Grid`]. The main types are at the root. Builders, guards and errors of an

@@ -1,4 +1,5 @@
-//! What is written leads to what is there: links of all pages, programs in examples/, and the programs that READMEs begin with.
+//! Checks of the documentation: links of all pages, programs in `examples/`, and the first programs
+//! of READMEs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(workspace().join(path)).unwrap()
 }
 
-/// All pages of the tree, but for what is built, and what pages are made of.
+/// Collects all Markdown pages of the tree, without sources and build directories.
 fn pages(of: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path()) {
         let name = entry.file_name().unwrap().to_string_lossy();
@@ -25,7 +26,7 @@ fn pages(of: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The text without what is code: a link in a program is none.
+/// Returns the text without code: a link in a program is no link.
 fn prose(page: &str) -> String {
     let mut fenced = false;
     let outside = page.lines().filter(|line| {
@@ -43,7 +44,7 @@ fn links(page: &str) -> Vec<String> {
     behind.filter_map(|rest| Some(rest.split_once(')')?.0.to_owned())).collect()
 }
 
-/// What a heading is called in a link.
+/// Returns the names of the headings in links.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut fenced = false;
     let headings = page.lines().filter(|line| {
@@ -93,12 +94,12 @@ fn each_program_is_built_and_named_where_one_looks_for_it() {
         let entry = format!("name = \"{}\"\npath = \"{file}\"", file.trim_end_matches(".rs"));
         assert!(manifest.contains(&entry), "examples/Cargo.toml has no `{entry}`");
         assert_eq!(list.iter().filter(|link| *link == file).count(), 1, "examples/README.md names {file} once");
-        let link = format!("../examples/{file}");
-        assert!(of_docs.contains(&link), "no page of docs/ links to {link}");
+        let link = format!("examples/{file}");
+        assert!(of_docs.iter().any(|at| at.ends_with(&link)), "no page of docs/ links to {link}");
     }
 }
 
-/// The files with Rust code below a folder.
+/// Collects the files with Rust code below a folder.
 fn sources(of: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(of).unwrap().map(|entry| entry.unwrap().path()) {
         match entry.extension() {
@@ -109,13 +110,13 @@ fn sources(of: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines above a declaration that belong to it: documentation, attributes and comments.
+/// Returns the lines above a declaration that belong to it: documentation, attributes, comments.
 fn head<'a>(lines: &'a [&str], declared: usize) -> impl Iterator<Item = &'a str> {
     let above = lines[..declared].iter().rev().map(|line| line.trim_start());
     above.take_while(|line| line.starts_with("//") || line.starts_with("#[") || line.starts_with(')'))
 }
 
-/// Whether all fields of the struct or tuple struct that is declared in this line are public, and there are some.
+/// Returns whether the struct declared in this line has fields, and all of them are public.
 fn has_only_public_fields(lines: &[&str], declared: usize) -> bool {
     let declaration = lines[declared];
     if !declaration.ends_with('{') {
@@ -153,7 +154,7 @@ fn each_public_enum_and_open_struct_can_grow_or_says_why_not() {
     assert!(closed.is_empty(), "neither `#[non_exhaustive]` nor `// Exhaustive: <reason>`: {closed:#?}");
 }
 
-/// The names of types, and of modules, at the root of the facade.
+/// Returns the names of the types and of the modules at the root of the facade.
 fn root() -> (Vec<String>, Vec<String>) {
     let text = read("crates/redgrid/src/lib.rs");
     let statements = text.split(';').filter_map(|part| part.split_once("pub use ").map(|(_, used)| used));
@@ -185,13 +186,43 @@ fn the_root_of_the_facade_is_short_and_its_modules_are_in_the_table() {
 #[test]
 fn each_page_of_docs_is_found_from_the_first_one() {
     let first = links(&read("README.md"));
-    for page in fs::read_dir(workspace().join("docs")).unwrap().map(|entry| entry.unwrap().file_name()) {
-        let link = format!("docs/{}", page.to_str().unwrap());
-        assert!(first.iter().any(|at| at.split('#').next() == Some(&link)), "README.md does not link to {link}");
+    let mut all = Vec::new();
+    pages(&workspace().join("docs"), &mut all);
+    for page in all {
+        let link = page.strip_prefix(workspace()).unwrap().to_str().unwrap();
+        assert!(first.iter().any(|at| at.split('#').next() == Some(link)), "README.md does not link to {link}");
     }
 }
 
-/// The lines of the first program in a text; in documentation without those that are not shown.
+#[test]
+fn each_test_of_the_table_of_failures_is_in_its_file() {
+    let page = read("docs/internals/failure-tests.md");
+    let mut rows = 0;
+    let mut missing = Vec::new();
+    for line in page.lines().filter(|line| line.contains("](../../tests/")) {
+        let name = line.rsplit('`').nth(1).unwrap_or_default();
+        let file = line.split("](../../").nth(1).and_then(|rest| rest.split(')').next()).unwrap_or_default();
+        if !read(file).contains(&format!("fn {name}(")) {
+            missing.push(line);
+        }
+        rows += 1;
+    }
+    assert!(rows > 60, "{rows} rows");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
+fn each_page_of_docs_is_compiled() {
+    let listed = read("docs/lib.rs");
+    let mut all = Vec::new();
+    pages(&workspace().join("docs"), &mut all);
+    for page in all.iter().filter(|page| !page.ends_with("SUMMARY.md")) {
+        let page = page.strip_prefix(workspace().join("docs")).unwrap().display();
+        assert!(listed.contains(&format!("\"{page}\"")), "docs/lib.rs does not list {page}");
+    }
+}
+
+/// Returns the lines of the first program in a text, without hidden lines.
 fn program<'a>(text: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let from = text.skip_while(|line| !line.starts_with("```")).skip(1);
     from.take_while(|line| !line.starts_with("```")).filter(|line| *line != "#" && !line.starts_with("# ")).collect()

@@ -1,11 +1,11 @@
-//! Who looks for a method by the name that Redisson has for it finds it: each name on the page "From Redisson, method by method" is that
-//! of the method beside it, or an alias of it in the documentation.
+//! A search for a Redisson name finds the method here. Each name on the page "From Redisson, method
+//! by method" is the name of the method beside it, or an alias of it in the documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
-/// A row of the page: where it is, what Redisson calls it, what it is here, and what is said of it.
+/// A row of the page: its line, Redisson's names, the methods here, and the note.
 struct Row {
     line: usize,
     theirs: Vec<String>,
@@ -13,7 +13,7 @@ struct Row {
     note: String,
 }
 
-/// The names and aliases of the public functions of a crate, and the types it has.
+/// The public types of a crate, and the names and aliases of its public functions.
 #[derive(Default)]
 struct Crate {
     types: BTreeSet<String>,
@@ -24,13 +24,13 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What stands between backticks.
+/// Returns the code spans of a cell.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
 fn rows() -> Vec<Row> {
-    let page = fs::read_to_string(workspace().join("docs/from-redisson.md")).unwrap();
+    let page = fs::read_to_string(workspace().join("docs/redisson/from-redisson.md")).unwrap();
     let mut rows = Vec::new();
     for (line, text) in iter::zip(1.., page.lines()) {
         let cells: Vec<&str> = text.trim_matches('|').split(" | ").map(str::trim).collect();

@@ -70,7 +70,7 @@ async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
 const ALL: [&str; 11] =
     ["barrier", "bucket", "event", "fair", "fenced", "ids", "latch", "limiter", "map", "permits", "rw"];
 
-/// Keys that outlive their object, as in docs/keyspace.md.
+/// Keys that outlive their object, as in docs/objects/keyspace.md.
 fn outlives(key: &str) -> bool {
     ["redgrid_fence:", "redisson_lock_token:", "redgrid_once:"].iter().any(|prefix| key.starts_with(prefix))
 }

@@ -44,10 +44,10 @@ pub(crate) struct Options {
     /// A folder of other drivers, each a program that is started as `NAME --addr HOST:PORT --serve`
     #[arg(long, value_name = "FOLDER")]
     peers: Option<PathBuf>,
-    /// Only workloads whose names contain this, for example `W1`
+    /// Only workloads with this in their names, for example `W1`
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Only these drivers, besides ours
+    /// Only these drivers, beside redgrid's
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     drivers: Vec<String>,
     /// Number of rounds for the medians
@@ -59,7 +59,7 @@ pub(crate) struct Options {
     /// How long locks are held (W5), in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     hold: f64,
-    /// Writes the tables into docs/performance.md
+    /// Writes the tables into docs/internals/measurements.md
     #[arg(long, conflicts_with = "only")]
     write: bool,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Options {
 /// The warm-up of a compiled driver.
 const WARM: f64 = 0.3;
 
-/// Warm-ups of a JVM, whose rate rises for half a minute: before everything, in a workload's first
+/// Warm-ups of a JVM. Its rate rises for half a minute: before everything, in a workload's first
 /// round, when two of three processes are new, and later.
 const JVM_AT_FIRST: u32 = 9;
 const JVM_SECTION: f64 = 5.0;
@@ -113,7 +113,7 @@ pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
     let report = report.map_err(|error| Failure::Bench { error })?;
     println!("{report}");
     if options.write {
-        report.write(&workspace.join("docs/performance.md"))?;
+        report.write(&workspace.join("docs/internals/measurements.md"))?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

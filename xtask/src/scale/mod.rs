@@ -21,7 +21,7 @@ use crate::{
     workspace,
 };
 
-/// The sizes of the measures. docs/performance.md is written with the defaults.
+/// The sizes of the measures. docs/internals/measurements.md is written with the defaults.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     /// Only this one: names, held, queue, waiters or bus
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     /// How many seconds locks are held, and waiters left alone
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     seconds: u32,
-    /// Writes the tables into docs/performance.md
+    /// Writes the tables into docs/internals/measurements.md
     #[arg(long)]
     write: bool,
 }
@@ -57,7 +57,7 @@ impl Options {
 /// The longest time of a measure, besides its idle time: three times that of the longest one.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The measurements are between these lines of docs/performance.md.
+/// The measurements are between these lines of docs/internals/measurements.md.
 const LINES: (&str, &str) = ("<!-- scale: begin -->", "<!-- scale: end -->");
 
 /// Returns the heading of a measure.
@@ -110,7 +110,7 @@ pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn page(workspace: &Path) -> std::path::PathBuf {
-    workspace.join("docs/performance.md")
+    workspace.join("docs/internals/measurements.md")
 }
 
 /// Formats every promise of every measure for the terminal.

@@ -12,7 +12,7 @@ use crate::{
     steps::{Failure, not_run, shown},
 };
 
-/// A program whose output is that of a test harness.
+/// A program with the output of a test harness.
 #[derive(Debug)]
 pub(crate) struct Program {
     /// The package and its target.

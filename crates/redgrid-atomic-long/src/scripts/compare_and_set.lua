@@ -1,5 +1,5 @@
--- compare_and_set.lua: set a number if it equals an expected one. Behind dedup.lua or plain.lua, and
--- integers.lua or doubles.lua.
+-- compare_and_set.lua: set a number if it equals an expected one. Behind dedup.lua or plain.lua,
+-- and integers.lua or doubles.lua.
 --
 -- KEYS[2]  number    string; the number in decimal; absent is 0
 -- ARGV[4]  expected

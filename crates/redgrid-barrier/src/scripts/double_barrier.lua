@@ -49,8 +49,8 @@ local function update(publish, channel)
   end
 end
 
--- Restores a session whose opening a failover has lost: a client was inside in it. The waiters of
--- that session are admitted.
+-- Restores a session after a failover has lost its opening: a client was inside in it. The waiters
+-- of that session are admitted.
 local function restore_session(session, publish, channel)
   if session <= field('session') then
     return

@@ -55,7 +55,7 @@ local function start_grace(lease)
 end
 
 -- Returns whether a party of that run belongs to the current run. If no run is known, as after a
--- failover, the run of the party becomes the current one. The same applies if a failover has lost
+-- failover, the run of the party becomes the current one. This also applies if a failover has lost
 -- the deletion of the previous run.
 local function is_current_run(run)
   run = tonumber(run)

@@ -44,8 +44,8 @@ local function simple()
   redis.call('BITOP', operation, result, own, unpack(others))
 end
 local function replace()
-  -- A user who may not delete the results is refused before they exist. Results of an earlier
-  -- failure are deleted.
+  -- A user without the permission to delete the results is refused before they exist. Results of
+  -- an earlier failure are deleted.
   redis.call('DEL', result, once, both)
   local ttl = redis.call('PTTL', own);
   (composed[operation] or simple)()

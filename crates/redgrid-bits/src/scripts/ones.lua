@@ -1,4 +1,4 @@
--- ones.lua: reads a page of bytes whose first byte has a set bit.
+-- ones.lua: reads a page of bytes that begins with the first byte that has a set bit.
 --
 -- KEYS[1]  the bits   string
 -- ARGV[1]  the index of the first byte

@@ -1,5 +1,5 @@
-//! W4adder: all tasks add 1 to a local adder as fast as they can; then one sum over all processes,
-//! whose time is included.
+//! W4adder: all tasks add 1 to a local adder as fast as they can. Then comes one sum over all
+//! processes, and its time is included.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

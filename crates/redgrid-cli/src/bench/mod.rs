@@ -54,7 +54,7 @@ pub(crate) fn run(global: &Global, options: &BenchOptions) -> Result<ExitCode, F
         driver.release_held();
         // Locks that could not be released in time end with their leases.
         let _ = driver.grid.shutdown(SHUTDOWN_TIMEOUT).await;
-        ended.map_err(|error| Failure::broken(format!("the bench on {addr} broke off: {}", one_line(&*error))))
+        ended.map_err(|error| Failure::broken(format!("the benchmark on {addr} was aborted: {}", one_line(&*error))))
     })
 }
 

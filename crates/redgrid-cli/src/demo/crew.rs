@@ -116,7 +116,7 @@ impl Worker {
                 Ok(())
             }
             Some(FromWorker::Failed(why)) => Err(Failure::unavailable(format!(
-                "worker {} has no server, see to it and run again: {why}",
+                "worker {} cannot reach the server, check it and run again: {why}",
                 self.number
             ))),
             _ => Err(Failure::broken(format!("worker {} ended before it was ready, run again", self.number))),

@@ -21,7 +21,7 @@ pub(crate) fn orders(product: &str) -> String {
     format!("orders:{product}")
 }
 
-/// Returns the users who ordered, with the number of their request.
+/// Returns the users with an order, with the number of their request.
 pub(crate) fn buyers(grid: &Grid, product: &str) -> Map<String, u64, Text, Long> {
     grid.map_with(buyers_key(product), Text, Long)
 }

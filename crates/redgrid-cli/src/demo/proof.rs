@@ -19,7 +19,7 @@ pub(crate) struct Proof {
     pub(crate) oversold: u64,
     /// Orders with the number of another.
     pub(crate) duplicate_ids: u64,
-    /// Orders of users who had already ordered the product.
+    /// Orders of users that had already ordered the product.
     pub(crate) duplicate_users: u64,
     /// Why it is not proven, one clause each; empty if it is.
     pub(crate) faults: Vec<String>,
@@ -29,8 +29,8 @@ pub(crate) struct Proof {
 /// `requests`.
 ///
 /// No condition depends on the order of service. Sold and remaining units add up to the stock.
-/// Nothing is oversold. No number and no buyer appears twice. Every order was requested. A user who
-/// got nothing could not have been served, given the remaining units.
+/// Nothing is oversold. No number and no buyer appears twice. Every order was requested. A
+/// refused request could not have been served, given the remaining units.
 pub(crate) fn check(stock: u64, requests: &[Request], books: &Books) -> Proof {
     let mut proof = Proof::default();
     let mut ids = HashSet::new();
@@ -73,16 +73,16 @@ pub(crate) fn check(stock: u64, requests: &[Request], books: &Books) -> Proof {
             proof.faults.push(format!("{} {what}", grouped(count)));
         }
     };
-    fault(proof.oversold.into(), "units were sold that were not there");
+    fault(proof.oversold.into(), "units were sold beyond the stock");
     fault(unaccounted, "units of stock and orders do not add up");
-    fault(proof.duplicate_ids.into(), "orders carry the number of another");
-    fault(proof.duplicate_users.into(), "orders are a user's second of one product");
+    fault(proof.duplicate_ids.into(), "orders have the number of another order");
+    fault(proof.duplicate_users.into(), "orders are a user's second order of a product");
     fault(negative.into(), "products have a negative stock");
     fault(missing.into(), "products have lost their stock key");
-    fault(unreadable.into(), "orders can not be read back");
+    fault(unreadable.into(), "orders cannot be read back");
     fault(other_buyers.into(), "products have other buyers than orders");
-    fault(unasked as u128, "orders were asked for by nobody");
-    fault(turned_away as u128, "buyers got nothing although there was enough for them");
+    fault(unasked as u128, "orders have no request");
+    fault(turned_away as u128, "buyers were refused although there was enough stock");
     proof
 }
 
@@ -138,16 +138,16 @@ mod tests {
         let mut garbled = books(5, 2, &right);
         garbled.values_mut().for_each(|book| book.unreadable = 1);
         let cases: [(u64, Books, &str); 10] = [
-            (4, books(0, 2, &right), "1 units were sold that were not there"),
+            (4, books(0, 2, &right), "1 units were sold beyond the stock"),
             (10, books(7, 2, &right), "2 units of stock and orders do not add up"),
-            (10, books(5, 2, &[(1, "ann", 2), (1, "bob", 3)]), "1 orders carry the number of another"),
-            (10, books(3, 2, &[(1, "ann", 2), (2, "bob", 3), (3, "ann", 2)]), "1 orders are a user's second"),
+            (10, books(5, 2, &[(1, "ann", 2), (1, "bob", 3)]), "1 orders have the number of another order"),
+            (10, books(3, 2, &[(1, "ann", 2), (2, "bob", 3), (3, "ann", 2)]), "1 orders are a user's second order"),
             (4, books(-1, 2, &right), "1 products have a negative stock"),
             (5, gone, "1 products have lost their stock key"),
-            (10, garbled, "1 orders can not be read back"),
+            (10, garbled, "1 orders cannot be read back"),
             (10, books(5, 3, &right), "1 products have other buyers than orders"),
-            (10, books(4, 2, &[(1, "ann", 3), (2, "bob", 3)]), "1 orders were asked for by nobody"),
-            (10, books(8, 1, &[(1, "ann", 2)]), "1 buyers got nothing although there was enough"),
+            (10, books(4, 2, &[(1, "ann", 3), (2, "bob", 3)]), "1 orders have no request"),
+            (10, books(8, 1, &[(1, "ann", 2)]), "1 buyers were refused although there was enough"),
         ];
         for (stock, books, fault) in cases {
             let proof = check(stock, &requests, &books);

@@ -72,7 +72,7 @@ impl Report {
         let reported = tally.ordered.len() as u64;
         if tally.unserved == 0 && reported != proof.orders {
             faults.push(format!(
-                "{} orders are in the books, and {} were told",
+                "{} orders are recorded, and {} were reported",
                 grouped(proof.orders),
                 grouped(reported)
             ));
@@ -170,7 +170,7 @@ impl Report {
             let (units, orders, left) =
                 (grouped(self.units), grouped(self.orders), grouped(self.stock_left.unsigned_abs()));
             format!(
-                "Proven: {orders} orders sold {units} units and left {left}; nothing was sold that was not there, no order \
+                "Proven: {orders} orders sold {units} units and left {left}; nothing was sold beyond the stock, no order \
                  number appears twice, and no user twice for one product."
             )
         } else {

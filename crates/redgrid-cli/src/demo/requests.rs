@@ -24,7 +24,7 @@ pub(crate) const COLUMNS: [&str; 3] = ["user_id", "product_id", "quantity"];
 /// The product of a sale without a request file.
 const ONE_PRODUCT: &str = "console";
 
-/// One request in this many repeats a recent one: an impatient user who clicks again.
+/// One request in this many repeats a recent one: an impatient user clicks again.
 const REPEATS_EVERY: u64 = 12;
 
 /// How far back repetitions reach: near enough that both requests are in flight at the same time.

@@ -24,7 +24,7 @@ pub(crate) struct Rows {
 pub(crate) struct BadRow {
     /// Its line in the file, from 1.
     pub(crate) line: u64,
-    /// What is wrong with it.
+    /// The problem with it.
     pub(crate) why: String,
 }
 

@@ -37,7 +37,7 @@ fn host(clock: Clock) -> Finding {
         off => Finding::warn(
             CHECK,
             format!(
-                "is {} {} this host's; leases do not depend on it, but logs and tokens read as times do: set both by NTP",
+                "is {} {} this host's; leases do not depend on it, but times in logs and tokens do: synchronize both by NTP",
                 difference(off),
                 if off > 0 { "ahead of" } else { "behind" }
             ),
@@ -53,8 +53,8 @@ fn nodes(apart: i64, lease: Duration) -> Finding {
         Finding::fail(
             CHECK,
             format!(
-                "the servers' clocks are {shown:?} apart, more than the margin of {margin:?} in a lease of {lease:?}: a replica \
-                 that is promoted may free locks that are believed; set the clocks by NTP"
+                "the servers' clocks are {shown:?} apart, more than the margin of {margin:?} in a lease of {lease:?}: a promoted \
+                 replica may free locks that are still held; synchronize the clocks by NTP"
             ),
         )
     } else if apart > margin / 2 {
@@ -62,11 +62,11 @@ fn nodes(apart: i64, lease: Duration) -> Finding {
             CHECK,
             format!(
                 "the servers' clocks are {shown:?} apart, more than half of the margin of {margin:?} in a lease of {lease:?}; \
-                 set them by NTP"
+                 synchronize them by NTP"
             ),
         )
     } else {
-        Finding::ok(CHECK, format!("the servers' clocks agree within the margin of {margin:?} that a lease has"))
+        Finding::ok(CHECK, format!("the servers' clocks agree within the safety margin of {margin:?}"))
     }
 }
 

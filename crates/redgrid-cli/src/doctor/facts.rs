@@ -194,7 +194,11 @@ impl Facts {
                 Ok(nodes) => nodes,
                 Err(_) => cluster.seeds.clone(),
             },
-            _ => return Err(Failure::usage("doctor asks servers by their addresses; name one that listens on a port")),
+            _ => {
+                return Err(Failure::usage(
+                    "doctor connects to servers by their addresses; name one that listens on a port",
+                ));
+            }
         };
         let query =
             async |addresses: &[Address]| join_all(addresses.iter().map(|address| Node::query(address, server))).await;

@@ -68,19 +68,19 @@ impl Output {
         let fine = count(Level::Ok);
         let warned = count(Level::Warn);
         let failed = count(Level::Fail);
-        text.push_str(&format!("\n{fine} fine, {warned} to think about, {failed} to put right"));
+        text.push_str(&format!("\n{fine} ok, {warned} to consider, {failed} to correct"));
         text
     }
 }
 
 /// Appended to the long help.
 pub(crate) const HELP: &str = "\
-Every node of the deployment is asked by itself, as the user of --url or --config. Nothing is changed: a hash and a string of a name
-that nobody else has are written and deleted at once, to see whether that is allowed. What this user may not ask (CONFIG, ACL, CLUSTER)
-is told as not looked at; an administrator sees more.
+Each node of the deployment is checked separately, as the user of --url or --config. No data is changed: to check the
+permissions, a hash and a string with unique names are written and deleted at once. Settings that this user may not read
+(CONFIG, ACL, CLUSTER) are reported as not checked; an administrator sees more.
 
 Exit codes:
-  0   nothing has to be put right; there may be warnings
+  0   no faults; there may be warnings
   1   a setting breaks what locks promise, or keeps them from working
   2   bad usage
   69  no server could be reached";

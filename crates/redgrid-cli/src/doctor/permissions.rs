@@ -21,7 +21,7 @@ local name, denied = ARGV[1], {}
 local function may(label, ...)
   local answer = redis.pcall(...)
   local refused = type(answer) == 'table' and answer.err
-  -- Before 7.0 the words are others.
+  -- Before 7.0 the texts differ.
   if refused and (refused:find('NOPERM', 1, true) or refused:find(\"can't run this command\", 1, true)
       or refused:find(\"can't access at least one of the keys\", 1, true) or refused:find('no permission', 1, true)
       or refused:find('ACL failure', 1, true) or refused:find('No permissions', 1, true)) then
@@ -116,18 +116,18 @@ pub(crate) fn check(node: &Node, facts: &Facts, requirements: &Requirements) -> 
     let fatal =
         |label: &&str| NEEDED.contains(label) || *label == "cluster|slots" || matches!(*label, "wait" | "waitaof");
     let finding = if denied.is_empty() {
-        Finding::ok(CHECK, format!("{user} may do all that locks need"))
+        Finding::ok(CHECK, format!("{user} has all permissions that locks need"))
     } else if denied.iter().any(fatal) {
         let list = denied.join(" +");
         Finding::fail(
             CHECK,
-            format!("{user} is denied +{list}: locks do not work here; see docs/acl.md for the whole line"),
+            format!("{user} is denied +{list}: locks do not work here; docs/operating/acl.md has the complete rules"),
         )
     } else {
         let list = denied.join(" +");
         Finding::warn(
             CHECK,
-            format!("{user} is denied +{list}: locks work, and wake-ups or checks are missing; docs/acl.md says which"),
+            format!("{user} is denied +{list}: locks work without some wake-ups or checks; see docs/operating/acl.md"),
         )
     };
     Some(finding.at(&node.address))

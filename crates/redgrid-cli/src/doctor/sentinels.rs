@@ -42,7 +42,7 @@ impl Sentinels {
             let known = client.sentinels().into_iter().find(|known| *known.id().0 == *address.to_string());
             let result = match known {
                 Some(sentinel) => report.query_one(&sentinel, &named.master_name).await,
-                None => Err(ServerError::NotSent { reason: "nobody knows it any more".into() }),
+                None => Err(ServerError::NotSent { reason: "the other sentinels no longer list it".into() }),
             };
             if let Err(error) = result {
                 report.absent.push(address.to_string());
@@ -64,7 +64,7 @@ impl Sentinels {
         }
         let replicas: Vec<HashMap<String, String>> = match sentinel_command(&**sentinel, "REPLICAS", name).await {
             Err(error) if error.code() == Some(Code::NoPermission) => {
-                self.unknown.push("which replicas there are: the user there may not ask (+sentinel|replicas)".into());
+                self.unknown.push("the list of replicas: the user there lacks +sentinel|replicas".into());
                 Vec::new()
             }
             replicas => replicas?,
@@ -80,11 +80,11 @@ impl Sentinels {
     /// Interprets the reply about the quorum. Only an error reply of the sentinel is a verdict; a
     /// transport error is not.
     fn judge(&mut self, quorum: Result<String, ServerError>) {
-        let enough = "whether enough of them are there";
+        let enough = "the quorum";
         match quorum {
             Ok(_) => {}
             Err(error) if error.code() == Some(Code::NoPermission) => {
-                self.unknown.push(format!("{enough}: the user there may not ask (+sentinel|ckquorum)"));
+                self.unknown.push(format!("{enough}: the user there lacks +sentinel|ckquorum"));
             }
             Err(ServerError::Refused { code, message }) if !code.is_passing() => self.short = Some(message),
             Err(error) => self.unknown.push(format!("{enough}: {error}")),
@@ -108,15 +108,17 @@ fn place(facts: &HashMap<String, String>) -> Option<Address> {
 pub(crate) fn check(facts: &Facts) -> Vec<Finding> {
     let Some(report) = &facts.sentinels else { return Vec::new() };
     if let Some(why) = &report.silent {
-        return vec![Finding::warn(CHECK, format!("were not looked at: {why}"))];
+        return vec![Finding::warn(CHECK, format!("were not checked: {why}"))];
     }
     let mut findings = vec![quorum(report)];
     if !report.absent.is_empty() {
-        let says =
-            format!("{} did not answer; a client that knows no other finds no primary", report.absent.join(", "));
+        let says = format!(
+            "{} did not answer; a client that knows no other sentinel finds no primary",
+            report.absent.join(", ")
+        );
         findings.push(Finding::warn(CHECK, says));
     }
-    let unknown = report.unknown.iter().map(|what| Finding::warn(CHECK, format!("it is not known {what}")));
+    let unknown = report.unknown.iter().map(|what| Finding::warn(CHECK, format!("not checked: {what}")));
     findings.extend(unknown);
     findings
 }
@@ -125,20 +127,20 @@ fn quorum(report: &Sentinels) -> Finding {
     let count = report.count;
     let quorum = report.quorum;
     if let Some(why) = &report.short {
-        Finding::fail(CHECK, format!("no failover can come about now: {why}"))
+        Finding::fail(CHECK, format!("no failover is possible now: {why}"))
     } else if count < 3 {
         Finding::warn(
             CHECK,
-            format!("{count} of them: when one is gone nobody has a majority for a failover; have three"),
+            format!("{count} sentinels: if one is lost, there is no majority for a failover; run three"),
         )
     } else if quorum <= count / 2 {
         let says = format!(
-            "{quorum} of {count} may call the primary dead: a small part of a split network begins failovers; set a quorum of {}",
+            "{quorum} of {count} may declare the primary dead: a small part of a split network starts failovers; set a quorum of {}",
             count / 2 + 1
         );
         Finding::warn(CHECK, says)
     } else {
-        Finding::ok(CHECK, format!("{count} of them, and {quorum} must agree that a primary is dead"))
+        Finding::ok(CHECK, format!("{count} sentinels, of which {quorum} must agree that a primary is dead"))
     }
 }
 

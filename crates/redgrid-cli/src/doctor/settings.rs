@@ -10,16 +10,19 @@ const LONG_SCRIPT_MS: u64 = 10_000;
 
 pub(crate) fn check(node: &Node, requirements: &Requirements) -> Vec<Finding> {
     if let Some(why) = &node.unreachable {
-        let says = format!("can not be asked ({why}): if it is promoted, clients can not use it either; see to it");
+        let says = format!("cannot be reached ({why}): if it is promoted, clients cannot use it either; check it");
         return vec![Finding::fail("reach", says).at(&node.address)];
     }
     let mut findings = vec![version(node)];
     findings.extend(node.without_resp3.iter().map(|why| {
-        Finding::warn("protocol", format!("{why}; set protocol to resp2, so that new connections do not ask first"))
+        Finding::warn(
+            "protocol",
+            format!("{why}; set protocol to resp2, so that new connections do not try RESP3 first"),
+        )
     }));
     if node.settings.is_none() {
-        let says = "this user may not run CONFIG GET: persistence, memory, replicas and timeouts were not looked at; ask as \
-                    an administrator";
+        let says = "this user may not run CONFIG GET: persistence, memory, replicas and timeouts were not checked; run this \
+                    as an administrator";
         findings.push(Finding::warn("settings", says));
     } else {
         findings.extend([memory(node), persistence(node, requirements), notifications(node), scripts(node)]);
@@ -31,7 +34,7 @@ pub(crate) fn check(node: &Node, requirements: &Requirements) -> Vec<Finding> {
 fn version(node: &Node) -> Finding {
     let name = if node.info.contains_key("valkey_version") { "Valkey" } else { "Redis" };
     match node.release() {
-        None => Finding::warn("version", "is not told (INFO is denied); 6.2 is the oldest that works"),
+        None => Finding::warn("version", "is unknown (INFO is denied); 6.2 is the oldest that works"),
         Some((major, minor)) if (major, minor) < (6, 2) => {
             Finding::fail("version", format!("{name} {major}.{minor} is too old; 6.2 is the oldest that works"))
         }
@@ -44,20 +47,18 @@ fn memory(node: &Node) -> Finding {
     let limit = node.number("maxmemory").unwrap_or(0);
     match (policy, limit) {
         ("noeviction", 0) => {
-            Finding::ok("memory", "nothing is evicted; without maxmemory the machine's memory is the limit")
+            Finding::ok("memory", "no key is evicted; without maxmemory, the machine's memory is the limit")
         }
         ("noeviction", _) => {
-            Finding::ok("memory", "nothing is evicted; a full server refuses new locks and keeps those held")
+            Finding::ok("memory", "no key is evicted; a full server refuses new locks, and keeps held ones")
         }
         (policy, 0) => Finding::warn(
             "memory",
-            format!(
-                "maxmemory-policy {policy} would evict locks that are held as soon as there is a maxmemory; set noeviction"
-            ),
+            format!("maxmemory-policy {policy} would evict held locks as soon as maxmemory is set; set noeviction"),
         ),
         (policy, _) => Finding::fail(
             "memory",
-            format!("maxmemory-policy {policy} evicts locks that are held when memory is short; set noeviction"),
+            format!("maxmemory-policy {policy} evicts held locks when memory is short; set noeviction"),
         ),
     }
 }
@@ -69,31 +70,31 @@ fn persistence(node: &Node, requirements: &Requirements) -> Finding {
     match (append, fsync, requirements.durability) {
         (false, _, Durability::Disk { .. }) => Finding::fail(
             CHECK,
-            "durability is `disk` and there is no append-only file: no lock is ever granted; set appendonly yes",
+            "durability is `disk`, but there is no append-only file: no lock is ever granted; set appendonly yes",
         ),
         (true, "no", Durability::Disk { .. }) => Finding::warn(
             CHECK,
-            "durability is `disk` and appendfsync is no: grants wait for a sync that nobody orders; set everysec or always",
+            "durability is `disk`, but appendfsync is no: grants wait for a sync that the server never requests; set everysec or always",
         ),
-        (true, "always", _) => {
-            Finding::ok(CHECK, "every grant is on disk before it is answered: locks survive a restart")
-        }
+        (true, "always", _) => Finding::ok(CHECK, "every grant is on disk before the reply: locks survive a restart"),
         (true, "everysec", _) => Finding::ok(
             CHECK,
-            "locks survive a restart but for the last second or two; `durability: disk` waits for these too",
+            "locks survive a restart, except for the last one or two seconds; `durability: disk` waits for these too",
         ),
         (true, other, _) => Finding::warn(
             CHECK,
-            format!("appendfsync {other}: a crash of the machine frees locks of the last half minute; set everysec"),
+            format!(
+                "appendfsync {other}: a crash of the machine loses the locks of the last half minute; set everysec"
+            ),
         ),
         (false, _, _) if save.is_empty() => Finding::warn(
             CHECK,
-            "nothing is written to disk: a server that restarts has forgotten every lock that is held, and a primary that \
-             does so empties its replicas; set appendonly yes",
+            "nothing is written to disk: a restart loses every held lock, and a restarted primary \
+             empties its replicas; set appendonly yes",
         ),
         (false, _, _) => Finding::warn(
             CHECK,
-            "only snapshots are written: a restart frees every lock that is younger than the last one; set appendonly yes",
+            "only snapshots are written: a restart loses every lock since the last one; set appendonly yes",
         ),
     }
 }
@@ -103,9 +104,7 @@ fn notifications(node: &Node) -> Finding {
         "" => Finding::ok("events", "notify-keyspace-events is off; locks do not need it"),
         set => Finding::ok(
             "events",
-            format!(
-                "notify-keyspace-events is {set}; locks do not need it, and each change of one costs a message more"
-            ),
+            format!("notify-keyspace-events is {set}; locks do not need it, and it costs a message for each change"),
         ),
     }
 }
@@ -113,16 +112,16 @@ fn notifications(node: &Node) -> Finding {
 fn scripts(node: &Node) -> Finding {
     match node.number("lua-time-limit") {
         // A server without the old name uses another setting.
-        None => Finding::ok("scripts", "the time limit of scripts is not told"),
+        None => Finding::ok("scripts", "the time limit of scripts is unknown"),
         Some(0) => Finding::warn(
             "scripts",
-            "a script of somebody else may run without an end and nothing can be asked meanwhile, not even SCRIPT KILL; set \
-             lua-time-limit 5000",
+            "a script of another client may run for ever, and the server accepts no command meanwhile, not even SCRIPT KILL; \
+             set lua-time-limit 5000",
         ),
         Some(limit) if limit > LONG_SCRIPT_MS => Finding::warn(
             "scripts",
             format!(
-                "a script of somebody else stops all locks for {limit} ms before SCRIPT KILL is listened to; set 5000"
+                "a script of another client blocks all locks for {limit} ms before SCRIPT KILL is accepted; set 5000"
             ),
         ),
         Some(limit) => Finding::ok("scripts", format!("a script that runs for more than {limit} ms can be killed")),
@@ -134,19 +133,18 @@ fn connections(node: &Node, requirements: &Requirements) -> Vec<Finding> {
         Some(seconds) if seconds > 0 && seconds <= 2 * requirements.ping_interval.as_secs() => Finding::warn(
             "timeout",
             format!(
-                "connections that say nothing for {seconds} s are closed, and ours say something every {:?}: waiters lose their \
-                 subscription again and again; set timeout 0, or well above",
+                "connections that are idle for {seconds} s are closed, and the client pings every {:?}: waiters lose their \
+                 subscriptions repeatedly; set timeout 0, or well above",
                 requirements.ping_interval
             ),
         ),
-        _ => Finding::ok("timeout", "connections that wait for a message are left alone"),
+        _ => Finding::ok("timeout", "idle subscriptions stay open"),
     };
     let keepalive = match node.number("tcp-keepalive") {
-        Some(0) => Finding::warn(
-            "keepalive",
-            "connections of clients that died without a word stay for ever; set tcp-keepalive 300 (or less)",
-        ),
-        _ => Finding::ok("keepalive", "connections of clients that died without a word are found"),
+        Some(0) => {
+            Finding::warn("keepalive", "connections of dead clients stay for ever; set tcp-keepalive 300 (or less)")
+        }
+        _ => Finding::ok("keepalive", "connections of dead clients are closed"),
     };
     vec![timeout, keepalive]
 }

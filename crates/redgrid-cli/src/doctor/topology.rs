@@ -10,7 +10,8 @@ const SLOTS: &str = "16384";
 pub(crate) fn check(facts: &Facts, requirements: &Requirements) -> Vec<Finding> {
     let mut findings = Vec::new();
     if facts.primaries().next().is_none() {
-        findings.push(Finding::fail("primary", "none of the servers is a primary: no lock can be taken; promote one"));
+        findings
+            .push(Finding::fail("primary", "none of the servers is a primary: no lock can be acquired; promote one"));
     }
     let watched = matches!(facts.topology, "sentinel" | "cluster");
     for primary in facts.primaries() {
@@ -32,13 +33,10 @@ pub(crate) fn check(facts: &Facts, requirements: &Requirements) -> Vec<Finding> 
 fn replicas(primary: &Node, watched: bool) -> Finding {
     match (primary.replicas(), watched) {
         (0, true) => {
-            Finding::fail("replicas", "nobody can take its place: when it dies, its locks stop; add a replica")
+            Finding::fail("replicas", "no replica can replace it: if it dies, its locks are unavailable; add a replica")
         }
-        (0, false) => Finding::ok(
-            "replicas",
-            "one primary by itself: excludes as long as its memory lasts, and stops when it dies",
-        ),
-        (count, _) => Finding::ok("replicas", format!("{count} replicas copy it, a little later than it answers")),
+        (0, false) => Finding::ok("replicas", "a primary without replicas: if it dies, locks are unavailable"),
+        (count, _) => Finding::ok("replicas", format!("{count} replicas, which follow a little later than it replies")),
     }
 }
 
@@ -50,17 +48,17 @@ fn min_replicas(primary: &Node, watched: bool) -> Finding {
     match wanted {
         0 if watched && there > 0 => Finding::warn(
             CHECK,
-            "min-replicas-to-write is 0: a primary that is cut off goes on granting while another one takes its place; set 1 \
-             (and min-replicas-max-lag), or ask for `durability: replicas`",
+            "min-replicas-to-write is 0: a partitioned primary keeps granting locks while another one is promoted; set 1 \
+             (and min-replicas-max-lag), or use `durability: replicas`",
         ),
         0 => Finding::ok(CHECK, "writes do not depend on replicas"),
         wanted if wanted > there => Finding::fail(
             CHECK,
             format!(
-                "min-replicas-to-write is {wanted} and there are {there}: no lock can be taken; bring replicas back"
+                "min-replicas-to-write is {wanted} and there are {there}: no lock can be acquired; restore replicas"
             ),
         ),
-        wanted => Finding::ok(CHECK, format!("without {wanted} of its replicas it grants nothing")),
+        wanted => Finding::ok(CHECK, format!("it grants no locks with fewer than {wanted} replicas")),
     }
 }
 
@@ -72,28 +70,25 @@ fn durability(primary: &Node, requirements: &Requirements) -> Option<Finding> {
     Some(if at_least > there {
         Finding::fail(
             CHECK,
-            format!("{at_least} replicas are to acknowledge each grant and there are {there}: none is ever granted"),
+            format!("{at_least} replicas must acknowledge each grant and there are {there}: no lock is ever granted"),
         )
     } else if at_least < there {
         Finding::warn(
             CHECK,
             format!(
-                "{at_least} of {there} replicas acknowledge a grant: another one may be promoted that does not know it; ask for \
-                 all that may be promoted"
+                "{at_least} of {there} replicas acknowledge a grant: a replica without it may be promoted; require \
+                 all replicas that may be promoted"
             ),
         )
     } else {
-        Finding::ok(CHECK, "every replica knows a lock before it is granted; one that is missing stops grants")
+        Finding::ok(CHECK, "every replica has a lock before it is granted; a missing replica stops grants")
     })
 }
 
 fn link(replica: &Node) -> Option<Finding> {
     let up = replica.info.get("master_link_status").is_none_or(|status| status == "up");
     (!up).then(|| {
-        Finding::fail(
-            "replicas",
-            "is not in touch with its primary: if it is promoted, it knows none of the recent locks",
-        )
+        Finding::fail("replicas", "has no connection to its primary: if it is promoted, it lacks the recent locks")
     })
 }
 
@@ -102,14 +97,14 @@ fn cluster(facts: &Facts) -> Vec<Finding> {
     let mut findings = Vec::new();
     let known: Vec<&Node> = facts.nodes.iter().filter(|node| !node.cluster.is_empty()).collect();
     if known.is_empty() {
-        return vec![Finding::warn(CHECK, "this user may not ask CLUSTER INFO: coverage was not looked at")];
+        return vec![Finding::warn(CHECK, "this user may not run CLUSTER INFO: slot coverage was not checked")];
     }
     for node in &known {
         let of = |name: &str| node.cluster.get(name).map_or("", String::as_str);
         if of("cluster_state") != "ok" || of("cluster_slots_ok") != SLOTS {
             let says = format!(
-                "says cluster_state:{} with {} of {SLOTS} slots served: locks whose slots are missing can not be taken; bring \
-                 their nodes back, or assign the slots",
+                "reports cluster_state:{} with {} of {SLOTS} slots served: locks in the other slots cannot be acquired; \
+                 restore their nodes, or assign the slots",
                 of("cluster_state"),
                 of("cluster_slots_ok"),
             );
@@ -120,13 +115,12 @@ fn cluster(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::ok(CHECK, format!("all {SLOTS} slots are served")));
     }
     if facts.primaries().count() < 3 {
-        let says =
-            "fewer than three primaries: nobody has a majority to promote a replica, so a dead primary stays dead";
+        let says = "fewer than three primaries: there is no majority to promote a replica of a dead primary";
         findings.push(Finding::warn(CHECK, says));
     }
     if known.iter().any(|node| node.setting("cluster-require-full-coverage") == "yes") {
-        let says = "cluster-require-full-coverage is yes: while one primary is missing, no lock anywhere can be taken; set no \
-                    if locks on the other slots are to go on";
+        let says = "cluster-require-full-coverage is yes: while one primary is missing, no lock can be acquired in any slot; set no \
+                    to keep locks in the other slots available";
         findings.push(Finding::warn(CHECK, says));
     }
     findings

@@ -67,7 +67,7 @@ impl Group {
                 biased;
                 ended = self.leader.wait() => return ended,
                 Some(()) = self.changes.recv() => if is_suspended(self.id) {
-                    eprintln!("redgrid: the command goes on: it is not to stand still under a lock");
+                    eprintln!("redgrid: the command continues: it must not be stopped while it holds a lock");
                     self.pass_on(Signal::SIGCONT);
                 },
             }
@@ -113,5 +113,5 @@ fn is_suspended(_: Pid) -> bool {
 
 fn cannot_run(program: &OsString, error: &io::Error) -> Failure {
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
-    Failure::with(code, format!("cannot run `{}`, the lock is given back: {error}", program.display()))
+    Failure::with(code, format!("cannot run `{}`, the lock is released: {error}", program.display()))
 }

@@ -36,7 +36,7 @@ async fn a_server_that_is_set_up_well_has_nothing_to_put_right() {
     let observer = server.observer().await.expect("an observer");
     assert!(observer.keys("*").await.expect("an answer").is_empty());
     let text = tokio::task::block_in_place(|| run(&["doctor", "--url", &server.url()])).stdout();
-    assert!(text.starts_with("single: ") && text.ends_with(" fine, 0 to think about, 0 to put right\n"), "{text}");
+    assert!(text.starts_with("single: ") && text.ends_with(" ok, 0 to consider, 0 to correct\n"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,13 +107,13 @@ async fn every_node_of_a_sentinel_deployment_is_looked_at() {
     .await;
 }
 
-/// The permissions at the sentinels in docs/security.md.
+/// The permissions at the sentinels in docs/operating/security.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_are_queried_with_their_own_login() {
-    let page = include_str!("../../../../docs/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = include_str!("../../../../docs/operating/security.md").split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
     // Cannot be in a URL without encoding.
     let (secret, encoded) = ("p/w @?#", "p%2Fw%20%40%3F%23");

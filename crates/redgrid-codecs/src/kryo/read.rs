@@ -111,7 +111,7 @@ impl<'a> Input<'a> {
         Err(TOO_LONG)
     }
 
-    /// Reads the rest of a number whose first byte has a flag, which is set, and six bits.
+    /// Reads the rest of a number. Its first byte has a flag, which is set, and six bits.
     fn flagged(&mut self, first: u8) -> Result<usize, ReadError> {
         let low = u64::from(first & 0x3f);
         let high = match first & 0x40 {

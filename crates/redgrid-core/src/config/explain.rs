@@ -58,7 +58,7 @@ impl Config {
     }
 }
 
-/// Returns the reference of all settings in Markdown, which is docs/configuration.md.
+/// Returns the reference of all settings in Markdown, which is docs/operating/configuration.md.
 pub fn reference() -> String {
     let mut defaults = Draft::default();
     let mut text = include_str!("reference.md").to_owned();

@@ -2,7 +2,7 @@
 //!
 //! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
 //! file ([`Config::from_file`], including Redisson's own files) or the environment
-//! ([`Config::from_env`]). All of them use the same names, which docs/configuration.md lists.
+//! ([`Config::from_env`]). All of them use the same names, which docs/operating/configuration.md lists.
 
 mod access;
 mod build;

@@ -1,14 +1,19 @@
--- dedup.lua: the beginning of a script that is executed exactly once, however often it is sent.
+-- dedup.lua: prefix of a script that is executed exactly once, however often it is sent.
 --
--- KEYS[1]  memory     string; the number of the client's last request about this name, and its answer; has a lifetime
--- ARGV[1]  not after  microseconds since 1970 by this server's clock; later than that, nothing is done
--- ARGV[2]  number     rises with each request of the client about this name; one is under way at a time
--- ARGV[3]  lifetime   of the memory, in milliseconds; longer than any copy of the request is sent
--- Returns  {1, answer}  done, now or by an earlier copy; `answer` is what the script behind this gave to `answer`
---          {0, time}    too late: nothing was done, by this copy; and the server's time, in microseconds
---          {-1}         a later request of the client has been carried out: nothing was done, by this copy
+-- KEYS[1]  memory     string; number and reply of the client's last request about this name; has a
+--                     lifetime
+-- ARGV[1]  not after  microseconds since 1970 by this server's clock; later than that, nothing is
+--                     done
+-- ARGV[2]  number     rises with each request of the client about this name; one is in flight at a
+--                     time
+-- ARGV[3]  lifetime   of the memory, in milliseconds; longer than the request is retransmitted
+-- Returns  {1, answer}  done, now or by an earlier copy; `answer` is the argument of the function
+--                       `answer`
+--          {0, time}    too late: this copy did nothing; `time` is the server's, in microseconds
+--          {-1}         a later request of the client was executed: this copy did nothing
 --
--- The script behind this calls `answer` once, with a list, when all else is done. Until then it only reads where it may fail.
+-- The following script calls `answer` once, with a list, when all else is done. Until then, steps
+-- that may fail only read.
 local clock = redis.call('TIME')
 if clock[1] * 1000000 + clock[2] > tonumber(ARGV[1]) then
   return {0, string.format('%.0f', clock[1] * 1000000 + clock[2])}

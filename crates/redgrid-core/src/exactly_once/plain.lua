@@ -1,6 +1,7 @@
--- plain.lua: replaces dedup.lua in front of a script that is sent once, so that nothing is remembered.
+-- plain.lua: replaces dedup.lua before a script that is sent once, so that nothing is stored.
 --
--- KEYS[1] and ARGV[1] to ARGV[3] are not used: what is behind this has its keys and arguments where dedup.lua leaves them.
+-- KEYS[1] and ARGV[1] to ARGV[3] are not used: the following script has the same keys and arguments
+-- as after dedup.lua.
 local function answer(values)
   return {1, values}
 end

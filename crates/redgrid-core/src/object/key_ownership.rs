@@ -64,7 +64,7 @@ const SERVER_INCARNATION: &[u8] = b"redgrid_birth";
 /// Longer than any key of redgrid: a companion of a companion, with a namespace, a name and ids.
 const MAX_KEY_LEN: usize = 2_048;
 
-/// All prefixes of docs/keys.md.
+/// All prefixes of docs/internals/keys.md.
 static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     let mut all: Vec<Prefix> = Vec::new();
     let others = OTHER_PREFIXES.iter().map(|(text, on_delete, with_id)| (format!("{text}:"), *on_delete, *with_id));

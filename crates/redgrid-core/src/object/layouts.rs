@@ -2,7 +2,7 @@
 //!
 //! A layout has the keys by which the object exists first, then its companions. A Bloom filter, a
 //! ring and a delayed queue exist by several keys, all others by one. Keys that expire within
-//! seconds, and keys of a single client, are in no layout: docs/keys.md has all.
+//! seconds, and keys of a single client, are in no layout: docs/internals/keys.md has all.
 
 use bytes::Bytes;
 

@@ -3,7 +3,7 @@
 //! Metrics use the facade of the crate `metrics` (feature `metrics`), spans the crate `tracing`
 //! (feature `tracing`). Both features are off by default, and are then not compiled. No label has
 //! the name of a lock: names are unbounded, and each would be its own time series. How to use them
-//! is in docs/observability.md.
+//! is in docs/operating/observability.md.
 
 pub(crate) mod count;
 mod operation;
@@ -75,7 +75,7 @@ metrics! {
     ACQUIRED Counter "redgrid_acquired_total" ["kind"]
         "acquires that were granted, re-entries included";
     TIMED_OUT Counter "redgrid_timed_out_total" ["kind"]
-        "acquires whose wait ran out while others held";
+        "acquires that timed out while others held the lock";
     LOST Counter "redgrid_lost_total" ["kind", "reason"]
         "holds that ended without being released";
     RELEASED Counter "redgrid_released_total" ["kind"]
@@ -85,15 +85,15 @@ metrics! {
     RENEWALS_FAILED Counter "redgrid_renewals_failed_total" ["kind"]
         "renewals of a hold that were not confirmed and are tried again";
     LOCAL_HANDOVERS Counter "redgrid_local_handovers_total" ["kind"]
-        "holds that passed from task to task without asking the server";
+        "holds that passed from task to task without a request";
     POSITIONS_LOST Counter "redgrid_places_lost_total" ["kind"]
-        "places of waiters that were thrown out of a queue on the server, and lined up again";
+        "queue positions that the server had removed, and that were requested again";
     HELD Gauge "redgrid_held" ["kind"]
-        "holds that are believed";
+        "holds that are valid by the local clock";
     WAITING Gauge "redgrid_waiting" ["kind"]
-        "acquires under way: asking, or waiting for others";
+        "acquires that are in flight or wait";
     NODES Gauge "redgrid_nodes" []
-        "nodes that are used, whether they can be reached or not";
+        "nodes that are used, connected or not";
     CONNECTIONS_UP Gauge "redgrid_connections_up" []
         "nodes whose connection has answered its handshake";
     RECONNECTS Counter "redgrid_reconnects_total" []
@@ -103,7 +103,7 @@ metrics! {
     PRIMARY_CHANGES Counter "redgrid_primary_changes_total" []
         "primaries that were replaced";
     TOPOLOGY_CHANGES Counter "redgrid_topology_changes_total" []
-        "other changes of who serves what, the first view included";
+        "other changes of the topology, the first view included";
 }
 
 /// Describes each metric to the recorder. Without this call, metrics have no description.

@@ -1,7 +1,8 @@
 -- ttl.lua: the lifetimes of many keys, without touching them.
 --
 -- KEYS     any number of keys of one slot
--- Returns  per key its PTTL: milliseconds left, -1 without a lifetime, -2 when absent; -3 when it can not be read
+-- Returns  the PTTL of each key: milliseconds, -1 without a lifetime, -2 if absent, -3 if
+--          unreadable
 --
 -- Work: O(keys), writes nothing. Sent twice, it answers twice.
 local out = {}

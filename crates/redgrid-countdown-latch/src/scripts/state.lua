@@ -6,8 +6,8 @@
 -- ARGV[1]  kept   lifetime of the round's number in milliseconds; renewed here after half of it
 -- ARGV[2]  over   lifetime of the number after the end of the round, in milliseconds
 -- Returns  {count, round, left}  as text. count: 0 or less if the latch is open. round: its number;
---                                0 if it has none; if negative, the number of the last round that is
---                                known to be over. left: PTTL of the count.
+--                                0 if it has none; if negative, the number of the last round that
+--                                is known to be over. left: PTTL of the count.
 --
 -- Work: O(1), writes at most one key; replies also if it may not write. Sent twice, it reads twice.
 local count = redis.call('GET', KEYS[1])

@@ -10,7 +10,7 @@
 --                                    number; nothing is changed
 --
 -- Work: O(1), writes at most two keys, and none if it is refused. Sent twice, it takes two blocks:
--- a block whose reply is lost is not issued. A retransmission that arrives after the generator was
+-- a block with a lost reply is not issued. A retransmission that arrives after the generator was
 -- deleted creates it again, without harm except for its allocation.
 --
 -- Numbers of Lua are exact up to 2^53, so larger ones stay text. The server refuses numbers beyond

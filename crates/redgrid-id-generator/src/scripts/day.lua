@@ -18,7 +18,7 @@
 --          {'strange', value}                 the value is not a valid number; nothing is changed
 --
 -- Work: O(1), writes one key, which has a lifetime from its first write on. Sent twice, it takes
--- numbers twice: those whose reply is lost are not issued.
+-- numbers twice: numbers with a lost reply are not issued.
 local time = redis.call('TIME')
 local now, not_before = tonumber(time[1]), tonumber(ARGV[3])
 local second = math.max(not_before, math.min(math.max(now, not_before) + ARGV[4], now + ARGV[8]))

@@ -39,7 +39,7 @@ local function may_be_multimap(key)
   return false
 end
 
--- Returns all keys of the object whose row starts at index `at` and has `width` keys.
+-- Returns all keys of an object. Its row starts at index `at`, and has `width` keys.
 local function owned_keys(at, width)
   local owned = {KEYS[at]}
   local object_kind = kind(KEYS[at])

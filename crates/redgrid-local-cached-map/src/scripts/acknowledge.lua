@@ -1,6 +1,6 @@
 -- acknowledge.lua: reports to a transaction of Redisson that its keys are no longer cached here.
 --
--- KEYS[1]  map, in whose slot the script runs; not accessed
+-- KEYS[1]  map; the script runs in its slot, and does not access it
 -- ARGV[1]  publish  PUBLISH or SPUBLISH
 -- ARGV[2]  channel of the transaction
 -- ARGV[3]  message

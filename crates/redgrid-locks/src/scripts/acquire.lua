@@ -26,7 +26,7 @@ end
 redis.call('HSET', KEYS[1], ARGV[1], '1')
 local expire_reply = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
 if type(expire_reply) == 'table' then
-  -- No lock without a lifetime: a user who may not set one may not lock.
+  -- A lock needs a lifetime: a user without `+pexpire` cannot acquire it.
   redis.call('HDEL', KEYS[1], ARGV[1])
   return expire_reply
 end

@@ -42,7 +42,7 @@ redis.call('HSET', KEYS[1], ARGV[1], '1')
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   local expire_reply = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
   if type(expire_reply) == 'table' then
-    -- No lock without a lifetime: a user who may not set one may not lock.
+    -- A lock needs a lifetime: a user without `+pexpire` cannot acquire it.
     redis.call('HDEL', KEYS[1], ARGV[1])
     return expire_reply
   end

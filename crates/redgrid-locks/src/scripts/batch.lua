@@ -48,7 +48,7 @@ local function acquire(key, holder, lease)
   end
   local expire_reply = redis.pcall('PEXPIRE', key, lease)
   if type(expire_reply) == 'table' then
-    -- No lock without a lifetime: a user who may not set one may not lock.
+    -- A lock needs a lifetime: a user without `+pexpire` cannot acquire it.
     redis.pcall('HDEL', key, holder)
     return expire_reply
   end

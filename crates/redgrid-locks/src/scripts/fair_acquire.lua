@@ -49,7 +49,7 @@ if left == -2 and (not head or head == holder) then
   redis.call('HSET', k[1], holder, '1')
   local expire_reply = redis.pcall('PEXPIRE', k[1], ARGV[2])
   if type(expire_reply) == 'table' then
-    -- No lock without a lifetime: a user who may not set one may not lock.
+    -- A lock needs a lifetime: a user without `+pexpire` cannot acquire it.
     redis.call('HDEL', k[1], holder)
     return expire_reply
   end

@@ -3,7 +3,7 @@
 -- The queue has Redisson's format: a list of holders, and a sorted set with a score for each, in
 -- milliseconds. A score is that of the previous position plus the wait of its own position, `wait`.
 -- When a position is granted or leaves, its `wait` is subtracted from the scores behind it.
--- Redisson removes a head whose score has passed by its own clock. These scripts remove expired
+-- Redisson removes a head after its score, by its own clock. These scripts remove expired
 -- positions of redgrid, and leave Redisson's positions to that rule.
 --
 -- A queue is the four keys {lock, queue, scores, alive}. `alive` belongs to redgrid: when each of
@@ -68,7 +68,7 @@ local function has_only_own(k)
 end
 
 -- Returns whether a position must be removed: an expired one of redgrid, or a head of Redisson
--- whose score has passed.
+-- with a past score.
 local function needs_cleanup(k)
   local first = redis.call('ZRANGE', k[4], 0, 0, 'WITHSCORES')
   if first[2] and tonumber(first[2]) < now then
@@ -151,8 +151,8 @@ local function update_queue(k, wait, leaving, all)
             new_score = min_score
           end
         else
-          -- What it will subtract from the scores behind it. For the head it is not known, but at
-          -- least its remaining time.
+          -- The time that it will subtract from the scores behind it. For the head it is unknown,
+          -- but at least its remaining time.
           local foreign_wait = old_score
             and (previous and old_score - previous or math.max(old_score - now, FOREIGN_WAIT))
             or FOREIGN_WAIT

@@ -1,4 +1,4 @@
--- rw_evict_expired.lua: remove readers whose leases have ended from a read-write lock.
+-- rw_evict_expired.lua: remove readers with expired leases from a read-write lock.
 --
 -- KEYS[1]       lock     hash: `mode`, and a field for each holder
 -- KEYS[2…]      timeout  strings, for each reader below one for each of its entries; present while

@@ -6,7 +6,7 @@
 -- Returns  1 done, 0 there is no such key
 --
 -- Work: O(log keys). Sent twice, the lifetime starts again. A server without lifetimes of fields,
--- and a user who may not set lifetimes, are reported before anything is written.
+-- and a user without the permission to set lifetimes, are reported before anything is written.
 local key, lifetime = ARGV[2], ARGV[3]
 local expiry = string.sub(lifetime, 1, 1) == '@' and string.sub(lifetime, 2)
 if mode == 'native' then

@@ -63,7 +63,7 @@ if ARGV[1] == 'native' then
     field_ttls[ARGV[2] .. all[i + 1]] = reply[1] >= 0 and reply[1] or nil
   end
 end
--- The same expiry for all keys, however long the script runs.
+-- One expiry for all keys, however long the script runs.
 local expiry = ARGV[4]
 if ARGV[3] == 'PEXPIRE' then
   local now = redis.call('TIME')

@@ -1,8 +1,8 @@
 -- insert_after.lua: the prelude of the scripts that add to a priority queue. An element is placed
 -- after all that have its priority.
 --
--- A member is the priority in 8 bytes, which are ordered as the numbers are, then a number in 8 bytes,
--- then the element. All scores are 0, so members are ordered by their bytes.
+-- A member is the priority in 8 bytes, which are ordered as the numbers are, then a number in 8
+-- bytes, then the element. All scores are 0, so members are ordered by their bytes.
 --
 -- The number is the server's time in microseconds. If the last member with this priority has this
 -- number or a higher one, it is one more than that. So a clock that is set back does not change the

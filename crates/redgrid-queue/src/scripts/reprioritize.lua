@@ -1,11 +1,11 @@
--- reprioritize.lua: gives another priority to an element of a priority queue that still exists. It is
--- placed after those that have this priority. insert_after.lua comes before it.
+-- reprioritize.lua: gives another priority to an element of a priority queue that still exists. It
+-- is placed after those that have this priority. insert_after.lua comes before it.
 --
 -- KEYS[1]  sorted set of a priority queue
 -- ARGV[1]  member: priority, number, element
 -- ARGV[2]  the new priority in 8 bytes
--- Returns  the new number in 8 bytes; nothing if the member does not exist: it was taken or removed,
---          or has another priority
+-- Returns  the new number in 8 bytes; nothing if the member does not exist: it was taken or
+--          removed, or has another priority
 --
 -- Work: O(log n). Sent twice, it may report that the member does not exist.
 -- A user without the right to remove is refused here, before anything is written. No member is as

@@ -11,13 +11,13 @@
 --          {elements, n} n > 0   the next is due in n milliseconds
 --          {elements, -1}        nothing is delayed
 --
--- A member that is not an item of a delayed queue is not taken. The elements before it are; if there
--- are none, it is an error.
+-- A member that is not an item of a delayed queue is not taken. The elements before it are; if
+-- there are none, it is an error.
 --
 -- Work: O(log n) for each, and O(n of Redisson's list) if its clients have delayed elements: the
 -- longer that list, the fewer are taken. Sent twice, it acts once. An empty reply is stored too:
--- otherwise a late copy would take elements for no caller. If the reply cannot be stored, the elements
--- are put back, because the reply could be lost.
+-- otherwise a late copy would take elements for no caller. If the reply cannot be stored, the
+-- elements are put back, because the reply could be lost.
 local most, room = tonumber(ARGV[4]), tonumber(ARGV[5])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)

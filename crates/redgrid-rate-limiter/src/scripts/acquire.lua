@@ -1,16 +1,19 @@
--- acquire.lua: take permits for callers, in their order. Appended to dedup.lua and log.lua, and has their KEYS.
+-- acquire.lua: take permits for callers, in their order. Appended to dedup.lua and log.lua, with
+-- their KEYS.
 --
 -- ARGV[4]  id       16 bytes, of which the last two are replaced by the number of the entry
--- ARGV[5…] three for each caller: permits; ahead, in milliseconds: they may be taken this long before they are free; waits: `1`
---                   if the callers behind get nothing while this one has to wait
+-- ARGV[5…] callers  three for each: permits; ahead, in milliseconds: how long before they are free
+--                   they may be taken; waits: `1` if callers behind get nothing while it waits
 -- Returns  {'0'}    no rate is set
---          {'1', rate, more, next, free, scores, verdict…}   the rate; `1` if more entries had expired than one call removes:
---                   ask again; microseconds until the first waiting caller may ask again; how many permits were free before;
---                   the scores of the new entries, separated by spaces; for each caller: `t` more than the rate, `w` not
---                   available, `g ENTRY MICROSECONDS` taken, to be used after this time
+--          {'1', rate, more, next, free, scores, verdict…}
+--                   the rate; `1` if more entries had expired than one call removes: call again;
+--                   microseconds until the first waiting caller may call again; number of permits
+--                   free before; the scores of the new entries, separated by spaces; for each
+--                   caller: `t` more than the rate, `w` not available, `g ENTRY MICROSECONDS`
+--                   taken, to be used after this time
 --
--- Work: O(log n) for n entries in the log; at most 1,000 entries removed, 1,040 read and 256 added; 64 counted, or 5,000 if the
--- value is wrong. Sent twice, it takes once.
+-- Work: O(log n) for n entries in the log; at most 1,000 entries removed, 1,040 read and 256 added;
+-- 64 counted, or 5,000 if the value is wrong. Sent twice, it takes once.
 local scores = {}
 local entries, loaded, longest = {}, 0, false
 -- Returns the i-th entry to expire next, as permits and score. Nil after the last one that is read.

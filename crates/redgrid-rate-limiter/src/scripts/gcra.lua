@@ -1,15 +1,17 @@
--- gcra.lua: take permits by the generic cell rate algorithm for callers, in their order. Appended to dedup.lua.
+-- gcra.lua: take permits by the generic cell rate algorithm for callers, in their order. Appended
+-- to dedup.lua.
 --
--- KEYS[2]  time     string; when all taken permits are replenished (the theoretical arrival time): microseconds since 1970 by
---                   this server's clock, a space, and the rest of a microsecond in units of 1/rate. Missing: in the past.
---                   Expires then
+-- KEYS[2]  time     string; when all taken permits are replenished (the theoretical arrival time):
+--                   microseconds since 1970 by this server's clock, a space, and the rest of a
+--                   microsecond in units of 1/rate. Missing: in the past. Expires then
 -- ARGV[4]  rate     number of permits that are replenished in `per`
 -- ARGV[5]  per      microseconds; the two have no common divisor
 -- ARGV[6]  burst    maximum number of permits at once
--- ARGV[7…] three for each caller: permits; ahead, in milliseconds; waits; as in acquire.lua
+-- ARGV[7…] callers  three for each: permits; ahead, in milliseconds; waits; as in acquire.lua
 -- Returns  {'1', burst, '0', next, free, '', verdict…}   as acquire.lua
 --
--- Work: O(callers), writes one key. All numbers are whole and below 2^53. Sent twice, it takes once.
+-- Work: O(callers), writes one key. All numbers are whole and below 2^53. Sent twice, it takes
+-- once.
 local rate, per, burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
@@ -24,7 +26,7 @@ if was then
   if rest >= rate then
     rest = 0
   end
-  -- Permits are taken at most a second ahead: a later time means that the clock was set back since.
+  -- Permits are taken at most a second ahead: a later time means that the clock was set back.
   local latest = now + math.ceil(burst * per / rate)
   if base > latest + 1000000 then
     base, rest, set_back = latest, 0, true
@@ -54,7 +56,8 @@ for i = 7, #ARGV, 3 do
   end
   table.insert(verdicts, verdict)
 end
--- Also written after the clock was set back: computed from `now` in each call, the time would never come closer.
+-- Also written after the clock was set back: computed from `now` in each call, the time would
+-- never come closer.
 if taken or set_back then
   local lasts = math.max(1, math.ceil((base - now) / 1000) + 1)
   redis.call('SET', KEYS[2], string.format('%.0f %.0f', base, rest), 'PX', string.format('%.0f', lasts))

@@ -1,14 +1,17 @@
--- give_back.lua: give back permits of one entry of the log that still counts. Appended to dedup.lua and log.lua, and has their KEYS.
+-- give_back.lua: give back permits of one entry of the log that still counts. Appended to dedup.lua
+-- and log.lua, with their KEYS.
 --
 -- ARGV[4]  id       16 bytes, of the entry
 -- ARGV[5]  score    of the entry
--- ARGV[6]  permits  how many
+-- ARGV[6]  permits  number of them
 -- ARGV[7]  publish  PUBLISH or SPUBLISH
 -- ARGV[8]  channel  waiting clients are notified on it
 -- Returns  {'0'}         no rate is set
---          {'1', given}  how many are free again by this: 0 if the entry has expired or is not in the log
+--          {'1', given}  how many are free again by this: 0 if the entry has expired or is not in
+--                        the log
 --
--- Work: O(log n) for n entries in the log; reads at most 100 entries of the same score. Sent twice, it acts once.
+-- Work: O(log n) for n entries in the log; reads at most 100 entries of the same score. Sent twice,
+-- it acts once.
 local given = 0
 if tonumber(ARGV[5]) > now - interval then
   for _, entry in ipairs(redis.call('ZRANGEBYSCORE', permits, ARGV[5], ARGV[5], 'LIMIT', 0, 100)) do

@@ -1,16 +1,18 @@
 -- log.lua: the log of a rate limiter, in Redisson's format. Appended to dedup.lua.
 --
--- KEYS[2]  config   hash; rate, interval in milliseconds, type (1: each client has a log of its own), keepAliveTime
--- KEYS[3]  value    string; number of free permits: the rate minus those in the log. Computed from the log if missing
--- KEYS[4]  the same of this client
--- KEYS[5]  permits  sorted set, the log; score: when the permits were taken, in milliseconds; member: `Bc0I` of 16 bytes and the
---                   number of permits
--- KEYS[6]  the same of this client
--- KEYS[7]  right_for string; the rate for which the client's own value is right. Redisson has none
+-- KEYS[2]  config   hash; rate, interval in milliseconds, type (1: each client has a log of its
+--                   own), keepAliveTime
+-- KEYS[3]  value    string; number of free permits: the rate minus those in the log. Computed from
+--                   the log if missing
+-- KEYS[4]  the value of this client alone
+-- KEYS[5]  permits  sorted set, the log; score: when the permits were taken, in milliseconds;
+--                   member: `Bc0I` of 16 bytes and the number of permits
+-- KEYS[6]  the log of this client alone
+-- KEYS[7]  right_for  string; the rate for which the client's own value is right; not Redisson's
 --
--- A call removes at most DROPS expired entries. It counts a log of up to COUNTED entries; a longer one only if its value is wrong.
--- Then the older ones of more than SUMMED entries count as one permit each. Scores more than ALIEN ms ahead are of a clock that was
--- set back.
+-- A call removes at most DROPS expired entries. It counts a log of up to COUNTED entries, and a
+-- longer one only if its value is wrong. Then, of more than SUMMED entries, the older ones count as
+-- one permit each. Scores more than ALIEN ms ahead are from a clock that was set back.
 local DROPS, COUNTED, SUMMED, ALIEN = 1000, 64, 5000, 1000
 local set = redis.call('HMGET', KEYS[2], 'rate', 'interval', 'type', 'keepAliveTime')
 if not (set[1] and set[2] and set[3]) then
@@ -43,7 +45,8 @@ local function failed(reply)
   return type(reply) == 'table' and reply.err and reply
 end
 
--- Read the expired entries, those from the future (the clock was set back), and the number of free permits.
+-- Read the expired entries, entries from the future (the clock was set back), and the number of
+-- free permits.
 local over = redis.call('ZRANGEBYSCORE', permits, '-inf', time(now - interval), 'LIMIT', 0, DROPS)
 local alien = redis.call('ZRANGEBYSCORE', permits, time(now + ALIEN), '+inf', 'LIMIT', 0, DROPS)
 local freed, more = sum(over), #over == DROPS
@@ -53,7 +56,7 @@ if was and not tonumber(was) then
   return redis.error_reply('ERR the value of the limiter is no number')
 end
 local free = was and tonumber(was) + freed
--- The permits in the log, if the value is to be written again.
+-- The number of permits in the log, if the value is to be written again.
 local used
 -- A change of the rate by Redisson does not reach the values of other clients.
 local right_for = own and redis.call('GET', KEYS[7])
@@ -61,9 +64,10 @@ if was and right_for and right_for ~= set[1] then
   free = free + rate - tonumber(right_for)
   used = rate - free
 end
--- Permits that Redisson gives back stay in the log, so the value may be higher than the log allows. Not once entries have expired:
--- their permits, which others may have by then, would be free a second time. A short log is counted in each call; in a long one, each
--- entry is at least one permit.
+-- Permits that Redisson gives back stay in the log, so the value may be higher than the log allows.
+-- That ends when entries have expired: their permits, which others may have by then, would be free
+-- a second time. A short log is counted in each call. In a long one, each entry is at least one
+-- permit.
 local all = left <= COUNTED and sum(redis.call('ZRANGE', permits, #over, -1))
 local most = (own or freed > 0) and rate - (all or left) or rate
 local wrong = not was or free > most or (all and free + all < rate)
@@ -82,7 +86,8 @@ local function refused_to_write()
   return failed(redis.pcall('ZADD', permits, 'XX', '0', '')) or failed(redis.pcall('ZREM', permits, ''))
 end
 
--- Takes permits and adds `entries` to the log: score and member of each. Returns nil, or the error if nothing was changed.
+-- Takes permits and adds `entries` to the log: score and member of each. Returns nil, or the error
+-- if nothing was changed.
 local function write(taken, entries)
   local function back()
     if not used then

@@ -1,15 +1,18 @@
 -- release.lua: gives back permits of the oldest entries of the log, of any client. Appended to
 -- dedup.lua and log.lua, with their KEYS.
 --
--- ARGV[4]  permits  how many
+-- ARGV[4]  permits  number of them
 -- ARGV[5]  publish  PUBLISH or SPUBLISH
 -- ARGV[6]  channel  waiting clients are notified on it
 -- Returns  {'0'}               no rate is set
---          {'1', given, over}  how many permits that still counted are free again by this; how many had expired
+--          {'1', given, over}  how many permits that still counted are free again by this; how many
+--                              had expired
 --
--- Expired entries that are still in the log are given back first, as in Redisson, instead of entries that still count.
+-- Expired entries that are still in the log are given back first, as in Redisson, instead of
+-- entries that still count.
 --
--- Work: O(log n) for n entries in the log; at most 1,000 expired entries removed and 1,000 given back. Sent twice, it acts once.
+-- Work: O(log n) for n entries in the log; at most 1,000 expired entries removed and 1,000 given
+-- back. Sent twice, it acts once.
 local todo = math.max(0, tonumber(ARGV[4]) - freed)
 local given, gone, again, rest = 0, {}, {}, {}
 local piece = {}

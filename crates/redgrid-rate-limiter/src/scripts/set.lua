@@ -28,7 +28,8 @@ if not keeps and is_set and was[3] ~= ARGV[6] then
 elseif not keeps then
   reply = redis.pcall('UNLINK', value, permits)
 elseif former and not own then
-  -- The value is the rate minus the taken permits, so it changes with the rate. A client's own value changes with its next request.
+  -- The value is the rate minus the taken permits, so it changes with the rate. A client's own
+  -- value changes with its next request.
   reply = redis.pcall('INCRBY', value, string.format('%.0f', tonumber(ARGV[4]) - tonumber(was[1])))
 end
 if type(reply) == 'table' and reply.err then
@@ -46,7 +47,7 @@ if ARGV[7] ~= '0' then
     redis.call('PEXPIRE', key, ARGV[7])
   end
 elseif tonumber(was[4] or '0') > 0 then
-  -- The keys had the TTL of keepAliveTime. From now on they have none, except those of a single client.
+  -- The keys had the TTL of keepAliveTime. From now on they have none, except those of one client.
   redis.call('PERSIST', KEYS[2])
   if not own then
     redis.call('PERSIST', value)

@@ -77,7 +77,7 @@ else
   end
   add(redis.call('ZRANGE', READY, 0, 99), 0)
   add(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', text(now), 'LIMIT', 0, 100), 0)
-  -- Those that reached the maximum number of attempts will be dead letters.
+  -- Messages that reached the maximum number of attempts will be dead letters.
   add(redis.call('ZRANGEBYSCORE', FLIGHT, '-inf', text(now), 'LIMIT', 0, 100), attempts)
   table.sort(ids, function(one, other) return order[one] < order[other] end)
 end

@@ -12,13 +12,13 @@
 --           reject   message, receipt, reason
 --           extend   message, receipt, milliseconds from now
 --           remove   message
---           redrive  message, or empty for the first 100 dead letters up to the id that follows; that
---                    is empty for all
+--           redrive  message, or empty for the first 100 dead letters up to the id that follows;
+--                    that is empty for all
 --           purge    the maximum number of dead letters to drop
 -- Returns   answer({for each change}). push: `new <message>`; `known <message>` for a duplicate;
 --           `large <limit>`; `full <limit>`; `memory <error>` if the server is out of memory.
---           redrive and purge: their number. The others: `done`; `gone` if there is no such message;
---           `stale` if it was delivered to another consumer since, or is dead
+--           redrive and purge: their number. The others: `done`; `gone` if there is no such
+--           message; `stale` if it was delivered to another consumer since, or is dead
 --
 -- Work: O(log n) for each change, for 100 expired messages, and for 100 expired deduplication ids.
 -- Sent twice, it acts once.

@@ -1,8 +1,9 @@
 -- counts.lua: returns the number of messages in each state, and the totals.
 --
 -- KEYS[1…10]  as KEYS[2…11] of queue.lua
--- Returns     {ready, delayed, flight, dead, pushed, delivered, redelivered, acknowledged, returned,
---             dead, ended}: first the current states, then totals since the queue was created
+-- Returns     {ready, delayed, flight, dead, pushed, delivered, redelivered, acknowledged,
+--             returned, dead, ended}: first the current states, then totals since the queue was
+--             created
 --
 -- Work: O(log n). Writes nothing.
 local time = redis.call('TIME')

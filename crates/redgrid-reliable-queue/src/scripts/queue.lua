@@ -3,9 +3,9 @@
 --
 -- KEYS[2]   queue    hash; its settings, the id of the last message (`seq`), and the totals
 -- KEYS[3]   bodies   hash; message -> its bytes
--- KEYS[4]   states   hash; message -> packed {attempt, priority, receipt, pushed, ends, reason, died,
---                    lifetime}: times in milliseconds since 1970. `ends` and `lifetime` are 0 for
---                    never, `receipt` is that of the last delivery, or empty after a return
+-- KEYS[4]   states   hash; message -> packed {attempt, priority, receipt, pushed, ends, reason,
+--                    died, lifetime}: times in milliseconds since 1970. `ends` and `lifetime` are 0
+--                    for never, `receipt` is that of the last delivery, or empty after a return
 -- KEYS[5]   ready    sorted set; 9 - priority. Messages of one priority are in the order of their
 --                    ids, which have 16 digits
 -- KEYS[6]   delayed  sorted set; when it is due
@@ -108,8 +108,8 @@ local function mark_dead(id, state, reason)
   count('dead')
 end
 
--- Makes a message ready again, or a dead letter after the maximum number of attempts. `receipt` is
--- the one whose acknowledgement still counts.
+-- Makes a message ready again, or a dead letter after the maximum number of attempts. An
+-- acknowledgement with `receipt` still counts.
 local function redeliver(id, state, due, receipt)
   state[3] = receipt
   if settings.attempts > 0 and state[1] >= settings.attempts then

@@ -11,12 +11,12 @@
 -- ARGV[6]   publish     PUBLISH or SPUBLISH
 -- ARGV[7]   channel     that wakes waiters
 -- ARGV[8]   visibility  if the queue has none, in milliseconds
--- ARGV[9…]  for each waiter: the maximum number of messages, and their visibility in milliseconds; 0
---           for the queue's setting
+-- ARGV[9…]  for each waiter: the maximum number of messages, and their visibility in milliseconds;
+--           0 for the queue's setting
 -- Returns   {1, due, more, waiter, message, attempt, priority, pushed, visibility, bytes, …}  times
 -- in
---                          milliseconds; `due` from now, -1 if there is none; `more` is 1 if more may
---                          be available now
+--                          milliseconds; `due` from now, -1 if there is none; `more` is 1 if more
+--                          may be available now
 --           {-1, time}     too late: nothing is done; the server's time in microseconds
 --
 -- Work: O(log n) for each delivered message, at most 100 and about 4 MiB, and for 100 each that are

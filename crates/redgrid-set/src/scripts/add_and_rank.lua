@@ -8,7 +8,8 @@
 -- Returns  for each value its rank when all are added
 --
 -- Work: O(ARGV log n). Not to be sent twice: others may have removed values in between, and ZINCRBY
--- increments twice. A user who may not read ranks is refused before anything is added.
+-- increments twice. A user without the permission to read ranks is refused
+-- before anything is added.
 if #ARGV > 3 then
   redis.call(ARGV[2], KEYS[1], ARGV[4])
 end

@@ -7,7 +7,7 @@
 -- ARGV[4…] the arguments of the command after the sets
 -- Returns  the reply of the command
 --
--- Work: that of the command. A command that stores may be sent twice only if nobody changes the
+-- Work: that of the command. A command that stores may be sent twice only if no client changes the
 -- sets in between.
 local call, first = {ARGV[1]}, 1
 if ARGV[2] == '1' then

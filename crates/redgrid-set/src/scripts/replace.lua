@@ -6,7 +6,7 @@
 -- Returns  1 it is replaced, 0 the set does not contain it
 --
 -- Work: O(log n). Not to be sent twice: others may have inserted the value again in between. A user
--- who may not run all commands is refused by the first ZADD or the first ZREM. Their only effects
+-- without all permissions is refused by the first ZADD or the first ZREM. Their only effects
 -- are intended anyway. The set is never empty, and keeps its lifetime.
 local score = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not score then

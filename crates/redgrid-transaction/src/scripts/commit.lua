@@ -24,8 +24,8 @@
 --          {'changed', n}       the nth object is not as it was read: nothing is written
 --          {'large', n, count}  the nth object has this number of elements: nothing is written
 --
--- Work: O(1) and the size of the value for each check and each write, whose number the caller
--- limits; `rest` is limited by `most`. Behind dedup.lua: it is executed exactly once.
+-- Work: O(1) and the size of the value for each check and each write; the caller limits their
+-- number; `rest` is limited by `most`. Behind dedup.lua: it is executed exactly once.
 local objects = tonumber(ARGV[4])
 for index = objects + 2, #KEYS do
   if redis.call('EXISTS', KEYS[index]) == 1 then

@@ -1,40 +1,100 @@
-//! Where parties wait for each other.
+//! Objects at which processes wait for each other.
 
 use super::Grid;
 
 impl Grid {
-    /// A barrier of so many parties. See [`Barrier`](redgrid_barrier::Barrier).
+    /// Returns the barrier with this name, at which `parties` tasks wait for each other. See
+    /// [`Barrier`](redgrid_barrier::Barrier).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let result = grid.barrier("import:start", 3).wait().await?; // three workers are here
+    /// if result.is_leader() {
+    ///     println!("one of the three prints this, in each round");
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "barrier")]
     pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> redgrid_barrier::Barrier {
         redgrid_barrier::Barrier::new(&self.client, name, parties)
     }
 
-    /// A section that so many begin and end together. See [`DoubleBarrier`](redgrid_barrier::DoubleBarrier).
+    /// Returns the double barrier with this name: a section that `parties` tasks enter together and
+    /// leave together. See [`DoubleBarrier`](redgrid_barrier::DoubleBarrier).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let section = grid.double_barrier("import:write", 3).enter().await?; // all three enter
+    /// // … write this worker's part …
+    /// section.leave().await?; // all three parts are written
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "barrier")]
     pub fn double_barrier(&self, name: impl AsRef<str>, parties: u32) -> redgrid_barrier::DoubleBarrier {
         redgrid_barrier::DoubleBarrier::new(&self.client, name, parties)
     }
 
-    /// Work in phases by parties that come and go. See [`Phaser`](redgrid_barrier::Phaser).
+    /// Returns the phaser with this name: work in phases by parties that may register and leave at
+    /// any time. See [`Phaser`](redgrid_barrier::Phaser).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let party = grid.phaser("build:42").register().await?;
+    /// // … fetch …
+    /// party.arrive_and_wait().await?; // all parties have fetched
+    /// // … compile …
+    /// party.arrive_and_deregister().await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "barrier")]
     pub fn phaser(&self, name: impl AsRef<str>) -> redgrid_barrier::Phaser {
         redgrid_barrier::Phaser::new(&self.client, name)
     }
 
-    /// What tasks wait for under a lock. See [`Condition`](redgrid_barrier::Condition).
+    /// Returns the condition variable with this name, to wait for a change of data that a lock
+    /// guards. See [`Condition`](redgrid_barrier::Condition).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (lock, changed) = (grid.lock("lock:stock"), grid.condition("stock:changed"));
+    /// let mut guard = lock.acquire().await?;
+    /// while grid.command("GET").key("stock")?.query::<Option<i64>>().await? < Some(1) {
+    ///     guard = changed.wait(guard).await?; // the lock is released meanwhile
+    /// }
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "barrier")]
     #[doc(alias = "newCondition")]
     pub fn condition(&self, name: impl AsRef<str>) -> redgrid_barrier::Condition {
         redgrid_barrier::Condition::new(&self.client, name)
     }
 
-    /// Something that has happened, or has not yet. See [`Event`](redgrid_barrier::Event).
+    /// Returns the event with this name: tasks wait until it is set, and do not wait while it is.
+    /// See [`Event`](redgrid_barrier::Event).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let open = grid.event("shop:open");
+    /// open.set().await?; // in one process
+    /// open.wait().await?; // in another one
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "barrier")]
     pub fn event(&self, name: impl AsRef<str>) -> redgrid_barrier::Event {
         redgrid_barrier::Event::new(&self.client, name)
     }
 
-    /// A nudge for one who waits, or all. See [`Notify`](redgrid_barrier::Notify).
+    /// Returns the notification with this name, which wakes one waiting task or all of them. See
+    /// [`Notify`](redgrid_barrier::Notify).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let work = grid.notify("mail:work");
+    /// work.notify_one().await?; // in one process
+    /// work.notified().await?; // in another one
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "barrier")]
     pub fn notify(&self, name: impl AsRef<str>) -> redgrid_barrier::Notify {
         redgrid_barrier::Notify::new(&self.client, name)

@@ -1,16 +1,35 @@
-//! Maps of several values to a key.
+//! Maps with several values for each key.
 
 use super::Grid;
 
 impl Grid {
-    /// A map with a set of values for each key, as JSON. See [`SetMultimap`](redgrid_multimap::SetMultimap).
+    /// Returns the map with this name that has a set of values for each key. Keys and values are
+    /// encoded as JSON. See [`SetMultimap`](redgrid_multimap::SetMultimap).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let tags = grid.set_multimap::<String, String>("tags");
+    /// tags.insert("post 1", &"rust".to_owned()).await?;
+    /// println!("{:?}", tags.get_all("post 1").await?);
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "multimap", feature = "json"))]
     #[doc(alias = "getSetMultimap")]
     pub fn set_multimap<K, V>(&self, name: impl AsRef<str>) -> redgrid_multimap::SetMultimap<K, V> {
         redgrid_multimap::SetMultimap::new(&self.client, name)
     }
 
-    /// A map with a set of values for each key, as these codecs write them. See [`SetMultimap`](redgrid_multimap::SetMultimap).
+    /// Returns the map with this name that has a set of values for each key. The codecs encode keys
+    /// and values. See [`SetMultimap`](redgrid_multimap::SetMultimap).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::codecs::Text;
+    ///
+    /// let tags = grid.set_multimap_with::<String, String, _, _>("tags", Text, Text);
+    /// tags.insert("post 1", &"rust".to_owned()).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "multimap")]
     pub fn set_multimap_with<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec>(
         &self,
@@ -21,14 +40,33 @@ impl Grid {
         redgrid_multimap::SetMultimap::<K, V, redgrid_codecs::Raw>::new(&self.client, name).with_codecs(keys, values)
     }
 
-    /// A map with a list of values for each key, as JSON. See [`ListMultimap`](redgrid_multimap::ListMultimap).
+    /// Returns the map with this name that has a list of values for each key. Keys and values are
+    /// encoded as JSON. See [`ListMultimap`](redgrid_multimap::ListMultimap).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let log = grid.list_multimap::<String, String>("log");
+    /// log.insert("post 1", &"created".to_owned()).await?;
+    /// println!("{:?}", log.get_all("post 1").await?);
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "multimap", feature = "json"))]
     #[doc(alias = "getListMultimap")]
     pub fn list_multimap<K, V>(&self, name: impl AsRef<str>) -> redgrid_multimap::ListMultimap<K, V> {
         redgrid_multimap::ListMultimap::new(&self.client, name)
     }
 
-    /// A map with a list of values for each key, as these codecs write them. See [`ListMultimap`](redgrid_multimap::ListMultimap).
+    /// Returns the map with this name that has a list of values for each key. The codecs encode
+    /// keys and values. See [`ListMultimap`](redgrid_multimap::ListMultimap).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::codecs::Text;
+    ///
+    /// let log = grid.list_multimap_with::<String, String, _, _>("log", Text, Text);
+    /// log.insert("post 1", &"created".to_owned()).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "multimap")]
     pub fn list_multimap_with<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec>(
         &self,
@@ -39,14 +77,39 @@ impl Grid {
         redgrid_multimap::ListMultimap::<K, V, redgrid_codecs::Raw>::new(&self.client, name).with_codecs(keys, values)
     }
 
-    /// A map with a set of values for each key and lifetimes of keys, as JSON. See [`SetMultimapCache`](redgrid_multimap::SetMultimapCache).
+    /// Returns the map with this name that has a set of values for each key, and lifetimes of keys.
+    /// Keys and values are encoded as JSON. See
+    /// [`SetMultimapCache`](redgrid_multimap::SetMultimapCache).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let readers = grid.set_multimap_cache::<String, String>("readers");
+    /// readers.insert("post 1", &"ann".to_owned()).await?;
+    /// readers.expire_key("post 1", Duration::from_secs(60)).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "multimap", feature = "json"))]
     #[doc(alias = "getSetMultimapCache")]
     pub fn set_multimap_cache<K, V>(&self, name: impl AsRef<str>) -> redgrid_multimap::SetMultimapCache<K, V> {
         redgrid_multimap::SetMultimapCache::new(&self.client, name)
     }
 
-    /// A map with a set of values for each key and lifetimes of keys, as these codecs write them. See [`SetMultimapCache`](redgrid_multimap::SetMultimapCache).
+    /// Returns the map with this name that has a set of values for each key, and lifetimes of keys.
+    /// The codecs encode keys and values. See
+    /// [`SetMultimapCache`](redgrid_multimap::SetMultimapCache).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use redgrid::codecs::Text;
+    ///
+    /// let readers = grid.set_multimap_cache_with::<String, String, _, _>("readers", Text, Text);
+    /// readers.insert("post 1", &"ann".to_owned()).await?;
+    /// readers.expire_key("post 1", Duration::from_secs(60)).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "multimap")]
     pub fn set_multimap_cache_with<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec>(
         &self,
@@ -58,14 +121,39 @@ impl Grid {
             .with_codecs(keys, values)
     }
 
-    /// A map with a list of values for each key and lifetimes of keys, as JSON. See [`ListMultimapCache`](redgrid_multimap::ListMultimapCache).
+    /// Returns the map with this name that has a list of values for each key, and lifetimes of
+    /// keys. Keys and values are encoded as JSON. See
+    /// [`ListMultimapCache`](redgrid_multimap::ListMultimapCache).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let readers = grid.list_multimap_cache::<String, String>("readers");
+    /// readers.insert("post 1", &"ann".to_owned()).await?;
+    /// readers.expire_key("post 1", Duration::from_secs(60)).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "multimap", feature = "json"))]
     #[doc(alias = "getListMultimapCache")]
     pub fn list_multimap_cache<K, V>(&self, name: impl AsRef<str>) -> redgrid_multimap::ListMultimapCache<K, V> {
         redgrid_multimap::ListMultimapCache::new(&self.client, name)
     }
 
-    /// A map with a list of values for each key and lifetimes of keys, as these codecs write them. See [`ListMultimapCache`](redgrid_multimap::ListMultimapCache).
+    /// Returns the map with this name that has a list of values for each key, and lifetimes of
+    /// keys. The codecs encode keys and values. See
+    /// [`ListMultimapCache`](redgrid_multimap::ListMultimapCache).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use redgrid::codecs::Text;
+    ///
+    /// let readers = grid.list_multimap_cache_with::<String, String, _, _>("readers", Text, Text);
+    /// readers.insert("post 1", &"ann".to_owned()).await?;
+    /// readers.expire_key("post 1", Duration::from_secs(60)).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "multimap")]
     pub fn list_multimap_cache_with<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec>(
         &self,
@@ -77,7 +165,19 @@ impl Grid {
             .with_codecs(keys, values)
     }
 
-    /// A map with a set of values for each key and lifetimes of keys that the server ends, as JSON. See [`NativeSetMultimapCache`](redgrid_multimap::NativeSetMultimapCache).
+    /// Returns the map with this name that has a set of values for each key. The server itself
+    /// expires keys: Redis 7.4 or Valkey 9. Keys and values are encoded as JSON. See
+    /// [`NativeSetMultimapCache`](redgrid_multimap::NativeSetMultimapCache).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let readers = grid.native_set_multimap_cache::<String, String>("readers");
+    /// readers.insert("post 1", &"ann".to_owned()).await?;
+    /// readers.expire_key("post 1", Duration::from_secs(60)).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "multimap", feature = "json"))]
     #[doc(alias = "getSetMultimapCacheNative")]
     pub fn native_set_multimap_cache<K, V>(
@@ -87,7 +187,19 @@ impl Grid {
         redgrid_multimap::NativeSetMultimapCache::new(&self.client, name)
     }
 
-    /// A map with a set of values for each key and lifetimes of keys that the server ends, as these codecs write them. See [`NativeSetMultimapCache`](redgrid_multimap::NativeSetMultimapCache).
+    /// Returns the map with this name that has a set of values for each key. The server itself
+    /// expires keys: Redis 7.4 or Valkey 9. The codecs encode keys and values. See
+    /// [`NativeSetMultimapCache`](redgrid_multimap::NativeSetMultimapCache).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::codecs::Text;
+    ///
+    /// let readers: redgrid::multimap::NativeSetMultimapCache<String, String, Text, Text> =
+    ///     grid.native_set_multimap_cache_with("readers", Text, Text);
+    /// readers.insert("post 1", &"ann".to_owned()).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "multimap")]
     pub fn native_set_multimap_cache_with<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec>(
         &self,
@@ -99,7 +211,19 @@ impl Grid {
             .with_codecs(keys, values)
     }
 
-    /// A map with a list of values for each key and lifetimes of keys that the server ends, as JSON. See [`NativeListMultimapCache`](redgrid_multimap::NativeListMultimapCache).
+    /// Returns the map with this name that has a list of values for each key. The server itself
+    /// expires keys: Redis 7.4 or Valkey 9. Keys and values are encoded as JSON. See
+    /// [`NativeListMultimapCache`](redgrid_multimap::NativeListMultimapCache).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let readers = grid.native_list_multimap_cache::<String, String>("readers");
+    /// readers.insert("post 1", &"ann".to_owned()).await?;
+    /// readers.expire_key("post 1", Duration::from_secs(60)).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "multimap", feature = "json"))]
     #[doc(alias = "getListMultimapCacheNative")]
     pub fn native_list_multimap_cache<K, V>(
@@ -109,7 +233,19 @@ impl Grid {
         redgrid_multimap::NativeListMultimapCache::new(&self.client, name)
     }
 
-    /// A map with a list of values for each key and lifetimes of keys that the server ends, as these codecs write them. See [`NativeListMultimapCache`](redgrid_multimap::NativeListMultimapCache).
+    /// Returns the map with this name that has a list of values for each key. The server itself
+    /// expires keys: Redis 7.4 or Valkey 9. The codecs encode keys and values. See
+    /// [`NativeListMultimapCache`](redgrid_multimap::NativeListMultimapCache).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::codecs::Text;
+    ///
+    /// let readers: redgrid::multimap::NativeListMultimapCache<String, String, Text, Text> =
+    ///     grid.native_list_multimap_cache_with("readers", Text, Text);
+    /// readers.insert("post 1", &"ann".to_owned()).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "multimap")]
     pub fn native_list_multimap_cache_with<K, V, KC: redgrid_codecs::Codec, VC: redgrid_codecs::Codec>(
         &self,

@@ -3,7 +3,16 @@
 use super::Grid;
 
 impl Grid {
-    /// Elements in the order in which they came, which can be waited for, as JSON. See [`Queue`](redgrid_queue::Queue).
+    /// Returns the queue with this name. Consumers can wait for its elements, which are encoded as
+    /// JSON. See [`Queue`](redgrid_queue::Queue).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let jobs = grid.queue::<String>("jobs");
+    /// jobs.push(&"resize 42.png".to_owned()).await?;
+    /// let job = jobs.take().await?; // waits if there is none
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "queue", feature = "json"))]
     #[doc(alias = "getQueue")]
     #[doc(alias = "getBlockingQueue")]
@@ -11,7 +20,17 @@ impl Grid {
         redgrid_queue::Queue::new(&self.client, name)
     }
 
-    /// The same, as this codec writes them. See [`Queue`](redgrid_queue::Queue).
+    /// Returns the queue with this name. Its elements are encoded by `codec`. See
+    /// [`Queue`](redgrid_queue::Queue).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::codecs::Text;
+    ///
+    /// let jobs = grid.queue_with::<String, _>("jobs", Text);
+    /// jobs.push(&"resize 42.png".to_owned()).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "queue")]
     pub fn queue_with<T, C: redgrid_codecs::Codec>(
         &self,
@@ -21,7 +40,19 @@ impl Grid {
         redgrid_queue::Queue::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// A queue with two ends, as JSON. See [`Deque`](redgrid_queue::Deque).
+    /// Returns the queue with two ends with this name. Its elements are encoded as JSON. See
+    /// [`Deque`](redgrid_queue::Deque).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use redgrid::queue::End;
+    ///
+    /// let steps = grid.deque::<String>("steps");
+    /// steps.push_back(&"paint".to_owned()).await?;
+    /// let undone = steps.take_within(End::Back, Duration::from_secs(1)).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "queue", feature = "json"))]
     #[doc(alias = "getDeque")]
     #[doc(alias = "getBlockingDeque")]
@@ -29,7 +60,17 @@ impl Grid {
         redgrid_queue::Deque::new(&self.client, name)
     }
 
-    /// The same, as this codec writes them. See [`Deque`](redgrid_queue::Deque).
+    /// Returns the queue with two ends with this name. Its elements are encoded by `codec`. See
+    /// [`Deque`](redgrid_queue::Deque).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::codecs::Text;
+    ///
+    /// let steps = grid.deque_with::<String, _>("steps", Text);
+    /// steps.push_back(&"paint".to_owned()).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "queue")]
     pub fn deque_with<T, C: redgrid_codecs::Codec>(
         &self,
@@ -39,14 +80,36 @@ impl Grid {
         redgrid_queue::Deque::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// Elements that can be taken when they are due, as JSON. See [`DelayedQueue`](redgrid_queue::DelayedQueue).
+    /// Returns the queue with this name. Each element can be taken when it is due. Elements are
+    /// encoded as JSON. See [`DelayedQueue`](redgrid_queue::DelayedQueue).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let reminders = grid.delayed_queue::<String>("reminders");
+    /// reminders.push(&"tea".to_owned(), Duration::from_secs(300)).await?;
+    /// let due = reminders.take().await?; // waits until one is due
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "queue", feature = "json"))]
     #[doc(alias = "getDelayedQueue")]
     pub fn delayed_queue<T>(&self, name: impl AsRef<str>) -> redgrid_queue::DelayedQueue<T> {
         redgrid_queue::DelayedQueue::new(&self.client, name)
     }
 
-    /// The same, as this codec writes them. See [`DelayedQueue`](redgrid_queue::DelayedQueue).
+    /// Returns the queue with this name. Each element can be taken when it is due. Elements are
+    /// encoded by `codec`. See [`DelayedQueue`](redgrid_queue::DelayedQueue).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use redgrid::codecs::Text;
+    ///
+    /// let reminders = grid.delayed_queue_with::<String, _>("reminders", Text);
+    /// reminders.push(&"tea".to_owned(), Duration::from_secs(300)).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "queue")]
     pub fn delayed_queue_with<T, C: redgrid_codecs::Codec>(
         &self,
@@ -56,14 +119,34 @@ impl Grid {
         redgrid_queue::DelayedQueue::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// The last elements that were pushed, as JSON. See [`RingBuffer`](redgrid_queue::RingBuffer).
+    /// Returns the ring buffer with this name, which keeps the most recent elements. They are
+    /// encoded as JSON. See [`RingBuffer`](redgrid_queue::RingBuffer).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// let orders = grid.ring_buffer::<u32>("last-orders");
+    /// orders.try_set_capacity(5).await?;
+    /// orders.push(&42).await?;
+    /// println!("the last orders: {:?}", orders.read_all().await?);
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "queue", feature = "json"))]
     #[doc(alias = "getRingBuffer")]
     pub fn ring_buffer<T>(&self, name: impl AsRef<str>) -> redgrid_queue::RingBuffer<T> {
         redgrid_queue::RingBuffer::new(&self.client, name)
     }
 
-    /// The same, as this codec writes them. See [`RingBuffer`](redgrid_queue::RingBuffer).
+    /// Returns the ring buffer with this name. Its elements are encoded by `codec`. See
+    /// [`RingBuffer`](redgrid_queue::RingBuffer).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::codecs::Text;
+    ///
+    /// let log = grid.ring_buffer_with::<String, _>("last-messages", Text);
+    /// log.try_set_capacity(100).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "queue")]
     pub fn ring_buffer_with<T, C: redgrid_codecs::Codec>(
         &self,
@@ -73,7 +156,19 @@ impl Grid {
         redgrid_queue::RingBuffer::<T, redgrid_codecs::Raw>::new(&self.client, name).with_codec(codec)
     }
 
-    /// Elements that are taken by their priority, as JSON. See [`PriorityQueue`](redgrid_queue::PriorityQueue).
+    /// Returns the priority queue with this name: the element with the smallest priority is taken
+    /// first. Elements are encoded as JSON. See [`PriorityQueue`](redgrid_queue::PriorityQueue).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let jobs = grid.priority_queue::<String>("jobs");
+    /// jobs.push(&"newsletter".to_owned(), 9).await?;
+    /// jobs.push(&"alarm".to_owned(), 1).await?;
+    /// let first = jobs.take_within(Duration::from_secs(1)).await?; // the alarm
+    /// # Ok(()) }
+    /// ```
     #[cfg(all(feature = "queue", feature = "json"))]
     #[doc(alias = "getPriorityQueue")]
     #[doc(alias = "getPriorityBlockingQueue")]
@@ -83,7 +178,17 @@ impl Grid {
         redgrid_queue::PriorityQueue::new(&self.client, name)
     }
 
-    /// The same, as this codec writes them. See [`PriorityQueue`](redgrid_queue::PriorityQueue).
+    /// Returns the priority queue with this name. Its elements are encoded by `codec`. See
+    /// [`PriorityQueue`](redgrid_queue::PriorityQueue).
+    ///
+    /// ```no_run
+    /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid::codecs::Text;
+    ///
+    /// let jobs = grid.priority_queue_with::<String, _>("jobs", Text);
+    /// jobs.push(&"alarm".to_owned(), 1).await?;
+    /// # Ok(()) }
+    /// ```
     #[cfg(feature = "queue")]
     pub fn priority_queue_with<T, C: redgrid_codecs::Codec>(
         &self,

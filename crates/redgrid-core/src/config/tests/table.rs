@@ -14,7 +14,7 @@ use super::value;
 /// `REWRITE=1 cargo test -p redgrid-core --lib the_reference` writes the reference.
 #[test]
 fn the_reference_in_docs_is_the_one_of_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating/configuration.md");
     if std::env::var_os("REWRITE").is_some() {
         std::fs::write(&path, reference()).unwrap();
     }
@@ -22,7 +22,7 @@ fn the_reference_in_docs_is_the_one_of_the_table() {
     if path.parent().is_some_and(Path::exists) {
         assert!(
             std::fs::read_to_string(&path).unwrap() == reference(),
-            "docs/configuration.md is not that of the table"
+            "docs/operating/configuration.md is not that of the table"
         );
     }
 }

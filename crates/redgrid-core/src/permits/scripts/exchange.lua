@@ -10,18 +10,19 @@
 -- KEYS[5]  live clients  sorted set; each client with a position, by the millisecond until which it
 --                        counts as live
 -- ARGV[4]  publish, [5] channel   the command and channel that wake waiters; the message is `left`
--- ARGV[6]  capacity      number of permits if none were set; empty to set none. If another number was
---                        set, no request is granted
+-- ARGV[6]  capacity      number of permits if none were set; empty to set none. If another number
+--                        was set, no request is granted
 -- ARGV[7]  plain         number of returned permits without a lease
 -- ARGV[8]  r, [9] w, [10] g   number of returned ids, of checked leases and of cancelled positions
--- ARGV[11] client        whose positions the requests have
+-- ARGV[11] client        the client of the requests and positions
 -- ARGV[12] ttl           milliseconds for which the client counts as live from now on
 -- then     r ids; w times id, lease, exact; g positions; and the requests, each: permits, position,
 --          lease, and with a lease an id for each permit. `exact` is `1` to end the lease then, and
 --          `0` to end it no earlier
 -- Returns  {granted, left, receivers, next, returned, held}
---            granted    `1` or `0` for each request; `-` if no permits were set and none were taken;
---                       `=<number>` if another number of permits was set, and none were taken
+--            granted    `1` or `0` for each request; `-` if no permits were set and none were
+--                       taken; `=<number>` if another number of permits was set, and none were
+--                       taken
 --            left       number of available permits
 --            receivers  subscribers that got the message; -1 if there was none; -2 - n if it was
 --                       refused, and n subscribers did not get it

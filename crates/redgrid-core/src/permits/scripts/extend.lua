@@ -1,4 +1,5 @@
--- extend.lua: sets the lease of a permit from now on, regardless of its holder. Appended to dedup.lua.
+-- extend.lua: sets the lease of a permit from now on, regardless of its holder. Appended to
+-- dedup.lua.
 --
 -- KEYS[2]  leases     sorted set; each leased permit by the end of its lease, in milliseconds
 -- ARGV[4]  lease      milliseconds
