@@ -278,7 +278,8 @@ struct Waiters {
 
 impl Waiters {
     fn start(url: &str, name: &str, tasks: usize) -> Waiters {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_waiter"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_role"))
+            .arg("waiter")
             .args([url, name, &tasks.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

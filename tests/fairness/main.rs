@@ -286,7 +286,7 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
 async fn a_fair_lock_is_given_in_the_order_of_arrival_over_four_processes() {
     let _alone = ALONE.lock().await;
     let server = server().await;
-    let contender = std::path::Path::new(env!("CARGO_BIN_EXE_contender"));
+    let contender = std::path::Path::new(env!("CARGO_BIN_EXE_role"));
     let contest = redgrid_tests::fair::contest(&server, contender, (4, 4, 50), SOON * 3).await.unwrap();
     let record = contest.record;
     assert_eq!((record.grants, record.overtaken.len()), (800, 0), "{record:?}");

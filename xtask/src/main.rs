@@ -165,7 +165,7 @@ fn fairness(count: u32) -> Result<ExitCode, Failure> {
     say("building");
     steps::run(cargo().args(["build", "--release", "--package", "redgrid-tests", "--bins"]))?;
     let mut ours = cargo();
-    ours.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "fair_order", "--"]);
+    ours.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "role", "--", "fair_order"]);
     ours.arg(count.to_string()).env(SERVER_VARIABLE, server.path());
     say(&format!("{count} acquisitions by 4 processes"));
     steps::run(&mut ours)?;
