@@ -53,8 +53,8 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
     assert!(requests[2] <= REQUESTS, "{requests:?}");
 }
 
-/// The order in which the server has them line up is that in which they get in: by its own record,
-/// over four processes. `cargo xtask fairness` does the same a hundred thousand times.
+/// Waiters of four processes enter in the order of their queue positions, by the server's own record.
+/// `cargo xtask fairness` does the same 100,000 times.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fair_lock_is_given_in_the_order_of_arrival_over_four_processes() {
     let server = server().await;

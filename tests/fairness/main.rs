@@ -1,6 +1,7 @@
-//! Fairness between processes on real servers, for `cargo xtask fairness`. The shares and turns here
-//! are those of a machine that does nothing else; `tests/simulated_network` has the same contests
-//! without a machine.
+//! Fairness between processes on real servers, for `cargo xtask fairness`.
+//!
+//! The shares and turns are those of a machine that does nothing else. `tests/simulated_network` has
+//! the same contests on a paused clock.
 
 use std::time::Duration;
 
@@ -35,10 +36,10 @@ async fn contest_by(config: &Config, processes: usize, tasks: usize, section: Du
 async fn three_processes_have_equal_shares() {
     let server = server().await;
     let config = Config::from_url(server.url()).unwrap();
-    // Where each has one task, nobody listens while he is in, and who is next and how often he goes
-    // on within his stretch is a matter of chance: equal in the long run. Of 12 contests of 500
-    // turns 4 had more than 1.25, of 12 of 2,000 none, of 12 of 4,000 the most was 1.10; with 5 ms
-    // inside, 500 are enough: of 12 the most was 1.20.
+    // With one task each, no process listens while it is inside. Which one is next, and how often it
+    // continues within its window, is random: the shares are equal in the long run. Of 12 contests of
+    // 500 turns 4 had more than 1.25, of 12 of 2,000 none, of 12 of 4,000 the most was 1.10. With 5 ms
+    // inside, 500 turns are enough: of 12 the most was 1.20.
     for (tasks, section, turns) in [(16, 0, 500), (1, 0, 4000), (16, 5, 500), (1, 5, 500)] {
         let outcome = contest_by(&config, 3, tasks, section * MS, turns).await;
         let spread = outcome.spread();
@@ -55,7 +56,7 @@ async fn no_process_waits_longer_than_a_window_of_each_of_the_others() {
     }
 }
 
-/// The primary counts none of those who listen at a replica, and a replica tells them later.
+/// The primary does not count subscribers at a replica, and a replica notifies them later.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_order_is_the_same_where_a_replica_is_listened_to() {
     let replicated = Replicated::start(2).await.unwrap();
@@ -90,12 +91,12 @@ async fn a_listener_that_never_acquires_costs_no_more_than_the_probe() {
     let client = client(&server).await;
     let _alone = ALONE.lock().await;
     let alone = sections(&client, 8, "contested", 400 * MS).await;
-    // It listens, and never asks.
+    // It listens, and never acquires.
     let idle = redgrid_tests::client(&server).await;
     let watch = idle.watch("redisson_lock__channel:{contested}".into(), "contested".into());
     wait_until(SOON, async || watch.is_active()).await;
     let listened_to = sections(&client, 8, "contested", 400 * MS).await;
-    // A window of 10 ms, a silence of 2 to 4 ms, a look, 1 or 2 ms: more than half of the time is
-    // left.
+    // A window of 10 ms, a quiet period of 2 to 4 ms, a probe of 1 or 2 ms: more than half of the
+    // time is left.
     assert!(listened_to * 2 >= alone, "{listened_to} against {alone} sections");
 }

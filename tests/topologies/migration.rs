@@ -124,7 +124,7 @@ async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() 
 /// more: it does all or nothing.
 async fn permits_are_conserved_on_either_side_of_a_migration() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    // On a busy machine a migration takes longer than a request may: it is answered when it is over.
+    // On a busy machine a migration takes longer than a request usually may.
     let patient = || by_seeds(&cluster).response_timeout(SOON).retries(5);
     let (one, two) = (connected(patient()).await, connected(patient()).await);
     let (slot, to) = moving(&cluster, "{tag}").await;

@@ -35,8 +35,8 @@ const LONG: [&str; 7] = [
     "tests histories",
 ];
 
-/// The package whose programs only compute. They run at the lowest priority beside the others, which
-/// often wait.
+/// The package whose programs only compute. They run at the lowest priority beside the others,
+/// which often wait.
 const COMPUTING: &str = "models ";
 
 /// The time limit of one program: 60 minutes, to report a program that hangs.
