@@ -57,8 +57,8 @@ async fn three_processes_add_and_every_number_is_had_once() {
     let observer = server.observer().await.unwrap();
     for once in ["", "once"] {
         let name = format!("hits:{once}");
-        let (url, program) = (server.url(), env!("CARGO_BIN_EXE_incrementer"));
-        let args = [&url, &name, "10", "1000", once];
+        let (url, program) = (server.url(), env!("CARGO_BIN_EXE_role"));
+        let args = ["incrementer", &url, &name, "10", "1000", once];
         let mut processes = join_all((0..3).map(|_| Other::start(program, &args))).await;
         let mut had = BTreeSet::new();
         for process in &mut processes {

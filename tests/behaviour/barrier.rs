@@ -140,7 +140,7 @@ async fn a_killed_party_is_not_counted_after_its_lease() {
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
     let lease = LEASE.as_millis().to_string();
-    let other = Other::start(env!("CARGO_BIN_EXE_party"), &[&server.url(), &lease, "barrier", "a", "3"]).await;
+    let other = Other::start(env!("CARGO_BIN_EXE_role"), &["party", &server.url(), &lease, "barrier", "a", "3"]).await;
     until(&observer, WAITING, 1).await;
     other.kill().await;
     let killed = tokio::time::Instant::now();

@@ -96,9 +96,9 @@ async fn a_party_that_dies_does_not_hang_the_others() {
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
     let lease = LEASE.as_millis().to_string();
-    let party = env!("CARGO_BIN_EXE_party");
+    let role = env!("CARGO_BIN_EXE_role");
     // Outside: it is not counted any more.
-    let other = Other::start(party, &[&server.url(), &lease, "enter", "a", "2"]).await;
+    let other = Other::start(role, &["party", &server.url(), &lease, "enter", "a", "2"]).await;
     until(&observer, WAITING, 1).await;
     other.kill().await;
     let killed = tokio::time::Instant::now();
@@ -107,7 +107,7 @@ async fn a_party_that_dies_does_not_hang_the_others() {
     until(&observer, WAITING, 1).await;
     // Inside: leaving parties wait for the end of its lease, and later parties enter.
     let url = server.url();
-    let other = Other::start(party, &[&url, &lease, "inside", "a", "2"]).await;
+    let other = Other::start(role, &["party", &url, &lease, "inside", "a", "2"]).await;
     let first = first.await.unwrap().unwrap();
     other.kill().await;
     let next = [enter(&one, 2), enter(&one, 2)];

@@ -392,14 +392,14 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
     outer.extend(SOON * 2).await.unwrap();
     assert!(lock.inspect().await.unwrap().unwrap().remaining.unwrap() > SOON);
     drop(outer);
-    let next = tokio::spawn(FairLock::new(&two, "a").acquire().auto_renew(900 * MS).into_future());
+    let next = tokio::spawn(FairLock::new(&two, "a").acquire().auto_renew(1500 * MS).into_future());
     until_waiting(&observer, 1).await;
     let token = inner.token();
     inner.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     assert!(next.token() > token);
     // Renewed: it outlives its lease.
-    let until = Instant::now() + 2000 * MS;
+    let until = Instant::now() + 3200 * MS;
     wait_until(SOON, async || Instant::now() > until).await;
     assert!(next.is_held());
     // A waiter enters after a forced takeover, and the former holder is notified.
@@ -426,10 +426,10 @@ async fn a_lease_that_ends_without_a_message_admits_the_head() {
     let client = client(&server).await;
     let java = Theirs::new(&observer, "a", 1, 0);
     assert!(java.try_for(700 * MS).await);
-    let began = Instant::now();
+    let (began, watch) = (Instant::now(), Stopwatch::start());
     let guard = FairLock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
-    let waited = began.elapsed();
-    assert!(waited > 500 * MS && waited < 2500 * MS, "{waited:?}");
+    assert!(began.elapsed() > 500 * MS, "{:?}", began.elapsed());
+    watch.assert_within(2500 * MS);
     guard.release().await.unwrap();
     nothing_is_left(&observer, &[&client]).await;
 }

@@ -22,7 +22,7 @@ static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// A process with waiters for the fair lock `a`.
 async fn contender(url: &str, tasks: usize) -> Child {
-    contending(env!("CARGO_BIN_EXE_contender"), url, "a", (tasks, 1)).await
+    contending(env!("CARGO_BIN_EXE_role"), url, "a", (tasks, 1)).await
 }
 
 async fn five_times_five(url: &str, observer: &Observer) -> Vec<Child> {

@@ -328,7 +328,7 @@ async fn each_task_of_a_pass_has_its_requested_lease() {
         let (lock, say) = (lock.clone(), say.clone());
         tokio::spawn(async move {
             // It never gives it back.
-            let guard = lock.acquire().timeout(SOON).lease(400 * MS).await.unwrap();
+            let guard = lock.acquire().timeout(SOON).lease(1000 * MS).await.unwrap();
             say.send((number, guard.token(), "in")).unwrap();
             guard.lost().await;
             say.send((number, guard.token(), "lost")).unwrap();
@@ -385,7 +385,7 @@ async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
-    let mut child = contending(env!("CARGO_BIN_EXE_contender"), &server.url(), "a", (8, 1_000_000)).await;
+    let mut child = contending(env!("CARGO_BIN_EXE_role"), &server.url(), "a", (8, 1_000_000)).await;
     wait_until(SOON, async || queue(&observer, "a").await.len() > 3).await;
     let report = Report::default();
     let mut next = report.line_up(&client, 0);

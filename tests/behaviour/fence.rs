@@ -235,7 +235,8 @@ async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     // So many at a time may wait for a slow machine.
     let next = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let observer = server.observer().await.unwrap();
-    let mut writer = Command::new(env!("CARGO_BIN_EXE_writer"))
+    let mut writer = Command::new(env!("CARGO_BIN_EXE_role"))
+        .arg("writer")
         .args([server.url().as_str(), "3000"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -132,7 +132,8 @@ async fn a_plain_lock_of_the_name_keeps_out_and_a_theft_counts() {
 async fn after_five_hundred_owners_and_a_kill_the_next_token_is_higher() {
     let server = server().await;
     let client = client(&server).await;
-    let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"))
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_role"))
+        .arg("holder")
         .args([&server.url(), "a", "1000", "0", "500"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

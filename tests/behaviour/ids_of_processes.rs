@@ -38,7 +38,8 @@ async fn no_id_is_given_twice(kind: &str) {
     let folder = tempfile::tempdir().unwrap();
     let url = server.url();
     let at = folder.path().to_str().unwrap();
-    let start = async || Other::start(env!("CARGO_BIN_EXE_issuer"), &[&url, kind, "order", at, "2", chunk()]).await;
+    let start =
+        async || Other::start(env!("CARGO_BIN_EXE_role"), &["issuer", &url, kind, "order", at, "2", chunk()]).await;
     let mut processes = std::collections::VecDeque::new();
     for _ in 0..3 {
         processes.push_back(start().await);

@@ -1,13 +1,14 @@
 //! Many waiters for one latch.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use redgrid_core::Failure;
 use redgrid_countdown_latch::{CountDownLatch, LatchError};
 use redgrid_testkit::{Action, Fault, Monitor, Proxy, SeenCommand, wait_until};
 use redgrid_tests::latch::{crowd, placed, scripts};
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -20,8 +21,8 @@ fn looks(seen: &[SeenCommand]) -> usize {
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
 }
 
-/// Waiters in the counting process complete by the reply, without a message or a poll. A regular
-/// poll may still be sent: the best of five rounds counts.
+/// Waiters in the counting process complete by the reply, without a message or a poll. A poll of
+/// the beginning may still be sent, so there are rounds until one has none.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reply_to_the_last_count_down_completes_local_waits() {
     let server = server().await;
@@ -29,8 +30,7 @@ async fn the_reply_to_the_last_count_down_completes_local_waits() {
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">secret", "~*", "resetchannels", "+@all"]).await.unwrap();
     let mute = client_with(&server.url_for("mute", "secret"), |config| config.poll_interval(NO_POLL)).await;
     let latch = CountDownLatch::new(&mute, "a");
-    let mut looked = Vec::new();
-    for _ in 0..5 {
+    let without_a_poll = async || {
         assert!(latch.try_set_count(2).await.unwrap());
         let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
         let tasks = crowd(&latch, 10).await;
@@ -47,9 +47,9 @@ async fn the_reply_to_the_last_count_down_completes_local_waits() {
         for task in tasks {
             tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
         }
-        looked.push(looks(&monitor.take().await.unwrap()));
-    }
-    assert!(looked.contains(&0), "{looked:?}");
+        looks(&monitor.take().await.unwrap()) == 0
+    };
+    wait_until(2 * SOON, without_a_poll).await;
 }
 
 /// A round of Redisson has no number, nor has one whose number was evicted. The reply that ends it
@@ -86,8 +86,8 @@ async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
 }
 
 /// The message that comes with the last count-down is all it takes: half a round trip there, half a
-/// round trip back. A look that was due before may be late on a busy machine: the best of five
-/// rounds counts.
+/// round trip back. A look that was due before may be late, so there are rounds until one has three
+/// count-downs and no look.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
     let server = server().await;
@@ -99,8 +99,7 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
     latch.wait().await.unwrap();
     count.try_set_count(1).await.unwrap();
     count.count_down().await.unwrap();
-    let mut asked = Vec::new();
-    for _ in 0..5 {
+    let by_the_message_alone = async || {
         count.try_set_count(3).await.unwrap();
         let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
         let tasks = crowd(&latch, 100).await;
@@ -125,10 +124,12 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
         wait_until(SOON, async || waiting.stats().channels == 0).await;
         let seen = monitor.take().await.unwrap();
         let is_asked = |command: &&SeenCommand| matches!(&*command.name, "EVAL" | "EVALSHA" | "GET");
-        asked.push(seen.iter().filter(is_asked).count());
-    }
-    println!("requests from three count-downs until a hundred are awake: {asked:?}");
-    assert_eq!(asked.iter().min(), Some(&3), "three count-downs and no look: {asked:?}");
+        let asked = seen.iter().filter(is_asked).count();
+        println!("requests from three count-downs until a hundred are awake: {asked}");
+        assert!(asked >= 3, "each count-down is a request");
+        asked == 3
+    };
+    wait_until(2 * SOON, by_the_message_alone).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -278,7 +279,8 @@ struct Waiters {
 
 impl Waiters {
     fn start(url: &str, name: &str, tasks: usize) -> Waiters {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_waiter"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_role"))
+            .arg("waiter")
             .args([url, name, &tasks.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -304,11 +306,11 @@ async fn a_thousand_in_ten_processes_go_on_by_the_message() {
 async fn a_thousand_in_ten_processes_go_on_within_the_poll_although_every_message_is_lost() {
     let awake = a_thousand_in_ten_processes(true).await;
     println!("without messages, all awake after {awake:?}");
-    // The poll is each second; the machine may be busy with ten processes.
+    // The poll is each second, and ten processes print a thousand lines.
     assert!(awake < Duration::from_secs(4), "{awake:?}");
 }
 
-/// How long after the last count-down all have said so.
+/// How long after the last count-down all have said so, without the machine's delay.
 async fn a_thousand_in_ten_processes(silent: bool) -> Duration {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
@@ -325,7 +327,7 @@ async fn a_thousand_in_ten_processes(silent: bool) -> Duration {
     wait_until(SOON, async || observer.query::<(String, u64)>(&numsub).await.unwrap().1 == 10).await;
     assert_eq!(latch.count_down().await.unwrap(), 1);
     assert_eq!(latch.count_down().await.unwrap(), 0);
-    let last = Instant::now();
+    let last = Stopwatch::start();
     for process in &mut processes {
         let line = process.line().await;
         assert!(line.starts_with("done "), "{line}");

@@ -256,7 +256,7 @@ async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_delayed_past_its_release_changes_nothing() {
     let harness = harness(Duration::from_secs(2)).await;
-    let guard = Lock::new(&harness.client, "a").acquire().auto_renew(Duration::from_millis(900)).await.unwrap();
+    let guard = Lock::new(&harness.client, "a").acquire().auto_renew(Duration::from_secs(3)).await.unwrap();
     harness.proxy.next(1, script!("renew"), Action::Hold);
     wait_until(SOON, async || harness.proxy.counts().held == 1).await;
     harness.proxy.cut_all();

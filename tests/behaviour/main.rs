@@ -162,6 +162,7 @@ mod transactions;
 mod transactions_history;
 mod transactions_model;
 mod transactions_troubles;
+mod turns;
 mod two_levels;
 mod updates;
 mod wait_queue;

@@ -18,7 +18,7 @@ async fn a_map_is_streamed_in_less_memory_than_it_has() {
         let part: Vec<(u32, String)> = (first..first + 5000).map(|n| (n, format!("{n:01000}"))).collect();
         map.set_many(part.iter().map(|(key, value)| (key, value))).await.unwrap();
     }
-    let mut streamer = Other::start(env!("CARGO_BIN_EXE_streamer"), &[&server.url(), "large"]).await;
+    let mut streamer = Other::start(env!("CARGO_BIN_EXE_role"), &["streamer", &server.url(), "large"]).await;
     let said = streamer.says().await;
     let numbers: Vec<u64> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
     let [entries, before, peak, _] = numbers[..] else { panic!("it said {said:?}") };

@@ -118,7 +118,7 @@ async fn the_dead_are_not_waited_for_and_the_living_count_for_many_leases() {
     let one = leased(&server).await;
     let lease = LEASE.as_millis().to_string();
     let party = phaser(&one).register().await.unwrap();
-    let dying = Other::start(env!("CARGO_BIN_EXE_party"), &[&server.url(), &lease, "phaser", "a", "0"]).await;
+    let dying = Other::start(env!("CARGO_BIN_EXE_role"), &["party", &server.url(), &lease, "phaser", "a", "0"]).await;
     assert_eq!(count(&observer, PARTIES).await, 2);
     let began = tokio::time::Instant::now();
     tokio::time::sleep_until(began + 2 * LEASE + LEASE / 2).await;

@@ -18,7 +18,8 @@ struct Holder {
 
 impl Holder {
     async fn start(url: &str, name: &str, lease: u64, at_least: u64) -> Holder {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_holder"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_role"))
+            .arg("holder")
             .args([url, name, &lease.to_string(), &at_least.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redgrid_core::Failure;
-use redgrid_locks::{AcquireError, Client, ExtendError, Holder, InvalidQuorum, Quorum, QuorumGuard, QuorumLock};
+use redgrid_locks::{AcquireError, Client, Config, ExtendError, Holder, InvalidQuorum, Quorum, QuorumGuard};
 use redgrid_testkit::{Fault, Proxy, RedisServer, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with};
@@ -169,14 +169,14 @@ async fn a_minority_candidate_is_not_woken_by_returning_its_votes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_without_a_mark_abstain_until_the_longest_lease_is_over() {
     let servers = servers().await;
-    let quorum = quorum(&servers).await.longest_lease(800 * MS);
+    let quorum = quorum(&servers).await.longest_lease(2400 * MS);
     let lock = quorum.lock("a");
-    let short = || lock.try_acquire().lease(500 * MS);
+    let short = || lock.try_acquire().lease(1500 * MS);
     let began = Instant::now();
     assert!(short().await.unwrap().is_none());
     assert_eq!(held_at(&servers, "a").await, 0);
-    let guard = lock.acquire().lease(500 * MS).timeout(SOON).await.unwrap();
-    assert!(began.elapsed() >= 880 * MS, "{:?}", began.elapsed());
+    let guard = lock.acquire().lease(1500 * MS).timeout(SOON).await.unwrap();
+    assert!(began.elapsed() >= 2640 * MS, "{:?}", began.elapsed());
     guard.release().await.unwrap();
     // One that is born anew abstains too, and votes again later.
     let observer = async || servers[0].observer().await.unwrap();
@@ -238,48 +238,34 @@ async fn without_a_majority_an_acquire_ends_with_its_timeout_or_with_that_of_the
     }
 }
 
-/// The median of so many acquires.
-async fn median(lock: &QuorumLock) -> Duration {
-    let mut times = Vec::new();
-    for _ in 0..80 {
-        let asked = Instant::now();
-        let guard = lock.acquire().timeout(SOON).await.unwrap();
-        times.push(asked.elapsed());
-        guard.release().await.unwrap();
-    }
-    times.sort();
-    times[times.len() / 2]
-}
-
+/// Waiting for the server in the hole would take the whole share: 30 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_in_a_black_hole_costs_no_time() {
+    const SHARE: Duration = Duration::from_secs(30);
     let servers = servers().await;
     let proxy = Proxy::to(&servers[0]).await.unwrap();
-    let mut clients: Vec<Client> = vec![client_with(&servers[0].url_via(proxy.addr()), |config| config).await];
+    let patient = |config: Config| config.response_timeout(SHARE);
+    let mut clients: Vec<Client> = vec![client_with(&servers[0].url_via(proxy.addr()), patient).await];
     for server in &servers[1..] {
-        clients.push(client(server).await);
+        clients.push(client_with(&server.url(), patient).await);
     }
-    let quorum = Quorum::new(clients).unwrap();
+    let quorum = Quorum::new(clients).unwrap().share(SHARE);
     quorum.bootstrap().await.unwrap();
-    median(&quorum.lock("warm")).await;
-    let mut ratios = Vec::new();
-    for round in 0..5 {
-        proxy.heal();
-        wait_until(SOON, async || {
-            let guard = quorum.lock("probe").acquire().timeout(SOON).await.unwrap();
-            // The last votes may come behind those that were enough.
-            tokio::time::sleep(5 * MS).await;
-            guard.votes() == SERVERS
-        })
-        .await;
-        let healthy = median(&quorum.lock(format!("healthy:{round}"))).await;
-        proxy.set_both(Fault::BlackHole);
-        let holed = median(&quorum.lock(format!("holed:{round}"))).await;
-        println!("healthy {healthy:?}, one in a black hole {holed:?}");
-        ratios.push(holed.as_secs_f64() / healthy.as_secs_f64());
+    wait_until(SOON, async || {
+        let guard = quorum.lock("probe").acquire().timeout(SOON).await.unwrap();
+        // The last votes may come behind those that were enough.
+        tokio::time::sleep(5 * MS).await;
+        guard.votes() == SERVERS
+    })
+    .await;
+    proxy.set_both(Fault::BlackHole);
+    for round in 0..20 {
+        let lock = quorum.lock(format!("holed:{round}"));
+        let asked = Stopwatch::start();
+        let guard = lock.acquire().timeout(SOON).await.unwrap();
+        asked.assert_within(SHARE / 10);
+        assert!(guard.votes() < SERVERS);
     }
-    ratios.sort_by(f64::total_cmp);
-    assert!(ratios[2] <= 1.5, "{ratios:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

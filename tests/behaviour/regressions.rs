@@ -137,7 +137,7 @@ async fn the_next_of_the_queue_enters_when_a_guard_outlives_its_lease() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
-    let overdue = lock.acquire().lease(Duration::from_millis(500)).await.unwrap();
+    let overdue = lock.acquire().lease(Duration::from_secs(1)).await.unwrap();
     let next = lock.acquire().timeout(SOON).await.unwrap();
     assert!(!overdue.is_held() && next.token() > overdue.token());
     assert!(overdue.release().await.is_err());

@@ -203,7 +203,7 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     let (server, messages) = (server().await, how_many());
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "work");
     let (url, began) = (server.url(), Instant::now());
-    let worker = async || Other::start(env!("CARGO_BIN_EXE_worker"), &[&url, "work", "1500", "5"]).await;
+    let worker = async || Other::start(env!("CARGO_BIN_EXE_role"), &["worker", &url, "work", "1500", "5"]).await;
     let pushing = tokio::spawn({
         let queue = queue.clone();
         async move {

@@ -111,12 +111,12 @@ async fn a_renewal_never_shortens_and_a_fixed_lease_is_not_renewed() {
 async fn the_longest_hold_ends_renewal() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(2))).await;
-    let (began, longest) = (std::time::Instant::now(), Duration::from_secs(3));
+    let (began, watch, longest) = (std::time::Instant::now(), Stopwatch::start(), Duration::from_secs(3));
     let guard = Lock::new(&client, "a").acquire().hold_at_most(longest).await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
-    let held = began.elapsed();
-    // One more lease at the most, and the delay of a busy machine.
-    assert!(held > longest && held < longest + Duration::from_secs(4), "{held:?}");
+    assert!(began.elapsed() > longest, "{:?}", began.elapsed());
+    // One more lease at the most.
+    watch.assert_within(longest + Duration::from_secs(3));
 }
 
 #[tokio::test(flavor = "multi_thread")]

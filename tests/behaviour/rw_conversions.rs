@@ -53,12 +53,12 @@ async fn a_local_waiting_writer_does_not_get_a_downgraded_lock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_hold_is_not_downgraded_and_an_unanswered_one_is_released() {
     let server = server().await;
-    let client = client_with(&server.url(), |config| config.response_timeout(200 * MS).retries(0)).await;
+    let client = client_with(&server.url(), |config| config.response_timeout(1000 * MS).retries(0)).await;
     let lock = RwLock::new(&client, "a");
-    let write = lock.write().lease(200 * MS).await.unwrap();
+    let write = lock.write().lease(1000 * MS).await.unwrap();
     write.lost().await;
     assert!(matches!(write.downgrade().await, Err(DowngradeError::Lost(_))));
-    let read = lock.read().timeout(SOON).lease(200 * MS).await.unwrap();
+    let read = lock.read().timeout(SOON).lease(1000 * MS).await.unwrap();
     read.lost().await;
     assert!(matches!(read.try_upgrade().await, Err(UpgradeError::Lost(_))));
     let write = lock.write().timeout(SOON).await.unwrap();

@@ -107,7 +107,7 @@ async fn expired_leases_are_part_of_the_number() {
     let server = server().await;
     let client = client(&server).await;
     let mail = Semaphore::new(&client, NAME, 2);
-    mail.acquire_many(2).lease(Duration::from_millis(100)).await.unwrap().forget();
+    mail.acquire_many(2).lease(Duration::from_millis(500)).await.unwrap().forget();
     mail.acquire_many(2).timeout(SOON).await.unwrap().release().await.unwrap();
     let other = Semaphore::new(&client, NAME, 3);
     assert_differs(other.acquire().await, 3, 2);

@@ -183,7 +183,7 @@ async fn a_cancelled_first_waiter_admits_those_behind() {
 async fn permits_are_renewed_while_their_guard_lives_and_come_back_when_it_is_forgotten() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.watchdog_lease(900 * MS)).await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(1500 * MS)).await;
     let elsewhere = redgrid_tests::client(&server).await;
     let mail = Semaphore::new(&client, NAME, 2);
     let (kept, forgotten) = (mail.acquire().await.unwrap(), mail.acquire().await.unwrap());
@@ -195,7 +195,7 @@ async fn permits_are_renewed_while_their_guard_lives_and_come_back_when_it_is_fo
     let began = std::time::Instant::now();
     wait_until(SOON, async || {
         assert!(kept.is_held());
-        began.elapsed() > 2000 * MS
+        began.elapsed() > 3000 * MS
     })
     .await;
     kept.release().await.unwrap();
@@ -207,9 +207,9 @@ async fn permits_are_renewed_while_their_guard_lives_and_come_back_when_it_is_fo
 async fn a_lost_permit_is_reported() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.watchdog_lease(600 * MS)).await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(1500 * MS)).await;
     let mail = Semaphore::new(&client, NAME, 2);
-    let fixed = mail.acquire().lease(200 * MS).await.unwrap();
+    let fixed = mail.acquire().lease(1000 * MS).await.unwrap();
     assert_eq!(tokio::time::timeout(SOON, fixed.lost()).await.unwrap(), LostReason::Expired);
     assert!(!fixed.is_held());
     let released = fixed.release().await;

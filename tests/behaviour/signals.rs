@@ -171,7 +171,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
     let one = leased(&server).await;
     let lease = LEASE.as_millis().to_string();
-    let dead = Other::start(env!("CARGO_BIN_EXE_party"), &[&server.url(), &lease, "notify", "a", "0"]).await;
+    let dead = Other::start(env!("CARGO_BIN_EXE_role"), &["party", &server.url(), &lease, "notify", "a", "0"]).await;
     until(&observer, LINE, 1).await;
     dead.kill().await;
     let killed = tokio::time::Instant::now();
@@ -328,7 +328,7 @@ async fn a_notification_of_a_killed_or_dropped_waiter_goes_to_the_next() {
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
     let lease = LEASE.as_millis().to_string();
-    let dying = Other::start(env!("CARGO_BIN_EXE_party"), &[&server.url(), &lease, "notified", "a", "0"]).await;
+    let dying = Other::start(env!("CARGO_BIN_EXE_role"), &["party", &server.url(), &lease, "notified", "a", "0"]).await;
     until(&observer, WAITERS, 1).await;
     let (lock, condition) = (Lock::new(&one, "a"), Condition::new(&one, "a"));
     let waits = || {

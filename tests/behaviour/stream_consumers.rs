@@ -241,7 +241,7 @@ async fn of_consumers_that_are_killed_no_entry_is_lost() {
     // Some keep their names, and some have a new one each time, whose entries others take over.
     let start = async |place: usize, life: u64| {
         let name = if place == 0 { "kept".to_owned() } else { format!("{place}:{life}") };
-        Other::start(env!("CARGO_BIN_EXE_stream_consumer"), &[&url, "s", "g", &name, "300"]).await
+        Other::start(env!("CARGO_BIN_EXE_role"), &["stream_consumer", &url, "s", "g", &name, "300"]).await
     };
     let mut others = Vec::new();
     for place in 0..3 {

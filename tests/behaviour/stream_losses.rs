@@ -1,12 +1,13 @@
 //! Streams with late copies, lost replies and reset groups: no entry is lost, and pending entries
 //! are delivered once.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use redgrid_core::Failure;
 use redgrid_stream::{Consumer, Delivery, Entry, EntryId, ObjectError, Start, Stream, StreamError};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
 use crate::stream_consumers::{Texts, add, id, next};
@@ -242,7 +243,7 @@ async fn a_message_wakes_waiters() {
         let channel = "redgrid_stream__channel:{s}".to_owned();
         let listens = async || observer.pubsub_channels("*").await.unwrap().contains(&channel);
         wait_until(SOON, async || listens().await && reads(&observer).await > before).await;
-        let began = Instant::now();
+        let began = Stopwatch::start();
         add(&theirs, [n]).await;
         assert_eq!(waiter.await.unwrap(), 1);
         took += began.elapsed();

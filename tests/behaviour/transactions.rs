@@ -7,7 +7,7 @@ use redgrid_core::Failure;
 use redgrid_map::Map;
 use redgrid_set::Set;
 use redgrid_testkit::{Observer, RedisServer};
-use redgrid_tests::{client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_transaction::{Isolation, MAX_BYTES, MAX_ELEMENTS, ObjectError, Transaction, TransactionError};
 
 const BOTH: [Isolation; 2] = [Isolation::ReadCommitted, Isolation::Serializable];
@@ -337,8 +337,9 @@ async fn operations_outside_of_transactions_are_reported() {
     let tx = Transaction::new(&client);
     tx.set::<u32>("both").insert(&1).await.unwrap();
     assert!(matches!(tx.bucket::<u32>("both").set(&1).unwrap_err(), TransactionError::WrongType { .. }));
-    // Too much.
-    let tx = Transaction::new(&client);
+    // Too much. What a transaction of 10,000 elements takes depends on the machine.
+    let patient = || Transaction::new(&client).timeout(SOON);
+    let tx = patient();
     let map = tx.map::<usize, u32>("large");
     for n in 0..MAX_ELEMENTS {
         map.set(&n, &1).unwrap();
@@ -348,7 +349,7 @@ async fn operations_outside_of_transactions_are_reported() {
     let large: Map<usize, u32> = Map::new(&client, "large");
     assert_eq!(large.len().await.unwrap(), MAX_ELEMENTS as u64);
     large.set(&MAX_ELEMENTS, &1).await.unwrap();
-    let tx = Transaction::new(&client);
+    let tx = patient();
     let told = tx.map::<usize, u32>("large").read_all().await.unwrap_err();
     assert!(matches!(told, TransactionError::TooLarge { .. }), "{told:?}");
     // Emptying it takes no look at its elements; putting others in their place does.
@@ -357,11 +358,11 @@ async fn operations_outside_of_transactions_are_reported() {
     map.set(&1, &2).unwrap();
     let told = tx.commit().await.unwrap_err();
     assert!(matches!(told, TransactionError::TooLarge { .. }), "{told:?}");
-    let tx = Transaction::new(&client);
+    let tx = patient();
     tx.map::<usize, u32>("large").clear().unwrap();
     tx.commit().await.unwrap();
     assert!(large.is_empty().await.unwrap());
-    let told = Transaction::new(&client).bucket::<String>("b").set(&"x".repeat(MAX_BYTES)).unwrap_err();
+    let told = patient().bucket::<String>("b").set(&"x".repeat(MAX_BYTES)).unwrap_err();
     assert!(matches!(told, TransactionError::TooLarge { what: "bytes", .. }), "{told:?}");
     // Too late, and a name that can be none.
     let tx = Transaction::new(&client).timeout(Duration::ZERO);

@@ -211,11 +211,10 @@ async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
         map.set(&account, &100).await.unwrap();
     }
     cash.set(&100).await.unwrap();
-    let program = env!("CARGO_BIN_EXE_transferrer");
-    let args = |how: usize| [server.url(), ["committed", "serializable"][how % 2].to_owned()];
+    let url = server.url();
     let start = async |how: usize| {
-        let args = args(how);
-        Other::start(program, &[&args[0], &args[1]]).await
+        let isolation = ["committed", "serializable"][how % 2];
+        Other::start(env!("CARGO_BIN_EXE_role"), &["transferrer", &url, isolation]).await
     };
     let mut others = join_all((0..4).map(&start)).await;
     let mut random = fastrand::Rng::with_seed(7);

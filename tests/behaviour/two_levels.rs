@@ -81,7 +81,8 @@ async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_serve
         let order = crowd(&client, 64, 4_000, lease).await;
         let shares = shares(&order, 64);
         let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-        assert!(*most as f64 <= *least as f64 * 1.1, "{lease:?}: {shares:?}");
+        // The count ends within a round, in which some were in and others not yet.
+        assert!(*most as f64 <= *least as f64 * 1.1 + 1.0, "{lease:?}: {shares:?}");
         let asked = std::mem::take(&mut *seen.lock().unwrap());
         // Two for each stretch, however many enter in one.
         let stretches = began.elapsed().as_micros() / STRETCH.as_micros();

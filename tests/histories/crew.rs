@@ -25,7 +25,8 @@ impl Worker {
     pub(crate) async fn start(server: &RedisServer, orders: Orders) -> Worker {
         let proxy = Proxy::to(server).await.expect("a free port");
         let orders = Orders { url: server.url_via(proxy.addr()), ..orders };
-        let mut child = Command::new(env!("CARGO_BIN_EXE_historian"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_role"))
+            .arg("historian")
             .arg(serde_json::to_string(&orders).expect("plain data"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -34,7 +34,8 @@ async fn rust_enters_when_the_lease_of_a_killed_java_is_over(on: Fixture) {
 
 async fn java_enters_when_the_lease_of_a_killed_process_of_ours_is_over(on: Fixture) {
     let mut java = on.java();
-    let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"))
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_role"))
+        .arg("holder")
         .args([on.url(), &on.name, &LEASE.as_millis().to_string(), "0"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -275,7 +275,7 @@ async fn killed_waiters_of_ours_are_passed_by_java(on: Fixture) {
     let (mut gate, mut java) = (on.fair_java(), on.fair_java());
     gate.lock_for(&on.name, LEASE).await;
     let mut ours =
-        contending(env!("CARGO_BIN_EXE_contender"), &format!("{}?fair_wait=1s", on.url()), &on.name, (3, 1)).await;
+        contending(env!("CARGO_BIN_EXE_role"), &format!("{}?fair_wait=1s", on.url()), &on.name, (3, 1)).await;
     on.until_places(3).await;
     java.begin_lock(&on.name).await;
     java.until_asleep().await;

@@ -108,7 +108,8 @@ async fn a_reentry_counts_in_java_and_does_not_with_us(on: Fixture) {
 
 async fn after_five_hundred_owners_of_ours_and_a_kill_java_gets_a_higher_token(on: Fixture) {
     let mut java = on.java();
-    let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"))
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_role"))
+        .arg("holder")
         .args([on.url(), &on.name, &LEASE.as_millis().to_string(), "0", "500"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -353,7 +353,8 @@ async fn our_writer_enters_when_a_killed_java_reader_is_over(on: Fixture) {
 
 /// A process of ours that is in.
 async fn reader_of_ours(on: &Fixture, how: &str, lease: Duration) -> Child {
-    let mut holder = Command::new(env!("CARGO_BIN_EXE_holder"))
+    let mut holder = Command::new(env!("CARGO_BIN_EXE_role"))
+        .arg("holder")
         .args([on.url(), &format!("{how}|{}", on.name), &lease.as_millis().to_string(), "0"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

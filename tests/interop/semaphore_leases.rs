@@ -285,7 +285,8 @@ async fn permits_set_anew_by_either_side_stay_held(on: Fixture) {
 
 async fn a_killed_process_of_ours_gives_all_back_to_java(on: Fixture) {
     let mut java = on.leased();
-    let mut taker = Command::new(env!("CARGO_BIN_EXE_taker"))
+    let mut taker = Command::new(env!("CARGO_BIN_EXE_role"))
+        .arg("taker")
         .args([on.url(), &on.name, "4", &LEASE.as_millis().to_string()])
         .stdout(Stdio::piped())
         .kill_on_drop(true)

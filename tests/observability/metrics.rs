@@ -135,10 +135,10 @@ fn tasks_of_one_process_hand_over_and_losses_have_reasons() {
         recorded.until("redgrid_lost_total{kind=\"lock\",reason=\"forced\"}", 1.0).await;
         assert_eq!(recorded.of("redgrid_forced_total{kind=\"lock\"}"), 1.0);
         assert!(robbed.release().await.is_err());
-        let short = lock.acquire().lease(Duration::from_millis(200)).await.unwrap();
+        let short = lock.acquire().lease(Duration::from_secs(1)).await.unwrap();
         recorded.until("redgrid_lost_total{kind=\"lock\",reason=\"expired\"}", 1.0).await;
         drop(short);
-        lock.acquire().lease(Duration::from_millis(200)).await.unwrap().forget();
+        lock.acquire().lease(Duration::from_secs(1)).await.unwrap().forget();
         recorded.until("redgrid_held{kind=\"lock\"}", 0.0).await;
         // What was left to its lease is not lost.
         assert_eq!(recorded.of("redgrid_lost_total{kind=\"lock\",reason=\"expired\"}"), 1.0);
@@ -223,7 +223,7 @@ fn a_counter_is_there_with_0_before_anything_is_counted() {
         let lost = "redgrid_lost_total{kind=\"lock\",reason=\"expired\"}";
         assert_eq!(recorded.of(lost), 0.0);
         drop(guard);
-        let short = Lock::new(&client, "b").acquire().lease(Duration::from_millis(200)).await.unwrap();
+        let short = Lock::new(&client, "b").acquire().lease(Duration::from_secs(1)).await.unwrap();
         recorded.until(lost, 1.0).await;
         drop(short);
     });

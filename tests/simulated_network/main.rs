@@ -6,6 +6,7 @@
 //! failure names.
 
 mod crowd;
+mod fairness;
 mod faithful;
 mod ledger;
 mod run;

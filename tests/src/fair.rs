@@ -230,7 +230,7 @@ pub async fn contender(
     (tasks, times): (usize, u64),
 ) -> Result<(Child, Lines<BufReader<ChildStdout>>), Box<dyn std::error::Error>> {
     let mut child = Command::new(program.as_ref())
-        .args([url, name, &tasks.to_string(), &times.to_string(), "0"])
+        .args(["contender", url, name, &tasks.to_string(), &times.to_string(), "0"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)

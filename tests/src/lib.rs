@@ -2,6 +2,7 @@
 
 pub mod before;
 pub mod cancel;
+pub mod contest;
 pub mod either;
 pub mod fair;
 pub mod fake_server;
@@ -91,6 +92,11 @@ pub async fn nothing_is_left(observer: &Observer, clients: &[&Client]) {
 
 /// Returns how many empty critical sections the tasks of one client complete within a time.
 pub async fn sections(client: &Client, tasks: usize, name: &str, time: Duration) -> u64 {
+    sections_of_length(Duration::ZERO, client, tasks, name, time).await
+}
+
+/// Returns how many critical sections of a length the tasks of one client complete within a time.
+pub async fn sections_of_length(length: Duration, client: &Client, tasks: usize, name: &str, time: Duration) -> u64 {
     let count = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     let workers: Vec<_> = (0..tasks)
@@ -100,6 +106,9 @@ pub async fn sections(client: &Client, tasks: usize, name: &str, time: Duration)
                 while !stop.load(Ordering::Relaxed) {
                     let guard = lock.acquire().timeout(SOON).await.unwrap();
                     count.fetch_add(1, Ordering::Relaxed);
+                    if !length.is_zero() {
+                        tokio::time::sleep(length).await;
+                    }
                     let _ = guard.release().await;
                 }
             })

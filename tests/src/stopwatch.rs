@@ -59,7 +59,7 @@ impl Stopwatch {
     }
 
     /// Returns what the machine's delay since the start accounts for.
-    fn delay(&self) -> Duration {
+    pub fn delay(&self) -> Duration {
         STEPS * Duration::from_micros(self.late.load(Ordering::Relaxed) - self.before)
     }
 

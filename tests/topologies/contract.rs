@@ -123,7 +123,7 @@ async fn read(client: &Client, key: &str) -> i64 {
 
 async fn a_lease_ends_and_frees_the_lock(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
-    let guard = Lock::new(&one, &on.name).acquire().lease(400 * MS).await.unwrap();
+    let guard = Lock::new(&one, &on.name).acquire().lease(1000 * MS).await.unwrap();
     let next = Lock::new(&two, &on.name).acquire().timeout(SOON).await.unwrap();
     assert_eq!(guard.watch().lost().await, LostReason::Expired);
     assert!(next.token() > guard.token());

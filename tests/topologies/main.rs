@@ -148,10 +148,13 @@ fn main() -> ExitCode {
     libtest_mimic::run(&args, trials).exit_code()
 }
 
-/// A scenario of the contract, for everybody and for the user of the page about permissions.
+/// A scenario of the contract, for the user of the page about permissions. What works with these
+/// permissions works with all, so the user with all of them has a scenario in a cluster alone; the
+/// scenarios with their own deployment, and `behaviour`, use no other.
 fn trials_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, on: &str) -> Vec<Trial> {
-    let users = [(User::Anybody, ""), (User::Published, "::published_acl")];
-    users.map(|(user, under)| trial_of(scenario, shared, runtime, user, &format!("{on}{under}"))).into()
+    let anybody = (shared.topology() == Topology::Cluster).then_some((User::Anybody, ""));
+    let users = [(User::Published, "::published_acl")].into_iter().chain(anybody);
+    users.map(|(user, under)| trial_of(scenario, shared, runtime, user, &format!("{on}{under}"))).collect()
 }
 
 fn trial_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, user: User, on: &str) -> Trial {

@@ -124,7 +124,9 @@ async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() 
 /// more: it does all or nothing.
 async fn permits_are_conserved_on_either_side_of_a_migration() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
+    // On a busy machine a migration takes longer than a request usually may.
+    let patient = || by_seeds(&cluster).response_timeout(SOON).retries(5);
+    let (one, two) = (connected(patient()).await, connected(patient()).await);
     let (slot, to) = moving(&cluster, "{tag}").await;
     let kinds = [(true, false), (true, true), (false, false), (false, true)];
     let semaphores = async |client: &Client| {
@@ -173,7 +175,8 @@ async fn permits_are_conserved_on_either_side_of_a_migration() {
 
 async fn rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let (one, two) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
+    let patient = || by_seeds(&cluster).response_timeout(SOON).retries(5);
+    let (one, two) = (connected(patient()).await, connected(patient()).await);
     let (slot, to) = moving(&cluster, "{tag}").await;
     let long = Duration::from_secs(600);
     let logs = [&one, &two].map(|client| RateLimiter::new(client, "a{tag}"));

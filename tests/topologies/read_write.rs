@@ -202,7 +202,7 @@ async fn an_upgradable_reader_waits_for_the_other_readers(on: Fixture) {
 
 async fn leases_of_readers_end_one_by_one(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
-    let short = RwLock::new(&one, &on.name).read().lease(400 * MS).await.unwrap();
+    let short = RwLock::new(&one, &on.name).read().lease(1000 * MS).await.unwrap();
     let long = RwLock::new(&two, &on.name).read().lease(SOON).await.unwrap();
     assert_eq!(short.watch().lost().await, LostReason::Expired);
     assert!(long.is_held());
@@ -245,14 +245,14 @@ async fn force_notifies_all_holders(on: Fixture) {
 async fn a_read_that_must_last_outlives_its_guard(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let began = Instant::now();
-    RwLock::new(&one, &on.name).read().hold_at_least(1500 * MS).await.unwrap().release().await.unwrap();
+    RwLock::new(&one, &on.name).read().hold_at_least(3000 * MS).await.unwrap().release().await.unwrap();
     let there = RwLock::new(&two, &on.name);
     // Its lease is the longest that was given: the name stays taken until then.
-    let short = there.try_read().lease(500 * MS).await.unwrap();
+    let short = there.try_read().lease(1000 * MS).await.unwrap();
     short.expect("readers share").release().await.unwrap();
     assert!(there.try_write().await.unwrap().is_none());
     there.write().timeout(SOON).await.unwrap().release().await.unwrap();
-    assert!(began.elapsed() >= 1500 * MS, "{:?}", began.elapsed());
+    assert!(began.elapsed() >= 3000 * MS, "{:?}", began.elapsed());
 }
 
 async fn tasks_of_two_processes_lose_no_update(on: Fixture) {

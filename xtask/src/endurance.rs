@@ -31,13 +31,33 @@ pub(crate) fn run_all(only: Option<&str>, late: u32, names: u32) -> Result<ExitC
     }
     let server = install::server(&workspace()?)?;
     say("building");
-    run(cargo().args(["build", "--release", "--package", "redgrid-tests", "--bin", "endurance"]))?;
+    run(cargo().args([
+        "build",
+        "--release",
+        "--package",
+        "redgrid-tests",
+        "--features",
+        "long",
+        "--bin",
+        "endurance",
+    ]))?;
     let headings = ["measure"].into_iter().chain(COLUMNS.map(|(heading, _)| heading)).map(str::to_owned).collect();
     let (mut rows, mut good): (Vec<Vec<String>>, bool) = (vec![headings], true);
     for measure in chosen {
         say(measure);
         let mut command = cargo();
-        command.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "endurance", "--"]);
+        command.args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "redgrid-tests",
+            "--features",
+            "long",
+            "--bin",
+            "endurance",
+            "--",
+        ]);
         command.args([measure, &late.to_string(), &names.to_string()]).env(SERVER_VARIABLE, server.path());
         match line(&mut command, MEASURE_TIMEOUT + Duration::from_secs(late.into()))? {
             Some((line, ended_well)) => {

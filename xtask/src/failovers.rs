@@ -55,14 +55,25 @@ const COLUMNS: [(&str, &str); 19] = [
 pub(crate) fn run_all(rounds: u32) -> Result<ExitCode, Failure> {
     let server = install::server(&workspace()?)?;
     say("building");
-    let build = ["build", "--release", "--package", "redgrid-tests", "--bin", "failovers"];
+    let build = ["build", "--release", "--package", "redgrid-tests", "--features", "long", "--bin", "failovers"];
     run(cargo().args(build))?;
     let mut rows = Vec::new();
     let mut good = true;
     for (topology, fault) in RUNS {
         say(&format!("{topology}: {rounds} failovers by {fault}"));
         let mut command = cargo();
-        command.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "failovers", "--"]);
+        command.args([
+            "run",
+            "--release",
+            "--quiet",
+            "--package",
+            "redgrid-tests",
+            "--features",
+            "long",
+            "--bin",
+            "failovers",
+            "--",
+        ]);
         command.args([topology, fault, &rounds.to_string()]).env(SERVER_VARIABLE, server.path());
         match line(&mut command, ROUND_TIMEOUT * rounds + SETUP_TIMEOUT)? {
             Some((line, ended_well)) => {

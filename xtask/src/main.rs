@@ -60,8 +60,9 @@ enum Task {
         rounds: u32,
     },
     /// Acquires a fair lock in four processes (default 100,000 times), then in two processes beside
-    /// two of Redisson's (a tenth as often). Checks the order of entry by the server's own record;
-    /// limited in time
+    /// two of Redisson's (a tenth as often). Checks the order of entry by the server's own record,
+    /// and then the shares of processes that contend for a plain lock, on a machine that does
+    /// nothing else; limited in time
     Fairness {
         #[arg(default_value_t = 100_000)]
         count: u32,
@@ -165,7 +166,7 @@ fn fairness(count: u32) -> Result<ExitCode, Failure> {
     say("building");
     steps::run(cargo().args(["build", "--release", "--package", "redgrid-tests", "--bins"]))?;
     let mut ours = cargo();
-    ours.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "fair_order", "--"]);
+    ours.args(["run", "--release", "--quiet", "--package", "redgrid-tests", "--bin", "role", "--", "fair_order"]);
     ours.arg(count.to_string()).env(SERVER_VARIABLE, server.path());
     say(&format!("{count} acquisitions by 4 processes"));
     steps::run(&mut ours)?;
@@ -175,7 +176,12 @@ fn fairness(count: u32) -> Result<ExitCode, Failure> {
     // Eight threads and tasks share the acquisitions.
     mixed.env("REDGRID_FAIRNESS", (count / 10).div_ceil(8).to_string());
     say("beside two processes of Redisson");
-    steps::run_through(&mut mixed)
+    steps::run(&mut mixed)?;
+    let mut shares = cargo();
+    shares.args(["test", "--release", "--package", "redgrid-tests", "--test", "fairness"]);
+    shares.env(SERVER_VARIABLE, server.path());
+    say("the shares and turns of up to 16 processes");
+    steps::run_through(&mut shares)
 }
 
 fn server() -> Result<ExitCode, Failure> {

@@ -13,7 +13,7 @@ use crate::{
     cargo, install,
     steps::{Failure, run, say, succeeds},
     suite,
-    test::{FEATURES, settings},
+    test::{FEATURES, settings, side_by_side},
 };
 
 /// The time limit of one test: 10 minutes. A test that a fault blocks has failed then.
@@ -118,7 +118,7 @@ fn fails(workspace: &Path, mutant: &Mutant) -> Result<bool, Failure> {
         name,
     ]);
     test.envs(settings(workspace)?);
-    let log = workspace.join("target/test-logs").join(format!("mutant-{}.log", mutant.name));
+    let log = side_by_side::logs(workspace)?.join(format!("mutant-{}.log", mutant.name));
     let counts = suite::run(&mut test, LIMIT, &log)?;
     Ok(counts.failed > 0 || counts.broken_off.is_some())
 }
@@ -132,5 +132,19 @@ mod tests {
         let patch = "A rule is broken.\n\nTest: behaviour fence::one\n\n--- a/x\n+++ b/x\n";
         assert_eq!(test_of(patch), Some(("behaviour".into(), "fence::one".into())));
         assert_eq!(test_of("--- a/x\n"), None);
+    }
+
+    #[test]
+    fn each_patch_names_a_test_that_exists() {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
+        let mutants = read(&tests.join("mutants")).unwrap();
+        assert!(!mutants.is_empty());
+        for Mutant { name, test: (program, test), .. } in mutants {
+            let (module, function) = test.rsplit_once("::").unwrap();
+            let module = tests.join(program).join(module.replace("::", "/"));
+            let files = [module.with_extension("rs"), module.join("mod.rs")];
+            let text = files.iter().find_map(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+            assert!(text.contains(&format!("fn {function}")), "{name}: there is no {test}");
+        }
     }
 }

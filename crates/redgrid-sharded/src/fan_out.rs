@@ -346,11 +346,9 @@ impl<P: Shard> Clone for Sharded<P> {
 }
 
 /// Arguments or results of many items, grouped by shard; each with its position in the request.
-#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 pub(crate) type ByShard<A> = Vec<(u32, Vec<(usize, A)>)>;
 
 /// Groups items by shard.
-#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 pub(crate) fn group_by_shard<A>(items: impl IntoIterator<Item = (u32, A)>) -> ByShard<A> {
     let mut groups = std::collections::BTreeMap::<u32, Vec<(usize, A)>>::new();
     for (position, (shard, item)) in items.into_iter().enumerate() {
@@ -360,7 +358,6 @@ pub(crate) fn group_by_shard<A>(items: impl IntoIterator<Item = (u32, A)>) -> By
 }
 
 /// Returns results in the order of the request.
-#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 pub(crate) fn in_request_order<T>(groups: ByShard<T>) -> Vec<T> {
     let mut results: Vec<(usize, T)> = groups.into_iter().flat_map(|(_, results)| results).collect();
     results.sort_by_key(|(position, _)| *position);

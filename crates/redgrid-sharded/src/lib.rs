@@ -53,10 +53,13 @@ mod bit_set;
 mod bloom_filter;
 #[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 mod concat_streams;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 mod fan_out;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 mod layout;
 #[cfg(feature = "map")]
 mod map;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 mod object;
 #[cfg(feature = "bits")]
 mod ones;
@@ -64,6 +67,7 @@ mod ones;
 mod scan;
 #[cfg(feature = "set")]
 mod set;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 mod tags;
 
 #[cfg(feature = "bits")]
@@ -72,6 +76,7 @@ pub use bit_set::ShardedBitSet;
 pub use bloom_filter::{ShardedBloomFilter, ShardedFilterConfig};
 #[cfg(feature = "map")]
 pub use map::ShardedMap;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 pub use object::ShardedObject;
 #[cfg(feature = "bits")]
 pub use ones::ShardedOnes;

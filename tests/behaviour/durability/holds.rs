@@ -92,7 +92,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
         proves: AtomicBool::new(true),
     });
     let config = Config::from_url(server.url()).unwrap();
-    let config = config.watchdog_lease(Duration::from_millis(900)).local_handover_window(Duration::from_millis(500));
+    let config = config.watchdog_lease(Duration::from_secs(3)).local_handover_window(Duration::from_millis(500));
     let client = Client::over_one(Arc::clone(&gated) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let strong = replicas(1, SOON);
     let (first, second) = (Lock::new(&client, "a"), Lock::new(&client, "b"));
@@ -101,7 +101,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
     let next = tokio::spawn(first.acquire().into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
     // A renewal that moves the deadline by far more than the test takes.
-    wait_until(SOON, async || other.remaining() < Duration::from_millis(700)).await;
+    wait_until(SOON, async || other.remaining() < Duration::from_millis(2300)).await;
     gated.gated.store(true, Ordering::Relaxed);
     gated.renewed.notified().await;
     gated.proves.store(false, Ordering::Relaxed);

@@ -94,7 +94,8 @@ async fn the_permits_of_killed_processes_come_back_within_one_lease() {
             for _ in 0..trials.div_ceil(6) {
                 let mut takers = Vec::new();
                 for _ in 0..2 {
-                    let mut child = Command::new(env!("CARGO_BIN_EXE_taker"))
+                    let mut child = Command::new(env!("CARGO_BIN_EXE_role"))
+                        .arg("taker")
                         .args([url, &name, &CAPACITY.to_string(), &LEASE.to_string()])
                         .stdout(Stdio::piped())
                         .kill_on_drop(true)

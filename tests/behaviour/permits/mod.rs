@@ -44,7 +44,7 @@ async fn a_client_that_has_given_all_its_permits_back_shuts_down_at_once() {
 async fn permits_are_known_by_their_ids_from_elsewhere() {
     let server = server().await;
     let (one, two) =
-        (client_with(&server.url(), |config| config.watchdog_lease(600 * MS)).await, client(&server).await);
+        (client_with(&server.url(), |config| config.watchdog_lease(1500 * MS)).await, client(&server).await);
     let (mine, theirs) = (PermitExpirableSemaphore::new(&one, "seats"), PermitExpirableSemaphore::new(&two, "seats"));
     assert!(mine.try_set_permits(3).await.unwrap() && !theirs.try_set_permits(9).await.unwrap());
     let permit = mine.acquire_many(2).await.unwrap();
@@ -67,7 +67,7 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     wait_until(SOON, async || counts().await == (3, 0, 3) && is_idle(&one)).await;
 
     // An expired lease: it has not been removed yet, and reading does not remove it.
-    let fixed = mine.acquire().lease(100 * MS).await.unwrap();
+    let fixed = mine.acquire().lease(500 * MS).await.unwrap();
     let id = fixed.ids().next().unwrap();
     fixed.forget();
     wait_until(SOON, async || counts().await == (3, 0, 3)).await;
@@ -112,11 +112,11 @@ async fn a_fixed_lease_is_lengthened_and_shortened_by_its_guard() {
     let client = client(&server).await;
     let seats = PermitExpirableSemaphore::new(&client, "seats");
     seats.set_permits(1).await.unwrap();
-    let permit = seats.acquire().lease(500 * MS).await.unwrap();
+    let permit = seats.acquire().lease(2000 * MS).await.unwrap();
     permit.extend(20_000 * MS).await.unwrap();
     assert!(permit.remaining().unwrap() > 10_000 * MS);
-    permit.extend(200 * MS).await.unwrap();
-    assert!(permit.remaining().unwrap() <= 200 * MS);
+    permit.extend(1000 * MS).await.unwrap();
+    assert!(permit.remaining().unwrap() <= 1000 * MS);
     assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.unwrap(), LostReason::Expired);
     // The end of a lease wakes waiters of every size.
     let next = seats.acquire().timeout(SOON).await.unwrap();
@@ -132,7 +132,7 @@ async fn ending_leases_wake_waiters_for_many_permits() {
     let (one, two) = (client(&server).await, client(&server).await);
     let seats = PermitExpirableSemaphore::new(&one, "seats");
     seats.set_permits(4).await.unwrap();
-    for lease in [200, 300, 400, 500] {
+    for lease in [600, 700, 800, 900] {
         seats.acquire().lease(lease * MS).await.unwrap().forget();
     }
     let all = PermitExpirableSemaphore::new(&two, "seats").acquire_many(4).timeout(SOON).await.unwrap();
@@ -145,7 +145,7 @@ async fn ending_leases_wake_waiters_for_many_permits() {
 async fn an_extended_lease_is_not_shortened_by_renewals() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let client = client_with(&server.url(), |config| config.watchdog_lease(900 * MS)).await;
+    let client = client_with(&server.url(), |config| config.watchdog_lease(2000 * MS)).await;
     let seats = PermitExpirableSemaphore::new(&client, "seats");
     seats.set_permits(2).await.unwrap();
     let (extended, renewed) = (seats.acquire().await.unwrap(), seats.acquire().await.unwrap());

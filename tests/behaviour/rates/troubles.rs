@@ -139,7 +139,7 @@ async fn a_late_return_frees_no_permits_of_others() {
 async fn without_contact_all_end_in_time() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let quick = |config: Config| config.response_timeout(100 * MS).retries(2);
+    let quick = |config: Config| config.response_timeout(500 * MS).retries(2);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let limiter = limiter(&client, 100, LONG).await;
     limiter.acquire().await.unwrap();

@@ -65,8 +65,8 @@ pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_
     let sentinels = Sentinels::start().await.unwrap();
     let opener = connected(by_sentinels(&sentinels)).await;
     let former = sentinels.current_primary().await.unwrap();
-    let args = [&sentinels.url(), "60000", "barrier", "tag", "2"];
-    let mut waiting = Other::start(env!("CARGO_BIN_EXE_party"), &args).await;
+    let args = ["party", &sentinels.url(), "60000", "barrier", "tag", "2"];
+    let mut waiting = Other::start(env!("CARGO_BIN_EXE_role"), &args).await;
     wait_at(former, "tag", 1).await;
     replicated(former, 2).await;
     // From here on replicas hear of nothing.

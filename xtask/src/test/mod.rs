@@ -1,7 +1,7 @@
 //! All tests: built once, and run side by side.
 
 mod programs;
-mod side_by_side;
+pub(crate) mod side_by_side;
 
 use std::{ffi::OsString, path::Path, process::ExitCode, thread, time::Instant};
 
@@ -62,38 +62,15 @@ fn everything(workspace: &Path, settings: &[(&'static str, OsString)]) -> Result
     let mut all = programs::build(&FEATURES)?;
     say(&format!("built {} programs in {} s; running them", all.len(), began.elapsed().as_secs()));
     all.push(examples_of_docs());
-    let mut ended = side_by_side::run(workspace, all, settings)?;
-    let failed: usize = ended.iter().map(|ended| ended.counts.failures.len()).sum();
-    if failed <= MAX_RETRIES {
-        for ended in ended.iter_mut().filter(|ended| may_retry(ended)) {
-            ended.retry()?;
-        }
-    }
+    let ended = side_by_side::run(workspace, all, settings)?;
     Ok(summary(&ended, began))
 }
-
-/// The maximum number of failed tests that run once more, each alone.
-///
-/// A test that missed its time while a busy machine stood still says nothing about the code. A race
-/// in the code may pass then too, so each such line must be investigated.
-const MAX_RETRIES: usize = 3;
-
-/// Programs that draw faults at random are not retried, because they find rare errors.
-const RANDOM: [&str; 3] = ["simulated_network", "histories", "model"];
-
-fn may_retry(ended: &Ended) -> bool {
-    let is_random = RANDOM.iter().any(|random| ended.name.contains(random));
-    ended.counts.broken_off.is_none() && ended.name != DOCUMENTATION && !is_random
-}
-
-/// The name of the program that runs the examples of the documentation.
-const DOCUMENTATION: &str = "documentation";
 
 /// The examples of the documentation are built and run by rustdoc.
 fn examples_of_docs() -> Program {
     let mut command = cargo();
     command.args(["test", "--workspace", "--doc", "--no-fail-fast"]).args(FEATURES);
-    Program { name: DOCUMENTATION.into(), command }
+    Program { name: "documentation".into(), command }
 }
 
 /// Prints all failures again, and the counts of all programs.

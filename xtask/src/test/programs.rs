@@ -20,6 +20,19 @@ pub(crate) struct Program {
     pub(crate) command: Command,
 }
 
+impl Program {
+    /// Returns the program at the lowest priority.
+    pub(crate) fn at_the_lowest_priority(self) -> Program {
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]).arg(self.command.get_program()).args(self.command.get_args());
+        command.envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        if let Some(folder) = self.command.get_current_dir() {
+            command.current_dir(folder);
+        }
+        Program { command, ..self }
+    }
+}
+
 /// A line of `cargo test --no-run --message-format=json`, as far as it is used.
 #[derive(Debug, Deserialize)]
 struct Message {
@@ -75,6 +88,8 @@ fn program(line: &str) -> Option<Program> {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, path::Path};
+
     use super::*;
 
     #[test]
@@ -91,6 +106,34 @@ mod tests {
         assert_eq!(found.command.get_current_dir(), Some("/w/crates/one".as_ref()));
         assert_eq!(program_of("lib", true).unwrap().name, "one lib two");
         assert!(program_of("bin", false).is_none());
+        let low = found.at_the_lowest_priority().command;
+        assert_eq!(low.get_args().collect::<Vec<_>>(), ["-n", "19", "/w/target/two-1"]);
+        assert_eq!(low.get_current_dir(), Some("/w/crates/one".as_ref()));
         assert!(program(r#"{"reason":"build-finished","success":true}"#).is_none());
+    }
+
+    /// Their manifests say `test = false`, so a unit test would never run.
+    #[test]
+    fn libraries_that_are_not_tested_have_no_unit_tests() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let folders = fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path());
+        let is_untested = |folder: &PathBuf| {
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+            manifest.contains("[lib]\ntest = false")
+        };
+        let untested: Vec<_> = folders.filter(is_untested).collect();
+        assert!(!untested.is_empty());
+        untested.iter().for_each(|folder| without_tests(&folder.join("src")));
+    }
+
+    fn without_tests(folder: &Path) {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                without_tests(&path);
+            } else {
+                let text = fs::read_to_string(&path).unwrap();
+                assert!(!text.contains("#[cfg(test)]"), "{} has unit tests", path.display());
+            }
+        }
     }
 }

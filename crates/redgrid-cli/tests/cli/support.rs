@@ -12,6 +12,20 @@ pub(crate) fn redgrid(arguments: &[&str]) -> Command {
     command
 }
 
+/// Whether this process ignores a signal, so that the programs that it starts do: a shell starts
+/// processes in the background with SIGINT and SIGQUIT ignored.
+pub(crate) fn is_ignored(signal: &str) -> bool {
+    let number = match signal {
+        "-HUP" => 1,
+        "-INT" => 2,
+        "-QUIT" => 3,
+        _ => return false,
+    };
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
+    u64::from_str_radix(ignored.trim(), 16).is_ok_and(|ignored| ignored >> (number - 1) & 1 == 1)
+}
+
 /// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Ended {
     Ended(redgrid(arguments).output().expect("the program runs"))

@@ -10,8 +10,8 @@ use redgrid_core::Client;
 use redgrid_semaphore::Semaphore;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, name, capacity, lease] = &args[..] else { return Err("taker URL NAME CAPACITY LEASE_MS".into()) };
     let (capacity, lease) = (capacity.parse::<u64>()?, Duration::from_millis(lease.parse()?));
     let semaphore = Semaphore::new(&Client::connect(url).await?, name, capacity);

@@ -12,8 +12,8 @@ use redgrid_core::{Client, Config};
 use redgrid_locks::Lock;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, lease, kind, name, parties] = &args[..] else {
         return Err("party URL LEASE_MS KIND NAME PARTIES".into());
     };

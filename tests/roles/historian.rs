@@ -4,7 +4,6 @@
 //! `historian ORDERS`: the orders are JSON ([`Orders`]). It prints one [`Event`] per line, as JSON,
 //! at once, so that little is lost when it is killed.
 
-#[path = "historian/read_write.rs"]
 mod read_write;
 
 use std::io::Write;
@@ -19,8 +18,8 @@ use redgrid_testkit::Observer;
 use redgrid_tests::history::{Event, Orders, PATIENCE, REGISTER, STARVED, What, accepted, counter, fence, now};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let orders: Orders = serde_json::from_str(&std::env::args().nth(1).ok_or("historian ORDERS")?)?;
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let orders: Orders = serde_json::from_str(&std::env::args().nth(2).ok_or("historian ORDERS")?)?;
     let direct = Observer::connect(&orders.direct).await?;
     let ms = Duration::from_millis;
     let config = Config::from_url(&orders.url)?.client_name("historian").watchdog_lease(ms(orders.watchdog));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use redgrid_atomic_long::{Client, LongAdder};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, name, by, saving, leaves @ ..] = &args[..] else {
         return Err("adder URL NAME BY SAVING [leaves]".into());
     };

@@ -1,11 +1,9 @@
 //! Sentinels and their servers.
 
-mod support;
-
 use std::{collections::HashMap, time::Duration};
 
+use crate::support::{Outcome, programs};
 use redgrid_testkit::{Observer, RedisServer, Sentinels};
-use support::{Outcome, programs};
 
 #[tokio::test]
 async fn sentinels_know_all_servers_and_each_other() -> Outcome {

@@ -6,8 +6,8 @@ use redgrid_tests::SOON;
 use redgrid_transaction::{Client, Isolation, Transaction, TransactionError};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, isolation] = &args[..] else { return Err("transferrer URL committed|serializable".into()) };
     let isolation = if isolation == "committed" { Isolation::ReadCommitted } else { Isolation::Serializable };
     let client = Client::connect(&**url).await?;

@@ -27,8 +27,8 @@ impl Ids {
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, kind, name, folder, tasks, chunk] = &args[..] else {
         return Err("issuer URL KIND NAME FOLDER TASKS CHUNK".into());
     };

@@ -11,8 +11,8 @@ use std::time::Duration;
 use redgrid_reliable_queue::{Client, QueueError, ReliableQueue};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, name, visibility, work] = &args[..] else {
         return Err("worker URL NAME VISIBILITY WORK".into());
     };

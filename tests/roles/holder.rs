@@ -12,8 +12,8 @@ use std::time::Duration;
 use redgrid_locks::{Client, FencedLock, Lock, RwLock};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, name, lease, at_least, owners @ ..] = &args[..] else {
         return Err("holder URL NAME LEASE_MS AT_LEAST_MS [OWNERS]".into());
     };

@@ -63,7 +63,7 @@ async fn hold(servers: impl IntoIterator<Item = &RedisServer>) {
 async fn servers_end_when_their_process_is_killed() -> Outcome {
     for (what, count) in [("server", 1), ("replicated", 2), ("sentinels", 6), ("cluster", 6)] {
         let mut victim = Command::new(std::env::current_exe()?)
-            .args(["--exact", "a_process_that_is_killed", "--nocapture"])
+            .args(["--exact", "server::a_process_that_is_killed", "--nocapture"])
             .env("REDGRID_TESTKIT_VICTIM", what)
             .stdout(Stdio::piped())
             .spawn()?;

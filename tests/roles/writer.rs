@@ -14,8 +14,8 @@ use std::time::Duration;
 use redgrid_locks::{Client, Fence, FenceError, Lock, LockGuard};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, lease] = &args[..] else { return Err("writer URL LEASE_MS".into()) };
     let lease = Duration::from_millis(lease.parse()?);
     let client = Client::connect(url).await?;

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use redgrid_locks::{Client, FairLock};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, name, tasks, times, hold] = &args[..] else {
         return Err("contender URL NAME TASKS TIMES HOLD_US".into());
     };

@@ -11,8 +11,8 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, name, tasks] = &args[..] else {
         return Err("waiter URL NAME TASKS".into());
     };

@@ -17,13 +17,12 @@ const TASKS: usize = 4;
 const EACH: Duration = Duration::from_millis(100);
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
-    let asked: u64 = std::env::args().nth(1).ok_or("fair_order ACQUISITIONS")?.parse()?;
+pub(crate) async fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let asked: u64 = std::env::args().nth(2).ok_or("fair_order ACQUISITIONS")?.parse()?;
     let times = asked.div_ceil((PROCESSES * TASKS) as u64);
-    let contender = std::env::current_exe()?.with_file_name("contender");
     let server = redgrid_tests::server().await;
     let within = EACH * u32::try_from(asked)? + redgrid_tests::SOON;
-    let contest = contest(&server, &contender, (PROCESSES, TASKS, times), within).await?;
+    let contest = contest(&server, &std::env::current_exe()?, (PROCESSES, TASKS, times), within).await?;
     let record = &contest.record;
     let seconds = contest.took.as_secs_f64();
     let line = json!({

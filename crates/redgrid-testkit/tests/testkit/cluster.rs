@@ -1,11 +1,9 @@
 //! A cluster, its failovers and the migration of its slots.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Outcome, programs};
 use redgrid_testkit::{Cluster, Observer, RedisServer, TopologyError, wait_until};
-use support::{Outcome, programs};
 
 const SOON: Duration = Duration::from_secs(60);
 

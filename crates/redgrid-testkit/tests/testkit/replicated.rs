@@ -1,9 +1,7 @@
 //! A primary and its replicas.
 
-mod support;
-
+use crate::support::{Outcome, programs};
 use redgrid_testkit::{Observer, Replicated, StartError, wait_until};
-use support::{Outcome, programs};
 
 const SOON: std::time::Duration = std::time::Duration::from_secs(60);
 

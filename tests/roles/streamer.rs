@@ -15,8 +15,8 @@ use redgrid_map::Map;
 use redgrid_map::codecs::{Long, Text};
 
 #[tokio::main]
-async fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, name, more @ ..] = &args[..] else { panic!("streamer URL NAME [ENTRIES]") };
     let client = Client::connect(url.as_str()).await.expect("a URL");
     client.wait_ready(redgrid_tests::SOON).await.expect("the server answers");

@@ -11,8 +11,8 @@ use redgrid_core::{Client, Request};
 use redgrid_stream::{Start, Stream};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    let args: Vec<String> = std::env::args().skip(2).collect();
     let [url, name, group, consumer, idle] = &args[..] else {
         return Err("stream_consumer URL STREAM GROUP CONSUMER IDLE_MS".into());
     };

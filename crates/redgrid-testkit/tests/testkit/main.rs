@@ -1,0 +1,10 @@
+//! The test kit does what it documents, in one program, so that it is linked once.
+
+mod cluster;
+mod faults;
+mod proxy;
+mod replicated;
+mod sentinels;
+mod server;
+mod support;
+mod tls;
