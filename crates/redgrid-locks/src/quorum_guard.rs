@@ -10,8 +10,8 @@ use redgrid_core::lock::{
 };
 use redgrid_core::{Name, ServerError, Token};
 
-use crate::guard::LockLost;
 use crate::quorum::{QuorumLock, Replies, Vote, spawn_each};
+use crate::with::LockLost;
 
 /// A lock that a majority of servers has granted. Dropping the guard releases it at all servers in
 /// the background.

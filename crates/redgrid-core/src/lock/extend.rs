@@ -1,18 +1,22 @@
 //! Sets the lease of a hold.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::change_lease::LeaseChange;
 use super::error::{ExtendError, LostReason};
 use super::hold::Hold;
+use super::protocol::AcquireRequest;
+use super::release::op_context;
 use super::table::{State, Table};
-use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use crate::connection::Client;
 use crate::error::ServerError;
-use crate::observe::{OpContext, OpSpan};
+use crate::lease::{LeaseMode, deadline};
+use crate::observe::OpSpan;
+
 /// Extends a hold without keeping it: its last guard releases it all the same.
 pub struct Extender {
     pub(super) client: Client,
@@ -34,8 +38,13 @@ impl Extender {
     }
 }
 
-pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
-    OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
+impl Hold {
+    /// Sets a fixed lease, counted from `from`. A hold that has run out by `now` stays so.
+    pub(super) fn set_end(&self, from: Instant, lease: Duration, now: Instant) {
+        if self.own_deadline.set(deadline(from, lease), now) {
+            self.ends.store((from + lease).as_nanos(), Ordering::Release);
+        }
+    }
 }
 
 /// Sets the lease of `hold`, and counts and logs that.
@@ -66,8 +75,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     } else {
         lease
     };
-    let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < server_lease.deadline() };
-    if shorter && server_lease.is_renewed() {
+    let shorter = if fixed { now + lease < hold.ends() } else { deadline(now, lease) < server_lease.deadline() };
+    if shorter && server_lease.is_renewed_at(now) {
         // The next renewal would lengthen it again. A renewed hold is not shortened but released.
         return Ok(());
     }

@@ -7,8 +7,7 @@
 use std::time::Duration;
 
 use super::fairness::SubscriberCount;
-use super::lock_state::LockId;
-use super::table::ByName;
+use super::table::{ByName, LockId};
 use crate::clock::Instant;
 
 /// Consecutive yields that must end by their quiet period before subscribers count as phantoms: 3.
@@ -113,9 +112,8 @@ mod tests {
 
     fn key() -> LockId {
         let (name, key) = (Name::new("a").unwrap(), Bytes::from("a"));
-        let target =
-            LockKeys { name, key, channel: Bytes::new(), poll_waiter_flag: Bytes::new(), more: Box::default() };
-        LockId("lock", Arc::new(target), 0)
+        let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default() };
+        LockId { kind: "lock", keys: Arc::new(target), grant: 0 }
     }
 
     fn audience(listeners: u64) -> SubscriberCount {

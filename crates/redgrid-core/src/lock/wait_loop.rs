@@ -18,12 +18,12 @@ use tokio::sync::Notify;
 
 use super::attempt::Attempt;
 use super::fairness::YieldPlan;
-use super::lock_state::{Busy, LockId};
-use super::table::{State, Table};
-use super::waiter::send;
+use super::shared::ReadWriteMode;
+use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::pubsub::{SubscriptionManager, Watch};
+
 /// How long a lock that a probe found free must stay free, without a message, before it is
 /// acquired: 1 ms.
 ///
@@ -72,7 +72,6 @@ struct WaitLoop {
     key: LockId,
     subscriptions: Arc<SubscriptionManager>,
     channel: Bytes,
-    poll_waiter_flag: Bytes,
     changed: Arc<Notify>,
     watch: Option<Watch>,
     yield_plan: Option<YieldPlan>,
@@ -91,9 +90,9 @@ struct WaitLoop {
 impl WaitLoop {
     /// Returns the subscription, and starts it on first use.
     fn watch(&mut self) -> &mut Watch {
-        let WaitLoop { subscriptions, channel, key, poll_waiter_flag, watch, .. } = self;
+        let WaitLoop { subscriptions, channel, key, watch, .. } = self;
         watch.get_or_insert_with(|| {
-            subscriptions.watch_contended(channel.clone(), key.key().clone(), poll_waiter_flag.clone())
+            subscriptions.watch_contended(channel.clone(), key.key().clone(), key.keys.poll_waiter_flag())
         })
     }
 
@@ -141,14 +140,13 @@ impl Table {
         let mut state = self.state();
         let lock = state.locks.get_mut(&key)?;
         let (subscriptions, changed) = (Arc::clone(&self.core.subscriptions), lock.changed());
-        let (channel, poll_waiter_flag) = (lock.keys.channel.clone(), lock.keys.poll_waiter_flag.clone());
-        let announces = lock.protocol.announces_every();
+        let channel = lock.keys.channel.clone();
+        let announces = lock.protocol.read_write().and_then(ReadWriteMode::announces_every);
         let backoff = lock.queue.front().and_then(|first| first.request.backoff);
         Some(WaitLoop {
             key,
             subscriptions,
             channel,
-            poll_waiter_flag,
             changed,
             watch: None,
             yield_plan: None,
@@ -176,7 +174,7 @@ impl Table {
                 let now = self.now();
                 self.remember_yield(&mut state, &wait_loop.key, turn.for_next_caller(), now);
             }
-            Self::remove_if_idle(&mut state, &wait_loop.key);
+            state.remove_if_idle(&wait_loop.key);
             return Step::Done;
         }
         if let Some(server_lease) = &lock.server_lease {
@@ -298,7 +296,7 @@ impl Table {
         let until = self.now() + others + pause.min(left);
         wait_loop.tries = wait_loop.tries.saturating_add(1);
         if wait_loop.tries > FLAG_WAITER_AFTER {
-            wait_loop.subscriptions.set_waiter_flag(&wait_loop.poll_waiter_flag).await;
+            wait_loop.subscriptions.set_waiter_flag(&wait_loop.key.keys.poll_waiter_flag()).await;
         }
         loop {
             tokio::select! {

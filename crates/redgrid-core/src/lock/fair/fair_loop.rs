@@ -13,14 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::lock_state::{Busy, LockId, LockState};
-use super::protocol::{LockKeys, LockProtocol};
-use super::table::Table;
-use super::waiter::{Answers, send};
 use crate::clock::Instant;
 use crate::connection::once;
+use crate::lock::protocol::{LockKeys, LockProtocol};
+use crate::lock::table::{Answers, Busy, LockId, LockState, Table, send};
 use crate::observe::count;
 use crate::pubsub::Watch;
+
 /// Interval of the keepalive: 250 ms.
 ///
 /// A silent process counts as dead after four of them. The last live waiter of a queue therefore
@@ -68,11 +67,11 @@ impl Table {
     }
 
     /// Returns how long the server keeps a position without another keepalive.
-    pub(super) fn position_ttl(&self) -> Duration {
+    pub(in crate::lock) fn position_ttl(&self) -> Duration {
         self.keepalive_interval() * MISSED_KEEPALIVES
     }
 
-    pub(super) async fn fair_loop(self: Arc<Self>, key: LockId) {
+    pub(in crate::lock) async fn fair_loop(self: Arc<Self>, key: LockId) {
         let Some(mut line) = self.line(key) else { return };
         let _attended = ActiveFairKey::new(&self);
         loop {
@@ -112,7 +111,7 @@ impl Table {
         if lock.queue.is_empty() {
             (lock.loop_running, lock.contended) = (false, false);
             lock.shrink_if_idle();
-            Self::remove_if_idle(&mut state, &line.key);
+            state.remove_if_idle(&line.key);
             return Step::Done;
         }
         let mut answers = Answers::new();
@@ -125,7 +124,7 @@ impl Table {
             // must not stand behind it.
             let place = &entry.status.position;
             if place.is_asked() && !place.is_asking() {
-                self.release_position(line.kind, &line.target, (entry.id, &entry.status), &entry.request);
+                self.release_position_of(lock, entry);
             }
         }
         self.listen(line, lock, now);

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::cleanup::DeferredRelease;
-use super::protocol::{LockKeys, LockProtocol};
-use super::table::Table;
-use super::terms::AcquireRequest;
-use super::waiter::RequestStatus;
 use crate::clock::Instant;
+use crate::lease::LeaseMode;
+use crate::lock::acquire::{PendingAcquire, RequestStatus};
+use crate::lock::attempt::Attempt;
+use crate::lock::cleanup::DeferredRelease;
+use crate::lock::protocol::{LockKeys, LockProtocol};
+use crate::lock::table::{LockState, Table, Waiter};
+
 /// State of one request's position. The holder field is constant from the first request to the
 /// grant.
 #[derive(Default)]
-pub(super) struct QueuePosition {
+pub(in crate::lock) struct QueuePosition {
     /// Number of the holder field, if not the id of the request: a released field is never reused.
     number: AtomicU64,
     /// A request for it was sent: it may be queued, or hold the lock.
@@ -32,7 +34,7 @@ pub(super) struct QueuePosition {
 
 impl QueuePosition {
     /// Returns the number of the holder field; `request` is the id of the request.
-    pub(super) fn number(&self, request: u64) -> u64 {
+    pub(in crate::lock) fn number(&self, request: u64) -> u64 {
         match self.number.load(Ordering::Acquire) {
             0 => request,
             number => number,
@@ -41,13 +43,13 @@ impl QueuePosition {
 
     /// Moves the position to another holder field; the old one is released and the request enqueues
     /// again.
-    pub(super) fn moved(&self, number: u64) {
+    pub(in crate::lock) fn moved(&self, number: u64) {
         self.number.store(number, Ordering::Release);
         self.left();
     }
 
     /// Records that a request for the position is sent.
-    pub(super) fn asked(&self) {
+    pub(in crate::lock) fn asked(&self) {
         self.asking.store(true, Ordering::Release);
         self.asked.store(true, Ordering::Release);
         self.called.store(false, Ordering::Release);
@@ -58,7 +60,7 @@ impl QueuePosition {
     ///
     /// If the request was cancelled meanwhile, the position may have been created after its
     /// release.
-    pub(super) fn landed(&self, waits: bool) {
+    pub(in crate::lock) fn landed(&self, waits: bool) {
         let asked = self.asking.swap(false, Ordering::AcqRel);
         self.inside.store(waits && asked, Ordering::Release);
         if !waits {
@@ -68,7 +70,7 @@ impl QueuePosition {
 
     /// Records that the position left the queue: it was granted, removed, or is about to be
     /// enqueued again.
-    pub(super) fn left(&self) {
+    pub(in crate::lock) fn left(&self) {
         for flag in [&self.asked, &self.asking, &self.inside, &self.called] {
             flag.store(false, Ordering::Release);
         }
@@ -82,25 +84,25 @@ impl QueuePosition {
         asked
     }
 
-    pub(super) fn is_inside(&self) -> bool {
+    pub(in crate::lock) fn is_inside(&self) -> bool {
         self.inside.load(Ordering::Acquire)
     }
 
-    pub(super) fn is_asked(&self) -> bool {
+    pub(in crate::lock) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 
-    pub(super) fn is_asking(&self) -> bool {
+    pub(in crate::lock) fn is_asking(&self) -> bool {
         self.asking.load(Ordering::Acquire)
     }
 
     /// Records that the position is next and the lock may be free.
-    pub(super) fn notify(&self) {
+    pub(in crate::lock) fn notify(&self) {
         self.called.store(true, Ordering::Release);
     }
 
     /// Clears the notification after it was handled.
-    pub(super) fn clear_notification(&self) {
+    pub(in crate::lock) fn clear_notification(&self) {
         self.called.store(false, Ordering::Release);
         self.next_at.store(0, Ordering::Release);
     }
@@ -108,13 +110,13 @@ impl QueuePosition {
     /// Records that the position is the head and the lock is taken for `left`.
     ///
     /// `left` is `Duration::MAX` if it is not the head, or if the time is unknown.
-    pub(super) fn is_next_until(&self, now: Instant, left: Duration) {
+    pub(in crate::lock) fn is_next_until(&self, now: Instant, left: Duration) {
         let at = if left == Duration::MAX { 0 } else { (now + left).as_nanos() };
         self.next_at.store(at, Ordering::Release);
     }
 
     /// Returns when to try: at once after a notification, otherwise when the holder's lease ends.
-    pub(super) fn due(&self) -> Instant {
+    pub(in crate::lock) fn due(&self) -> Instant {
         match (self.called.load(Ordering::Acquire), self.next_at.load(Ordering::Acquire)) {
             (true, _) => Instant::MIN,
             (false, 0) => Instant::MAX,
@@ -128,27 +130,41 @@ impl Table {
     ///
     /// The release is sent at once, and again when no request for the position can execute any
     /// more.
-    pub(super) fn release_position(
+    fn release_position(
         self: &Arc<Self>,
-        kind: &'static dyn LockProtocol,
-        target: &Arc<LockKeys>,
-        (request, seen): (u64, &RequestStatus),
-        wanted: &AcquireRequest,
+        protocol: &'static dyn LockProtocol,
+        keys: &Arc<LockKeys>,
+        (waiter, status): (u64, &RequestStatus),
+        lease: LeaseMode,
     ) {
-        if !seen.position.give_up() {
-            return;
+        if status.position.give_up() {
+            let (number, limit) = (status.position.number(waiter), status.may_execute_until());
+            self.schedule_cleanup(DeferredRelease::of(protocol, keys, number, lease.duration(), Some(limit)));
         }
-        let (field, limit) = (self.core.field(seen.position.number(request)), seen.may_execute_until());
-        let (target, lease) = (Arc::clone(target), wanted.lease.duration());
-        self.schedule_cleanup(DeferredRelease {
-            protocol: kind,
-            keys: target,
-            field,
-            limit,
-            at_once: true,
-            keep_until: Instant::MIN,
-            lease,
-        });
+    }
+
+    /// Releases the position of a waiter.
+    pub(in crate::lock) fn release_position_of(self: &Arc<Self>, lock: &LockState, waiter: &Waiter) {
+        self.release_position(lock.protocol, &lock.keys, (waiter.id, &waiter.status), waiter.request.lease);
+    }
+
+    /// Releases the position of an attempt whose waiter has left.
+    pub(in crate::lock) fn leave_queue(self: &Arc<Self>, attempt: &Attempt) {
+        let Attempt { protocol, key, entry, status, request, .. } = attempt;
+        self.release_position(*protocol, &key.keys, (*entry, status), request.lease);
+    }
+}
+
+impl PendingAcquire {
+    /// Returns a view of the position in the server's queue, for lock kinds that have one.
+    pub fn queue_position(&self) -> QueuePositionView {
+        let (client, status) = (self.table().core.id.clone(), Arc::clone(&self.status));
+        QueuePositionView { client, waiter: self.id, status }
+    }
+
+    /// Releases the position of the request, for lock kinds that have one.
+    pub(in crate::lock) fn release_position(&self) {
+        self.table().release_position(self.kind, &self.key.keys, (self.id, &self.status), self.request.lease);
     }
 }
 
@@ -156,19 +172,15 @@ impl Table {
 #[derive(Clone)]
 pub struct QueuePositionView {
     client: String,
-    request: u64,
-    seen: Arc<RequestStatus>,
+    waiter: u64,
+    status: Arc<RequestStatus>,
 }
 
 impl QueuePositionView {
-    pub(super) fn new(client: String, request: u64, seen: &Arc<RequestStatus>) -> Self {
-        QueuePositionView { client, request, seen: Arc::clone(seen) }
-    }
-
     /// Returns the holder field in the queue; `None` while the request is not queued.
     pub fn field(&self) -> Option<Bytes> {
-        let Self { client, request, seen } = self;
-        seen.position.is_inside().then(|| format!("{client}:{}", seen.position.number(*request)).into())
+        let Self { client, waiter, status } = self;
+        status.position.is_inside().then(|| format!("{client}:{}", status.position.number(*waiter)).into())
     }
 }
 
