@@ -304,7 +304,6 @@ impl PendingAcquire {
         granted.as_ref().is_none_or(accept).then_some(Ok(granted))
     }
 
-    /// Sends the request again.
     async fn retry(&mut self) -> Result<Option<HoldGuard>, AcquireError> {
         let now = self.table().now();
         if now >= self.until {

@@ -25,12 +25,10 @@ use crate::lease::{deadline, next_renewal};
 pub(super) struct Attempt {
     pub(super) key: LockId,
     pub(super) protocol: &'static dyn LockProtocol,
-    /// Id of the waiter.
     pub(super) entry: u64,
     pub(super) request: Arc<AcquireRequest>,
     pub(super) status: Arc<RequestStatus>,
     pub(super) until: Instant,
-    /// Lease requested on the server.
     pub(super) lease: Duration,
     handover_window: Duration,
     /// End of the hand-over window that the grant continues; in the past if it begins one.
@@ -64,7 +62,6 @@ pub(super) struct GrantReply {
 }
 
 impl GrantReply {
-    /// Builds the grant from the reply to `asked`.
     pub(super) fn by(
         asked: &RequestOutcome,
         id: u64,
@@ -98,7 +95,6 @@ impl Table {
         self.attempt_for(key, lock, first, now)
     }
 
-    /// Builds the attempt of the waiter at index `at` of the local queue.
     pub(super) fn attempt_for(&self, key: &LockId, lock: &mut LockState, at: usize, now: Instant) -> Option<Attempt> {
         let waiter = lock.queue.get(at)?;
         let spare = self.extra_lease(lock.protocol, key);

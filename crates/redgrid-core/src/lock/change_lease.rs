@@ -14,7 +14,6 @@ use crate::connection::{CommitError, Progress, RetryPolicy, may_execute_until};
 use crate::error::ServerError;
 use crate::lease::deadline;
 
-/// Outcome of a change of the lease.
 pub(super) enum LeaseChange {
     /// The server has the new lease. It counts from `sent`, when the request left.
     Done {

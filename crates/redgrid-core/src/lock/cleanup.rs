@@ -54,7 +54,6 @@ impl DeferredRelease {
         DeferredRelease::of_all(protocol, vec![(Arc::clone(keys), id)], lease, limit)
     }
 
-    /// Creates a release of several keys.
     pub(super) fn of_all(
         protocol: &'static dyn LockProtocol,
         claims: Vec<(Arc<LockKeys>, u64)>,

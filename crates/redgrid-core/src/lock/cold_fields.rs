@@ -16,7 +16,6 @@ use crate::lease::deadline;
 
 #[derive(Default)]
 pub(super) struct ColdFields {
-    /// The durability of its current lease.
     durability: Durability,
     /// The durability that its owner wants for renewals.
     wanted_durability: Durability,
@@ -85,7 +84,6 @@ impl ServerLease {
         Arc::clone(self.inner().cold().alone.get_or_insert_default())
     }
 
-    /// Returns the lease that a retransmission of the acquire would get.
     pub(super) fn retransmitted_lease(&self) -> Option<Duration> {
         self.inner().cold.as_ref()?.retransmission.map(|(_, lease)| lease)
     }
@@ -98,7 +96,6 @@ impl ServerLease {
         self.inner().raise_upper_bound(until);
     }
 
-    /// Returns the durability of its current lease.
     pub(super) fn durability(&self) -> Durability {
         self.inner().cold.as_ref().map(|cold| cold.durability).unwrap_or_default()
     }
@@ -155,7 +152,6 @@ struct Shortenings {
 }
 
 impl Shortenings {
-    /// Begins a shortening. Its request is sent from now on.
     fn begin(&mut self) {
         self.unanswered.push(Instant::MAX);
     }

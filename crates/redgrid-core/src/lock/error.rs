@@ -123,7 +123,6 @@ impl AcquireFailure {
         AcquireFailure::Unavailable(ServerError::not_sent(why))
     }
 
-    /// Converts a failed acquire of `name` into its error.
     pub(super) fn into_error(self, core: &Core, name: &Name) -> AcquireError {
         self.into_error_of(name, || core.life.why())
     }

@@ -47,7 +47,6 @@ impl Hold {
     }
 }
 
-/// Sets the lease of `hold`, and counts and logs that.
 pub(super) fn extend(
     table: &Arc<Table>,
     hold: &Arc<Hold>,

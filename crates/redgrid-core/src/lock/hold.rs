@@ -106,12 +106,10 @@ impl ServerLease {
         }
     }
 
-    /// Returns the key of its lock in the table.
     pub(super) fn lock_id(&self) -> LockId {
         LockId { kind: self.protocol.name(), keys: Arc::clone(&self.keys), grant: self.grant }
     }
 
-    /// Returns the script arguments for its holder field.
     pub(super) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> HoldArgs<'a> {
         HoldArgs { target: &self.keys, field, lease }
     }
@@ -152,7 +150,6 @@ impl ServerLease {
         !self.is_over() && !self.deadline.has_passed(now)
     }
 
-    /// Returns whether it was lost or given up.
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
@@ -266,7 +263,6 @@ impl Hold {
         }
     }
 
-    /// Returns the holder, if the request named one.
     pub(super) fn holder(&self) -> Option<HolderId> {
         self.request.holder
     }
@@ -309,7 +305,6 @@ impl Hold {
         self.answer_offer(OFFERED, REVOKED).is_ok()
     }
 
-    /// Returns whether the hold waits to be accepted.
     pub(super) fn is_offered(&self) -> bool {
         self.offer.load(Ordering::Acquire) == OFFERED
     }
@@ -333,12 +328,10 @@ impl Hold {
         Some(self.guards.fetch_sub(1, Ordering::AcqRel) - 1)
     }
 
-    /// Returns until when the hold is valid.
     pub(super) fn deadline(&self) -> Instant {
         self.own_deadline.at().min(self.server_lease.deadline())
     }
 
-    /// Returns until when its own lease is valid.
     pub(super) fn deadline_of_its_own(&self) -> Instant {
         self.own_deadline.at()
     }

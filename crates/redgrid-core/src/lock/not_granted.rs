@@ -17,7 +17,6 @@ use crate::error::ServerError;
 use crate::failure::Failure;
 
 impl Attempt {
-    /// Builds the release of what the attempt may have acquired under the number `id`.
     fn deferred_release(&self, id: u64, limit: Option<Instant>) -> DeferredRelease {
         DeferredRelease::of(self.protocol, &self.key.keys, id, self.lease, limit)
     }

@@ -43,7 +43,6 @@ pub(crate) struct Phantom {
 }
 
 impl Phantoms {
-    /// Returns the subscriber count without the phantoms.
     pub(super) fn without(&self, key: &LockId, audience: SubscriberCount, now: Instant) -> SubscriberCount {
         self.names.get(key).map_or(audience, |known| known.without(audience, now))
     }
@@ -65,7 +64,6 @@ impl Phantoms {
 }
 
 impl Phantom {
-    /// Returns the subscriber count without the phantoms.
     pub(crate) fn without(&self, audience: SubscriberCount, now: Instant) -> SubscriberCount {
         if self.silent >= ENOUGH && now < self.until && audience.listeners >= self.of {
             return SubscriberCount { listeners: audience.listeners - self.count, ignored: self.count, ..audience };

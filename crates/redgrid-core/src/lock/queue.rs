@@ -65,7 +65,6 @@ impl LockState {
         waited > self.queue.len() && (self.queue.is_empty() || self.protocol.queue().is_some())
     }
 
-    /// Takes all waiters of a holder.
     pub(super) fn take_all_of(&mut self, holder: Option<HolderId>) -> Vec<Waiter> {
         if self.queue.iter().all(|waiter| waiter.request.holder != holder) {
             return Vec::new();

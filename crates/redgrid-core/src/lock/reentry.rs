@@ -10,7 +10,6 @@ use super::shared::Placement;
 use super::table::{LockState, State, Table};
 
 impl Hold {
-    /// Returns whether it ended by its release.
     fn is_released(&self) -> bool {
         self.end.get() == Some(&None)
     }

@@ -256,7 +256,6 @@ impl Table {
         })
     }
 
-    /// Releases a server lease on the server.
     pub(super) async fn release(
         self: &Arc<Self>,
         server_lease: &Arc<ServerLease>,

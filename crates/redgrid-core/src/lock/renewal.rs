@@ -265,7 +265,6 @@ impl Table {
         }
     }
 
-    /// Schedules failed renewals again.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
@@ -283,7 +282,6 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Groups the server leases that one script can renew.
     fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
         let place = |server_lease: &Arc<ServerLease>| {
             (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))

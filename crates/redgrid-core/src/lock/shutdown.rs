@@ -28,7 +28,6 @@ impl Table {
         self.state().schedule.len()
     }
 
-    /// Returns the number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         let state = self.state();
         state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()

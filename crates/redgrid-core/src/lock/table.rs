@@ -143,9 +143,7 @@ pub(super) struct LockState {
     pub(super) lost: Option<Box<Vec<Weak<Hold>>>>,
     /// The in-flight request that its caller polls inline, with the id of its waiter or server lease.
     pub(super) inline_task: Option<(u64, InlineTask)>,
-    /// The in-flight operation on the server lease.
     pub(super) busy: Busy,
-    /// An acquire request is in flight.
     pub(super) asking: bool,
     /// The wait loop is running.
     pub(super) loop_running: bool,

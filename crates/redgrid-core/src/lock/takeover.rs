@@ -76,42 +76,39 @@ impl Table {
             .max(with_margin(LONGEST_WINDOW + self.core.settings.response_timeout));
         let takeover = Takeover { kind, target, lease, from };
         let (mut id, mut asked) = self.send_takeover(&takeover).await;
-        let mut verdict = parse_reply(&asked);
-        if let (AcquireReply::TooLate, None) = (&verdict, asked.retransmission_ends) {
+        let mut reply = parse_reply(&asked);
+        if matches!(reply, AcquireReply::TooLate) && !asked.was_retransmitted() {
             (id, asked) = self.send_takeover(&takeover).await;
-            verdict = parse_reply(&asked);
+            reply = parse_reply(&asked);
         }
-        match verdict {
-            AcquireReply::Granted { token, robbed } => {
-                let handover_ends = asked.sent + handover_window;
-                let asked_for = (takeover.lease, request.durability);
-                let granted = GrantReply::by(&asked, id, token, asked_for, handover_ends);
-                // A retransmission finds only its own hold.
-                let robbed = robbed || asked.was_retransmitted();
-                let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
-                if let Err(error) = self.core.commit(&asked, request.durability, &takeover.target.key).await {
-                    let limit = granted.retransmission_ends.unwrap_or(Instant::MIN);
-                    self.free(&takeover, granted.id, limit.max(self.now()));
-                    return Err(AcquireFailure::NotDurable(error));
-                }
-                let Takeover { kind, target, .. } = takeover;
-                let grant = self.install(client, kind, target, granted, (request, Instant::MIN));
-                if grant.is_none() { Err(AcquireFailure::ShuttingDown) } else { Ok(grant) }
-            }
-            AcquireReply::Busy { .. } | AcquireReply::TooLate if asked.retransmission_ends.is_some() => {
-                self.unsettled(&takeover, id, &asked);
+        let (token, robbed) = match (reply, asked.retransmission_ends) {
+            // A retransmission finds only its own hold.
+            (AcquireReply::Granted { token, robbed }, copies) => (token, robbed || copies.is_some()),
+            (AcquireReply::Busy { .. }, None) => return Ok(None),
+            (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
+            (AcquireReply::Failed(failure), None) => return Err(failure),
+            (reply, Some(limit)) => {
+                // Released earlier, the next holder could get a lower token than the preempted one
+                // issued in its window.
+                self.free(&takeover, id, limit + LONGEST_WINDOW);
                 let why = "an earlier copy was not answered, and it is too late for another";
-                Err(AcquireFailure::Unknown(ServerError::unknown(why)))
+                return Err(match reply {
+                    AcquireReply::Failed(failure) => failure.unknown(),
+                    _ => AcquireFailure::Unknown(ServerError::unknown(why)),
+                });
             }
-            AcquireReply::Busy { .. } => Ok(None),
-            AcquireReply::TooLate => {
-                Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late, twice")))
-            }
-            AcquireReply::Failed(failure) => {
-                self.unsettled(&takeover, id, &asked);
-                Err(if asked.retransmission_ends.is_some() { failure.unknown() } else { failure })
-            }
+        };
+        let (lease, handover_ends) = (takeover.lease, asked.sent + handover_window);
+        let granted = GrantReply::by(&asked, id, token, (lease, request.durability), handover_ends);
+        let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
+        if let Err(error) = self.core.commit(&asked, request.durability, &takeover.target.key).await {
+            let limit = granted.retransmission_ends.unwrap_or(Instant::MIN);
+            self.free(&takeover, granted.id, limit.max(self.now()));
+            return Err(AcquireFailure::NotDurable(error));
         }
+        let Takeover { kind, target, .. } = takeover;
+        let guard = self.install(client, kind, target, granted, (request, Instant::MIN));
+        guard.map(Some).ok_or(AcquireFailure::ShuttingDown)
     }
 
     async fn send_takeover(&self, takeover: &Takeover) -> (u64, RequestOutcome) {
@@ -236,16 +233,7 @@ impl Table {
         }
     }
 
-    /// Schedules the release of a takeover that may have executed and that no caller has.
-    ///
-    /// It runs when the takeover cannot execute any more and the preempted holder can no longer
-    /// hand over. Released earlier, the next holder could get a lower token than that one issued.
-    fn unsettled(self: &Arc<Self>, takeover: &Takeover, id: u64, asked: &RequestOutcome) {
-        if let Some(limit) = asked.retransmission_ends {
-            self.free(takeover, id, limit + LONGEST_WINDOW);
-        }
-    }
-
+    /// Releases after `limit` a takeover that may have executed and that no caller has.
     fn free(self: &Arc<Self>, takeover: &Takeover, id: u64, limit: Instant) {
         let Takeover { kind, target, lease, .. } = takeover;
         let release = DeferredRelease::of(*kind, target, id, *lease, Some(limit));
@@ -253,7 +241,6 @@ impl Table {
     }
 }
 
-/// The arguments of a takeover.
 struct Takeover {
     kind: &'static dyn LockProtocol,
     target: Arc<LockKeys>,

@@ -184,7 +184,6 @@ impl Table {
         Some(Released { result: released(server_lease, &asked, was_ours), subscribers: None })
     }
 
-    /// Returns the state of the lock that has this server lease.
     fn pass_of<'a>(state: &'a mut State, server_lease: &ServerLease) -> Option<&'a mut LockState> {
         let lock = state.locks.get_mut(&server_lease.lock_id())?;
         lock.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease.id).then_some(&mut **lock)
@@ -261,7 +260,6 @@ impl Table {
         self.passed(&key, request, &asked);
     }
 
-    /// Processes the reply to a pass request.
     fn passed(self: &Arc<Self>, key: &LockId, request: PassRequest, asked: &RequestOutcome) {
         let reply = asked.result.clone().and_then(PassReply::read);
         let PassRequest { server_lease, served, new, frees, .. } = request;

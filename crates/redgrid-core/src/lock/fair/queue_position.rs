@@ -48,7 +48,6 @@ impl QueuePosition {
         self.left();
     }
 
-    /// Records that a request for the position is sent.
     pub(in crate::lock) fn asked(&self) {
         self.asking.store(true, Ordering::Release);
         self.asked.store(true, Ordering::Release);
@@ -101,7 +100,6 @@ impl QueuePosition {
         self.called.store(true, Ordering::Release);
     }
 
-    /// Clears the notification after it was handled.
     pub(in crate::lock) fn clear_notification(&self) {
         self.called.store(false, Ordering::Release);
         self.next_at.store(0, Ordering::Release);
@@ -143,7 +141,6 @@ impl Table {
         }
     }
 
-    /// Releases the position of a waiter.
     pub(in crate::lock) fn release_position_of(self: &Arc<Self>, lock: &LockState, waiter: &Waiter) {
         self.release_position(lock.protocol, &lock.keys, (waiter.id, &waiter.status), waiter.request.lease);
     }

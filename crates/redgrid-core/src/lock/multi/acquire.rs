@@ -102,7 +102,6 @@ impl MultiCall {
         (parse_reply(&self.asked), place(nth))
     }
 
-    /// Builds the release of what the request may have acquired.
     fn deferred_release(&self, request: &MultiRequest, lease: Duration) -> DeferredRelease {
         let claims = self.claims.iter().map(|(at, id)| (Arc::clone(&request.targets[*at]), *id)).collect();
         DeferredRelease::of_all(request.kind, claims, lease, self.asked.retransmission_ends)

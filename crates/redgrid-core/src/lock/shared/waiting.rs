@@ -14,7 +14,6 @@ use crate::lock::protocol::AcquireRequest;
 use crate::lock::table::{LockId, LockState, Table};
 
 impl Table {
-    /// Returns how the request of a reader or writer arrives.
     pub(in crate::lock) fn acquire_context(
         &self,
         shared: Option<&super::SharedGrant>,
