@@ -1,7 +1,6 @@
 //! A request's position in the server's queue: its holder field and its state.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,45 +13,45 @@ use crate::lock::cleanup::DeferredRelease;
 use crate::lock::protocol::{LockKeys, LockProtocol};
 use crate::lock::table::{LockState, Table, Waiter};
 
-/// State of one request's position. The holder field is constant from the first request to the
-/// grant.
+/// One request's position. The holder field is constant from the first request to the grant.
 #[derive(Default)]
-pub(in crate::lock) struct QueuePosition {
+pub(in crate::lock) struct QueuePosition(Mutex<Place>);
+
+#[derive(Default)]
+struct Place {
     /// Number of the holder field, if not the id of the request: a released field is never reused.
-    number: AtomicU64,
+    number: Option<u64>,
     /// A request for it was sent: it may be queued, or hold the lock.
-    asked: AtomicBool,
+    is_asked: bool,
     /// A request for it is in flight.
-    asking: AtomicBool,
+    is_asking: bool,
     /// The server has the position in its queue.
-    inside: AtomicBool,
+    is_inside: bool,
     /// A notification or a reply said that it is next.
-    called: AtomicBool,
-    /// When the holder's lease ends, in nanoseconds, if this position is the head; otherwise 0.
-    next_at: AtomicU64,
+    is_called: bool,
+    /// When the holder's lease ends, if this position is the head.
+    next_at: Option<Instant>,
 }
 
 impl QueuePosition {
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     /// Returns the number of the holder field; `request` is the id of the request.
     pub(in crate::lock) fn number(&self, request: u64) -> u64 {
-        match self.number.load(Ordering::Acquire) {
-            0 => request,
-            number => number,
-        }
+        self.place().number.unwrap_or(request)
     }
 
     /// Moves the position to another holder field; the old one is released and the request enqueues
     /// again.
     pub(in crate::lock) fn moved(&self, number: u64) {
-        self.number.store(number, Ordering::Release);
-        self.left();
+        *self.place() = Place { number: Some(number), ..Place::default() };
     }
 
     pub(in crate::lock) fn asked(&self) {
-        self.asking.store(true, Ordering::Release);
-        self.asked.store(true, Ordering::Release);
-        self.called.store(false, Ordering::Release);
-        self.next_at.store(0, Ordering::Release);
+        let mut place = self.place();
+        (place.is_asked, place.is_asking, place.is_called, place.next_at) = (true, true, false, None);
     }
 
     /// Records that the server enqueued the position, behind others.
@@ -60,66 +59,52 @@ impl QueuePosition {
     /// If the request was cancelled meanwhile, the position may have been created after its
     /// release.
     pub(in crate::lock) fn landed(&self, waits: bool) {
-        let asked = self.asking.swap(false, Ordering::AcqRel);
-        self.inside.store(waits && asked, Ordering::Release);
-        if !waits {
-            self.asked.store(true, Ordering::Release);
-        }
+        let mut place = self.place();
+        place.is_inside = std::mem::take(&mut place.is_asking) && waits;
+        place.is_asked |= !waits;
     }
 
-    /// Records that the position left the queue: it was granted, removed, or is about to be
-    /// enqueued again.
-    pub(in crate::lock) fn left(&self) {
-        for flag in [&self.asked, &self.asking, &self.inside, &self.called] {
-            flag.store(false, Ordering::Release);
-        }
-        self.next_at.store(0, Ordering::Release);
-    }
-
-    /// Gives the position up. Returns `false` if no request for it was sent.
-    fn give_up(&self) -> bool {
-        let asked = self.asked.load(Ordering::Acquire);
-        self.left();
-        asked
+    /// Records that the position left the queue: it was granted, removed, given up, or is about to be
+    /// enqueued again. Returns `false` if no request for it was sent.
+    pub(in crate::lock) fn left(&self) -> bool {
+        let mut place = self.place();
+        let number = place.number;
+        std::mem::replace(&mut *place, Place { number, ..Place::default() }).is_asked
     }
 
     pub(in crate::lock) fn is_inside(&self) -> bool {
-        self.inside.load(Ordering::Acquire)
+        self.place().is_inside
     }
 
     pub(in crate::lock) fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
+        self.place().is_asked
     }
 
     pub(in crate::lock) fn is_asking(&self) -> bool {
-        self.asking.load(Ordering::Acquire)
+        self.place().is_asking
     }
 
     /// Records that the position is next and the lock may be free.
     pub(in crate::lock) fn notify(&self) {
-        self.called.store(true, Ordering::Release);
+        self.place().is_called = true;
     }
 
     pub(in crate::lock) fn clear_notification(&self) {
-        self.called.store(false, Ordering::Release);
-        self.next_at.store(0, Ordering::Release);
+        let mut place = self.place();
+        (place.is_called, place.next_at) = (false, None);
     }
 
     /// Records that the position is the head and the lock is taken for `left`.
     ///
     /// `left` is `Duration::MAX` if it is not the head, or if the time is unknown.
     pub(in crate::lock) fn is_next_until(&self, now: Instant, left: Duration) {
-        let at = if left == Duration::MAX { 0 } else { (now + left).as_nanos() };
-        self.next_at.store(at, Ordering::Release);
+        self.place().next_at = (left != Duration::MAX).then(|| now + left);
     }
 
     /// Returns when to try: at once after a notification, otherwise when the holder's lease ends.
     pub(in crate::lock) fn due(&self) -> Instant {
-        match (self.called.load(Ordering::Acquire), self.next_at.load(Ordering::Acquire)) {
-            (true, _) => Instant::MIN,
-            (false, 0) => Instant::MAX,
-            (false, at) => Instant::from_nanos(at),
-        }
+        let place = self.place();
+        if place.is_called { Instant::MIN } else { place.next_at.unwrap_or(Instant::MAX) }
     }
 }
 
@@ -135,7 +120,7 @@ impl Table {
         (waiter, status): (u64, &RequestStatus),
         lease: LeaseMode,
     ) {
-        if status.position.give_up() {
+        if status.position.left() {
             let (number, limit) = (status.position.number(waiter), status.may_execute_until());
             self.schedule_cleanup(DeferredRelease::of(protocol, keys, number, lease.duration(), Some(limit)));
         }
