@@ -38,7 +38,8 @@ impl Table {
     ) -> LeaseChange {
         let request = server_lease.protocol.renew(&[server_lease.claim(&self.core.field(server_lease.id), lease)]);
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
-        let mut underway = Lengthening::begin(server_lease, lease, self.core.settings.response_timeout);
+        let (timeout, progress) = (self.core.settings.response_timeout, Progress::default());
+        let mut underway = Lengthening { server_lease, lease, timeout, progress, is_known: false };
         let asked = self.core.exchange(request, until, RetryPolicy::Retries, &underway.progress).await;
         let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
@@ -112,12 +113,6 @@ struct Lengthening<'a> {
     timeout: Duration,
     progress: Progress,
     is_known: bool,
-}
-
-impl<'a> Lengthening<'a> {
-    fn begin(server_lease: &'a ServerLease, lease: Duration, timeout: Duration) -> Self {
-        Lengthening { server_lease, lease, timeout, progress: Progress::default(), is_known: false }
-    }
 }
 
 impl Drop for Lengthening<'_> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::acquire::HoldGuard;
 use super::change_lease::LeaseChange;
 use super::error::{ExtendError, LostReason};
 use super::hold::Hold;
@@ -12,29 +13,27 @@ use super::release::op_context;
 use super::table::{State, Table};
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::connection::Client;
 use crate::error::ServerError;
 use crate::lease::{LeaseMode, deadline};
 use crate::observe::OpSpan;
 
-/// Extends a hold without keeping it: its last guard releases it all the same.
-pub struct Extender {
-    pub(super) client: Client,
-    pub(super) hold: Arc<Hold>,
-}
-
-impl Extender {
-    /// Sets the lease, as [`HoldGuard::extend`](super::HoldGuard::extend).
+impl HoldGuard {
+    /// Sets the lease to `lease` from now on.
+    ///
+    /// The future does not keep the hold: its last guard releases it all the same.
     ///
     /// # Errors
     ///
-    /// As [`HoldGuard::extend`](super::HoldGuard::extend).
+    /// [`ExtendError`] says which lease is valid then.
     ///
     /// # Cancel safety
     ///
-    /// As [`HoldGuard::extend`](super::HoldGuard::extend).
-    pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        extend(self.client.table(), &self.hold, lease).await
+    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
+    /// the two leases is valid.
+    pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
+        let (client, hold) = (self.client.clone(), Arc::clone(&self.hold));
+        let op = OpSpan::extend(op_context(&hold), hold.token);
+        op.instrument(async move { set_lease(client.table(), &hold, lease).await })
     }
 }
 
@@ -45,14 +44,6 @@ impl Hold {
             self.ends.store((from + lease).as_nanos(), Ordering::Release);
         }
     }
-}
-
-pub(super) fn extend(
-    table: &Arc<Table>,
-    hold: &Arc<Hold>,
-    lease: Duration,
-) -> impl Future<Output = Result<(), ExtendError>> + Send {
-    OpSpan::extend(op_context(hold), hold.token).instrument(set_lease(table, hold, lease))
 }
 
 async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {

@@ -7,8 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::acquire::HoldGuard;
-use super::error::{ExtendError, LostReason};
-use super::extend::{Extender, extend};
+use super::error::LostReason;
 use super::hold::Hold;
 use super::hold_watch::HoldWatch;
 use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
@@ -131,25 +130,6 @@ impl HoldGuard {
     /// Completes when the hold is no longer certain.
     pub async fn lost(&self) -> LostReason {
         self.watch().lost().await
-    }
-
-    /// Sets the lease to `lease` from now on.
-    ///
-    /// # Errors
-    ///
-    /// [`ExtendError`] says which lease is valid then.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
-    /// the two leases is valid.
-    pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send {
-        extend(self.table(), &self.hold, lease)
-    }
-
-    /// Returns a handle that extends the hold and does not keep it.
-    pub fn extender(&self) -> Extender {
-        Extender { client: self.client.clone(), hold: Arc::clone(&self.hold) }
     }
 
     /// Stops the renewal and leaves the hold to its lease.

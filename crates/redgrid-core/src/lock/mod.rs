@@ -60,7 +60,6 @@ pub(crate) use acquire::GRACE;
 pub use acquire::{HoldGuard, PendingAcquire};
 pub use detach::DetachedHold;
 pub use error::{AcquireError, AttachError, DetachError, ExtendError, LostReason, ReleaseError};
-pub use extend::Extender;
 pub use fair::{PassArgs, QueuePositionView, ReleaseAfterPass};
 pub(crate) use fairness::{SubscriberCount, YieldPlan};
 pub use hold_watch::HoldWatch;
