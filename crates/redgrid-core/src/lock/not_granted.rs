@@ -50,7 +50,6 @@ impl Table {
                 self.refused(attempt, asked.received, asked.retransmission_ends, time);
                 return ControlFlow::Break(Some(left));
             }
-            AcquireReply::Failed(failure) if asked.was_retransmitted() => failure.unknown(),
             AcquireReply::Failed(failure) => failure,
             _ => AcquireFailure::too_late_twice(),
         };

@@ -279,7 +279,10 @@ const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
 pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
     let reply = match &asked.result {
         Ok(reply) => reply,
-        Err(error) => return AcquireReply::Failed(error.clone().into()),
+        Err(error) => {
+            let failure = AcquireFailure::from(error.clone());
+            return AcquireReply::Failed(if asked.was_retransmitted() { failure.unknown() } else { failure });
+        }
     };
     let answer = match reply {
         // The most frequent reply: granted at that time, and taken from no other holder.

@@ -164,11 +164,9 @@ impl Table {
             let Some(first) = server_leases.first() else { return };
             let kind = first.protocol;
             let sent = self.now();
-            let leases: Vec<Duration> =
-                server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
+            let leases: Vec<_> = server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
             // The durability wanted now: by the time of the reply a new owner may want another one.
-            let asked: Vec<Durability> =
-                server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
+            let wanted: Vec<_> = server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
             let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
             let claims: Vec<_> = each.map(|((server_lease, field), lease)| server_lease.claim(field, *lease)).collect();
@@ -199,9 +197,8 @@ impl Table {
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
                 Ok(statuses) if statuses.len() == server_leases.len() => {
                     // A verification writes nothing.
-                    let renewed = asked.iter().zip(&statuses).zip(&leases);
-                    let mut wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
-                    let durability = wanted.next().map(|((asked, _), _)| *asked).unwrap_or_default();
+                    let is_renewed = |nth: &usize| statuses[*nth] == 1 && !leases[*nth].is_zero();
+                    let durability = (0..leases.len()).find(is_renewed).map(|nth| wanted[nth]).unwrap_or_default();
                     if !Durability::Primary.covers(durability) {
                         // The primary has renewed it, whatever the durability check returns and
                         // however long it takes.

@@ -93,7 +93,7 @@ impl Table {
                 self.free(&takeover, id, limit + LONGEST_WINDOW);
                 let why = "an earlier copy was not answered, and it is too late for another";
                 return Err(match reply {
-                    AcquireReply::Failed(failure) => failure.unknown(),
+                    AcquireReply::Failed(failure) => failure,
                     _ => AcquireFailure::Unknown(ServerError::unknown(why)),
                 });
             }

@@ -96,7 +96,9 @@ impl MultiCall {
         };
         let refused = reply().and_then(|reply| reply.into_typed::<(i64, u64, u64, String)>());
         if let Ok((REFUSED, _, nth, text)) = refused {
-            return (AcquireReply::Failed(ServerError::refused(text).into()), place(nth));
+            let failure = AcquireFailure::from(ServerError::refused(text));
+            let failure = if self.asked.was_retransmitted() { failure.unknown() } else { failure };
+            return (AcquireReply::Failed(failure), place(nth));
         }
         let nth = reply().and_then(|reply| reply.into_typed::<(i64, u64, i64, u64)>()).map_or(1, |(.., nth)| nth);
         (parse_reply(&self.asked), place(nth))
@@ -182,7 +184,6 @@ impl Table {
                     break (AcquireFailure::too_late_twice(), first);
                 }
                 AcquireReply::Failed(failure) => {
-                    let failure = if asked.was_retransmitted() { failure.unknown() } else { failure };
                     self.clean_up_copies(look, &call, lease, matches!(failure, AcquireFailure::Unknown(_)));
                     break (failure, at);
                 }

@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::acquire::{HoldGuard, PendingAcquire};
+use super::acquire::HoldGuard;
 use super::error::AcquireError;
 use super::handover_window::LeaseFit;
 use super::hold::{Hold, ServerLease};
 use super::protocol::{AcquireRequest, HoldArgs, Holder, LockKeys, LockProtocol};
 use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter};
 use crate::clock::Instant;
-use crate::connection::{Client, Request};
+use crate::connection::Request;
 
 /// How a request arrives, apart from its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -267,31 +267,6 @@ impl Table {
         let lock = state.locks.get(&hold.server_lease.lock_id());
         lock.is_some_and(|lock| lock.has(&hold.server_lease) && lock.holds.len() > 1)
     }
-
-    /// Requests `kind` of the same key, converting from `hold`; `None` if other sharers prevent
-    /// that.
-    fn enter_converting(
-        self: &Arc<Self>,
-        client: &Client,
-        hold: &Arc<Hold>,
-        kind: &'static dyn LockProtocol,
-        request: &AcquireRequest,
-    ) -> Result<Option<PendingAcquire>, AcquireError> {
-        let server_lease = &hold.server_lease;
-        {
-            let state = self.state();
-            if !hold.is_held() {
-                return Err(AcquireError::Lost { name: server_lease.keys.name.clone() });
-            }
-            // Seal before checking for other sharers: no task joins them afterwards.
-            server_lease.seal();
-            let lock = state.locks.get(&server_lease.lock_id()).filter(|lock| lock.has(server_lease));
-            if !kind.is_shared() && lock.is_none_or(|lock| lock.holds.len() != 1) {
-                return Ok(None);
-            }
-        }
-        self.enter_from(client, kind, &server_lease.keys, request, Some(server_lease.id)).map(Some)
-    }
 }
 
 impl HoldGuard {
@@ -313,10 +288,21 @@ impl HoldGuard {
         kind: &'static dyn LockProtocol,
         request: AcquireRequest,
     ) -> Result<Option<HoldGuard>, AcquireError> {
-        match self.table().enter_converting(&self.client, &self.hold, kind, &request)? {
-            Some(pending) => pending.outcome().await,
-            None => Ok(None),
+        let (table, server_lease) = (self.table(), &self.hold.server_lease);
+        {
+            let state = table.state();
+            if !self.hold.is_held() {
+                return Err(AcquireError::Lost { name: server_lease.keys.name.clone() });
+            }
+            // Seal before checking for other sharers: no task joins them afterwards.
+            server_lease.seal();
+            let lock = state.locks.get(&server_lease.lock_id()).filter(|lock| lock.has(server_lease));
+            if !kind.is_shared() && lock.is_none_or(|lock| lock.holds.len() != 1) {
+                return Ok(None);
+            }
         }
+        let under = Some(server_lease.id);
+        table.enter_from(&self.client, kind, &server_lease.keys, &request, under)?.outcome().await
     }
 
     /// Returns whether other tasks of this process share the same grant of the server.
