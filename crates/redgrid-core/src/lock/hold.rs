@@ -6,12 +6,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
-
-use bytes::Bytes;
-use tokio::sync::Notify;
 
 use super::attempt::GrantReply;
 use super::cold_fields::ColdFields;
@@ -23,6 +20,8 @@ use crate::config::Durability;
 use crate::connection::NodeId;
 use crate::lease::{Deadline, Lease, LeaseMode, deadline, margin};
 use crate::observe::count;
+use bytes::Bytes;
+use tokio::sync::Notify;
 
 /// One grant of the server, from its acquire to its release.
 pub(crate) struct ServerLease {
@@ -64,6 +63,8 @@ pub(super) struct LeaseInner {
     /// The node that was last known to have it.
     pub(super) node: NodeId,
     pub(super) cold: Option<Box<ColdFields>>,
+    /// Notifies tasks that wait for the end of one of its holds; created by the first of them.
+    pub(super) ended: Option<Arc<Notify>>,
 }
 
 impl Lease for ServerLease {
@@ -102,6 +103,7 @@ impl ServerLease {
             inner: Mutex::new(LeaseInner {
                 cold: if is_plain { None } else { Some(ColdFields::of(&granted)) },
                 node: granted.node,
+                ended: None,
             }),
         }
     }
@@ -228,8 +230,6 @@ pub(crate) struct Hold {
     pub(super) ends: AtomicU64,
     /// Until when the hold is valid by its own lease: a margin before it ends.
     pub(super) own_deadline: Deadline,
-    /// Notifies tasks that wait for the end of the hold; created by the first of them.
-    pub(super) ended: OnceLock<Box<Notify>>,
 }
 
 impl Hold {
@@ -259,7 +259,6 @@ impl Hold {
             end: OnceLock::new(),
             ends: AtomicU64::new(ends.as_nanos()),
             own_deadline: Deadline::new(valid_until),
-            ended: OnceLock::new(),
         }
     }
 
@@ -372,10 +371,8 @@ impl Hold {
             if cfg!(feature = "metrics") {
                 self.count_end(lost);
             }
-            // Either a new waiter for the end sees it, or its registration is seen here. Both check
-            // after their own write.
-            fence(Ordering::SeqCst);
-            if let Some(ended) = self.ended.get() {
+            // A waiter that registers now checks once more before it waits.
+            if let Some(ended) = &self.server_lease.inner().ended {
                 ended.notify_waiters();
             }
         }

@@ -1,7 +1,7 @@
 //! The end of a hold, for tasks that watch it.
 
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
 
 use super::error::LostReason;
 use super::hold::Hold;
@@ -77,14 +77,15 @@ impl Hold {
 
     /// Completes when the hold has ended, by release or loss.
     async fn ended(&self) {
+        let ended = Arc::clone(self.server_lease.inner().ended.get_or_insert_default());
         loop {
-            let told = self.ended.get_or_init(Box::default).notified();
-            fence(Ordering::SeqCst);
+            let mut notified = pin!(ended.notified());
+            notified.as_mut().enable();
             if !self.is_held() {
                 return;
             }
             tokio::select! {
-                () = told => {}
+                () = notified => {}
                 // The renewal loop marks a passed deadline. This timer uses the same clock, in case
                 // that is late.
                 () = self.server_lease.clock.sleep_until(self.deadline()) => {}

@@ -192,7 +192,7 @@ impl Table {
 /// Readers skip cancelled entries. Those at both ends are removed at once, and all of them when
 /// they may be half of the queue. So a queue without waiters is empty. Cancelling n entries in any
 /// order costs O(n), not O(n²), also for a hundred thousand.
-fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut usize, has_left: impl Fn(&T) -> bool) {
+fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut u32, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {
         queue.pop_front();
@@ -200,7 +200,7 @@ fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut usize, has_left: impl F
     while queue.back().is_some_and(&has_left) {
         queue.pop_back();
     }
-    if *left * 2 > queue.len() {
+    if *left as usize * 2 > queue.len() {
         queue.retain(|entry| !has_left(entry));
         *left = 0;
     }
@@ -215,7 +215,7 @@ mod tests {
     /// Counts the checks of queue entries when `count` entries are cancelled in the given order.
     fn looks(count: usize, order: impl Fn(usize) -> usize) -> usize {
         let all: Vec<Cell<bool>> = vec![Cell::new(false); count];
-        let (mut queue, mut left): (VecDeque<usize>, usize) = ((0..count).collect(), 0);
+        let (mut queue, mut left): (VecDeque<usize>, u32) = ((0..count).collect(), 0);
         let looks = Cell::new(0);
         for number in 0..count {
             all[order(number)].set(true);

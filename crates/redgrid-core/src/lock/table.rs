@@ -134,7 +134,7 @@ pub(super) struct LockState {
     pub(super) keys: Arc<LockKeys>,
     pub(super) queue: VecDeque<Waiter>,
     /// Waiters cancelled since the last compaction of `queue`.
-    pub(super) cancelled: usize,
+    pub(super) cancelled: u32,
     /// The server lease under this key, until its release is answered.
     pub(super) server_lease: Option<Arc<ServerLease>>,
     /// Holds of the server lease: one, or one for each task that shares it.
