@@ -10,8 +10,8 @@ use redgrid_core::{Name, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::AcquireError;
-use crate::guard::LockGuard;
 use crate::lock::Lock;
+use crate::lock::LockGuard;
 
 /// A hold that its process gave up without releasing it, for another process to attach.
 ///

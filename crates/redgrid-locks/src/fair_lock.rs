@@ -10,11 +10,12 @@ use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError, Token};
 
 use crate::AcquireError;
-use crate::acquire::{Acquire, TryAcquire, WithError};
+use crate::acquire::{Acquire, TryAcquire};
 use crate::fair::{FAIR, more};
-use crate::guard::LockGuard;
 use crate::inspect::{self, LockHolder, LockState, LockWaiter};
 use crate::lock::Lock;
+use crate::lock::LockGuard;
+use crate::with::WithError;
 
 /// A lock that is granted in the order in which requests arrive at the server, over all processes.
 ///
@@ -58,9 +59,8 @@ impl FairLock {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
-            let poll_waiter_flag = companion("redgrid_wait", &key);
             let more = more(&key, client.fair_wait());
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more })
+            Arc::new(LockKeys { name, key, channel, more })
         });
         FairLock(Lock::of(client, &FAIR, target))
     }

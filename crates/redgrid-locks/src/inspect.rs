@@ -6,10 +6,9 @@ use std::time::Duration;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::lock::LockKeys;
-use redgrid_core::name::companion;
+use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::{Client, Script, ServerError};
 
-#[cfg(doc)]
 use crate::lock::Lock;
 use crate::scripts::RETAINED;
 
@@ -147,5 +146,73 @@ pub(crate) async fn until_free(
         biased;
         free = wait => free,
         () = clock.sleep_until(until) => Ok(false),
+    }
+}
+
+impl Lock {
+    /// Returns whether the lock has a holder at this instant.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when the request failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    #[doc(alias = "isLocked")]
+    pub async fn is_locked(&self) -> Result<bool, ServerError> {
+        Ok(self.inspect().await?.is_some())
+    }
+
+    /// Returns the remaining lease of the current holder on the server.
+    ///
+    /// `None` means that the lock is free or has no lifetime.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when the request failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    #[doc(alias = "remainTimeToLive")]
+    pub async fn remaining_lease(&self) -> Result<Option<Duration>, ServerError> {
+        Ok(self.inspect().await?.and_then(|state| state.remaining))
+    }
+
+    /// Returns the holders of the lock and the remaining lease; `None` when it is free.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when the request failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    #[doc(alias = "getHoldCount")]
+    #[doc(alias = "isHeldByThread")]
+    pub async fn inspect(&self) -> Result<Option<LockState>, ServerError> {
+        state(&self.client, self.query_target()?).await
+    }
+
+    /// Waits until the lock is free, without acquiring it.
+    ///
+    /// Returns true when the lock was found free, and false when `within` has passed. The lock may
+    /// be taken again by the time this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError`] when the server could not be reached for `response_timeout × (retries + 1)`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn wait_until_free(&self, within: Option<Duration>) -> Result<bool, ServerError> {
+        until_free(&self.client, self.query_target()?, within).await
+    }
+
+    pub(crate) fn query_target(&self) -> Result<&Arc<LockKeys>, ServerError> {
+        let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
+        self.target.as_ref().map_err(refused)
     }
 }

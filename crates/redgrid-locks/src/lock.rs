@@ -1,26 +1,20 @@
-//! The lock handle: cheap to clone; it holds nothing until the lock is acquired.
+//! The lock handle and the guard of a held lock. The handle is cheap to clone; it holds nothing until
+//! the lock is acquired.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::{Backoff, ClientExt, LockProtocol};
-use redgrid_core::config::Durability;
-use redgrid_core::lock::{AcquireRequest, LeaseMode, LockKeys, TakeoverFrom};
+use redgrid_core::author::{Backoff, FromHoldGuard, LockProtocol};
+use redgrid_core::lock::{ExtendError, HoldGuard, HoldWatch, LockKeys, LostReason, ReleaseError};
 use redgrid_core::name::{InvalidName, with_companions};
 use redgrid_core::object::{Layout, Object, layouts};
-use redgrid_core::{Client, Failure, Name, ServerError, Token};
+use redgrid_core::{Client, Name, Token};
 
 use crate::AcquireError;
-use crate::acquire::{Acquire, AcquireBuilder, TryAcquire, WithError};
-use crate::guard::LockGuard;
-use crate::inspect::{self, LockHolder, LockState};
+use crate::acquire::{Acquire, AcquireBuilder, TryAcquire};
 use crate::scripts::PLAIN;
-
-/// Lifetime of the holder field of a takeover that is released afterwards: 5 s.
-///
-/// It matters only if the client that forces the release dies in between.
-pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
+use crate::with::LockLost;
 
 /// A lock with one holder at a time, over all processes that use the same server. Redisson's
 /// `RLock` on the wire.
@@ -34,11 +28,11 @@ pub(crate) const FORCED_LEASE: Duration = Duration::from_secs(5);
 #[doc(alias = "RedissonLock")]
 #[derive(Clone)]
 pub struct Lock {
-    client: Client,
-    kind: &'static dyn LockProtocol,
-    target: Result<Arc<LockKeys>, InvalidName>,
-    reenters: bool,
-    backoff: Option<Backoff>,
+    pub(crate) client: Client,
+    pub(crate) kind: &'static dyn LockProtocol,
+    pub(crate) target: Result<Arc<LockKeys>, InvalidName>,
+    pub(crate) reenters: bool,
+    pub(crate) backoff: Option<Backoff>,
 }
 
 impl Lock {
@@ -55,10 +49,9 @@ impl Lock {
         more: impl FnOnce(&[u8]) -> Box<[Bytes]>,
     ) -> Self {
         let target = Name::new(name).map(|name| {
-            let companions = ["redisson_lock__channel", "redgrid_wait"];
-            let (key, [channel, poll_waiter_flag]) = with_companions(&client.key(&name), companions);
+            let (key, [channel]) = with_companions(&client.key(&name), ["redisson_lock__channel"]);
             let more = more(&key);
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more })
+            Arc::new(LockKeys { name, key, channel, more })
         });
         Lock::of(client, kind, target)
     }
@@ -148,176 +141,6 @@ impl Lock {
         TryAcquire::new(self)
     }
 
-    /// Acquires the lock, runs `work` with the fencing token, and releases the lock.
-    ///
-    /// The work is dropped when the lock is lost.
-    ///
-    /// ```no_run
-    /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
-    /// let written = lock.with(|token| async move { token.get() }).await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`WithError`] when the lock was not acquired, or was lost before the work was done.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the work and releases the lock in the background.
-    pub async fn with<F, Fut>(&self, work: F) -> Result<Fut::Output, WithError>
-    where
-        F: FnOnce(Token) -> Fut + Send,
-        Fut: Future + Send,
-    {
-        self.acquire().with(work).await
-    }
-
-    /// Returns whether the lock has a holder at this instant.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] when the request failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    #[doc(alias = "isLocked")]
-    pub async fn is_locked(&self) -> Result<bool, ServerError> {
-        Ok(self.inspect().await?.is_some())
-    }
-
-    /// Returns the remaining lease of the current holder on the server.
-    ///
-    /// `None` means that the lock is free or has no lifetime.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] when the request failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    #[doc(alias = "remainTimeToLive")]
-    pub async fn remaining_lease(&self) -> Result<Option<Duration>, ServerError> {
-        Ok(self.inspect().await?.and_then(|state| state.remaining))
-    }
-
-    /// Returns the holders of the lock and the remaining lease; `None` when it is free.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] when the request failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    #[doc(alias = "getHoldCount")]
-    #[doc(alias = "isHeldByThread")]
-    pub async fn inspect(&self) -> Result<Option<LockState>, ServerError> {
-        inspect::state(&self.client, self.query_target()?).await
-    }
-
-    /// Waits until the lock is free, without acquiring it.
-    ///
-    /// Returns true when the lock was found free, and false when `within` has passed. The lock may
-    /// be taken again by the time this returns.
-    ///
-    /// # Errors
-    ///
-    /// [`ServerError`] when the server could not be reached for `response_timeout × (retries + 1)`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn wait_until_free(&self, within: Option<Duration>) -> Result<bool, ServerError> {
-        inspect::until_free(&self.client, self.query_target()?, within).await
-    }
-
-    /// Frees the lock, whichever holder has it. Returns whether there was one.
-    ///
-    /// Redgrid holders are notified of the loss at once; Redisson's notice it when they renew or
-    /// release. They may still be working: use the fencing token where that matters.
-    ///
-    /// The lock is free half a second later. Until then a holder that was not notified could hand
-    /// out tokens to its own tasks that are higher than those of the next holder.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] when the takeover failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped early, the lock may or may not be freed.
-    #[doc(alias = "forceUnlock")]
-    pub async fn force_release(&self) -> Result<bool, AcquireError> {
-        self.take_over_and_release(TakeoverFrom::Holders).await
-    }
-
-    /// Frees the lock only while this holder has it. Returns whether it was freed.
-    ///
-    /// Comparison and takeover are one step on the server: a holder that acquired the lock after
-    /// [`Lock::inspect`] keeps it.
-    ///
-    /// ```no_run
-    /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
-    /// if let Some(state) = lock.inspect().await? {
-    ///     // … it is the holder that is known to be dead …
-    ///     let freed = lock.force_release_if(&state.holders[0]).await?;
-    /// }
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// The holder is notified, and the lock is free half a second later, as by
-    /// [`Lock::force_release`]. A lock that was released and is only retained for its
-    /// `hold_at_least` has no holder: the result is false.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] when the takeover failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped early, the lock may or may not be freed.
-    pub async fn force_release_if(&self, holder: &LockHolder) -> Result<bool, AcquireError> {
-        self.take_over_and_release(TakeoverFrom::Holder(holder.field().into())).await
-    }
-
-    async fn take_over_and_release(&self, from: TakeoverFrom) -> Result<bool, AcquireError> {
-        let request =
-            AcquireRequest { lease: LeaseMode::Fixed(FORCED_LEASE), durability: Durability::Primary, ..self.request() };
-        match self.client.take_over(self.kind, self.target()?, request, from).await? {
-            None => Ok(false),
-            Some(grant) => {
-                // If the release fails, the takeover ends with its own lease.
-                let _ = grant.release().await;
-                Ok(true)
-            }
-        }
-    }
-
-    /// Takes the lock over, whichever holder has it.
-    ///
-    /// The former holders are notified as by [`Lock::force_release`]. The new token is higher than
-    /// theirs, which takes half a second if the lock was held. If another client took the lock over
-    /// meanwhile, the guard is already lost.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] when the takeover failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped early, the former holder may have lost the lock. The takeover is
-    /// then released in the background.
-    pub async fn steal(&self) -> Result<LockGuard, AcquireError> {
-        let target = self.target()?;
-        match self.client.take_over(self.kind, target, self.request(), TakeoverFrom::Anybody).await? {
-            Some(grant) => Ok(LockGuard::new(grant)),
-            None => Err(Failure::ShuttingDown { operation: AcquireError::operation(&target.name) }.into()),
-        }
-    }
-
     /// Returns the operations that every object has: existence (held), lifetime, renaming, events.
     ///
     /// The token counter of a [`FencedLock`](crate::FencedLock) is renamed and copied with the
@@ -369,16 +192,6 @@ impl Lock {
     pub(crate) fn target(&self) -> Result<&Arc<LockKeys>, AcquireError> {
         Ok(self.checked_target()?)
     }
-
-    pub(crate) fn query_target(&self) -> Result<&Arc<LockKeys>, ServerError> {
-        let refused = |invalid: &InvalidName| ServerError::NotSent { reason: invalid.to_string().into() };
-        self.target.as_ref().map_err(refused)
-    }
-
-    /// Returns a request with default options.
-    fn request(&self) -> AcquireRequest {
-        AcquireRequest { reenters: self.reenters, backoff: self.backoff, ..default_request(&self.client) }
-    }
 }
 
 impl std::fmt::Debug for Lock {
@@ -387,17 +200,167 @@ impl std::fmt::Debug for Lock {
     }
 }
 
-/// Returns a request with the default options of the client.
-pub(crate) fn default_request(client: &Client) -> AcquireRequest {
-    AcquireRequest {
-        lease: LeaseMode::Renewed(client.watchdog_lease()),
-        holder: None,
-        at_least: Duration::ZERO,
-        max_hold: None,
-        once: false,
-        wait: None,
-        durability: client.durability(),
-        reenters: true,
-        backoff: None,
+/// A held lock. Dropping it releases the lock in the background; [`LockGuard::release`] waits for
+/// the result.
+///
+/// The guard is owned, `Send` and `Sync`: it can move to other tasks and be stored in a struct. The
+/// lease is renewed while the guard lives, unless [`lease`](crate::Acquire::lease) set a fixed one.
+#[must_use = "dropping the guard releases the lock"]
+pub struct LockGuard(HoldGuard);
+
+impl LockGuard {
+    pub(crate) fn new(grant: HoldGuard) -> Self {
+        LockGuard(grant)
+    }
+
+    pub(crate) fn grant(&self) -> &HoldGuard {
+        &self.0
+    }
+
+    pub(crate) fn into_grant(self) -> HoldGuard {
+        self.0
+    }
+
+    /// Returns the name of the lock.
+    #[doc(alias = "getName")]
+    pub fn name(&self) -> &Name {
+        self.0.name()
+    }
+
+    /// Returns the fencing token, which is higher than that of every earlier holder of this name.
+    ///
+    /// Send it with each write, and let the store refuse lower tokens.
+    #[doc(alias = "lockAndGetToken")]
+    #[doc(alias = "tryLockAndGetToken")]
+    pub fn token(&self) -> Token {
+        self.0.token()
+    }
+
+    /// Returns whether the hold is valid at this instant, by the local clock and with a margin.
+    ///
+    /// It sends no request.
+    #[doc(alias = "isHeldByCurrentThread")]
+    pub fn is_held(&self) -> bool {
+        self.0.is_held()
+    }
+
+    /// Returns how long the hold is valid without a further renewal; zero when it is lost.
+    pub fn remaining(&self) -> Duration {
+        self.0.remaining()
+    }
+
+    /// Completes when the hold is no longer certain.
+    ///
+    /// The lease was not confirmed in time, the lock is gone from the server, or it was taken by
+    /// force. Except by force, the server has not granted the lock to another holder before that.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn lost(&self) -> LostReason {
+        self.0.lost().await
+    }
+
+    /// Returns a view of the hold for other tasks: `lost`, `is_held`, `token`.
+    ///
+    /// The view does not keep the lock.
+    pub fn watch(&self) -> HoldWatch {
+        self.0.watch()
+    }
+
+    /// Sets a fixed lease to end `lease` from now, which may be earlier than before.
+    ///
+    /// A renewed lease is only extended: a shorter `lease` changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ExtendError`] says which lease is valid then.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
+    /// the two leases is valid.
+    #[doc(alias = "expire")]
+    pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
+        self.0.extend(lease).await
+    }
+
+    /// Returns another guard of the same hold, without a request.
+    ///
+    /// The lock is released with the last guard.
+    ///
+    /// # Errors
+    ///
+    /// [`LockLost`] when the lock is no longer held.
+    pub fn reenter(&self) -> Result<LockGuard, LockLost> {
+        self.0.clone_guard().map(LockGuard).ok_or_else(|| {
+            let reason = self.0.lost_reason().unwrap_or(LostReason::Expired);
+            LockLost { name: self.name().clone(), reason }
+        })
+    }
+
+    /// Releases the lock and waits for the reply of the server.
+    ///
+    /// If other tasks of this process wait, the lock is handed over to them, and there is nothing
+    /// to wait for.
+    ///
+    /// The wait for the reply takes at most `response_timeout`. After that, and if the future is
+    /// dropped, the release goes on in the background. It ends when the server has no lease of the
+    /// hold any more. That includes the lease of an [`extend`](LockGuard::extend) without a reply.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError::Lost`] when the hold had ended before: another holder may have had the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped early, the release goes on in the background.
+    #[doc(alias = "unlock")]
+    pub async fn release(self) -> Result<(), ReleaseError> {
+        self.0.release().await
+    }
+
+    /// Stops the renewal and leaves the lock to its lease.
+    ///
+    /// No other holder can acquire the lock before the lease has ended. Other guards of the same
+    /// hold ([`LockGuard::reenter`]) keep the lock: it is renewed, and the last of them releases
+    /// it.
+    pub fn forget(self) {
+        self.0.forget();
+    }
+}
+
+/// Lets a `Condition` release the lock and acquire it again.
+impl FromHoldGuard for LockGuard {
+    fn into_hold_guard(self) -> HoldGuard {
+        self.0
+    }
+
+    fn from_hold_guard(grant: HoldGuard) -> Self {
+        LockGuard(grant)
+    }
+}
+
+impl std::fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("name", self.name())
+            .field("token", &self.token())
+            .field("is_held", &self.is_held())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guards_can_move_between_tasks() {
+        fn assert_movable<T: Send + Sync + 'static>() {}
+        assert_movable::<LockGuard>();
+        assert_movable::<HoldWatch>();
+        assert_movable::<crate::Lock>();
+        assert_movable::<crate::Acquire>();
     }
 }

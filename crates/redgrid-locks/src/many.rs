@@ -4,9 +4,12 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 
 use redgrid_core::Name;
+use redgrid_core::author::ClientExt;
+use redgrid_core::lock::HoldGuard;
 
 use crate::AcquireError;
-use crate::acquire::{AcquireOptions, busy, option_methods};
+use crate::acquire::{AcquireBuilder, AcquireOptions, busy};
+use crate::options::option_methods;
 
 /// Acquires several locks when awaited; made by [`MultiLock::acquire`](crate::MultiLock::acquire).
 #[must_use = "does nothing until awaited"]
@@ -91,5 +94,22 @@ impl<L: Acquirable> IntoFuture for TryAcquireMany<L> {
                 outcome => outcome,
             }
         })
+    }
+}
+
+impl AcquireBuilder {
+    /// Acquires the lock as one member of a multi-step acquire.
+    ///
+    /// The grant is reserved until [`HoldGuard::accept_member`].
+    pub(crate) async fn acquire_member(mut self) -> Result<HoldGuard, AcquireError> {
+        let try_only = self.wait.is_some_and(|wait| wait.is_zero());
+        let name = self.name()?;
+        self.wait = self.wait.filter(|wait| !wait.is_zero());
+        let (client, kind, target) = (self.client.clone(), self.kind, self.target.clone());
+        let grant = match self.entry_gate.take() {
+            None => self.enter(try_only)?.member().await?,
+            Some(entry_gate) => Box::pin(self.pass_gate(entry_gate, try_only)).await?,
+        };
+        grant.ok_or_else(|| busy(name, target.is_ok_and(|target| client.holds(kind, &target))))
     }
 }

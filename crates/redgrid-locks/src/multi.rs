@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{ClientExt, MultiKeyProtocol};
 use redgrid_core::clock::Instant;
-use redgrid_core::lock::{AcquireRequest, HoldGuard, MultiGrant, MultiOutcome};
-use redgrid_core::{Client, InvalidName, Name};
+use redgrid_core::lock::{AcquireRequest, HoldArgs, HoldGuard, MultiGrant, MultiOutcome};
+use redgrid_core::{BulkScript, Client, InvalidName, Name, Request};
 
 use crate::AcquireError;
 use crate::acquire::AcquireOptions;
@@ -16,6 +16,9 @@ use crate::drive::drive;
 use crate::lock::Lock;
 use crate::many::{Acquirable, AcquireMany, TryAcquireMany, sealed};
 use crate::multi_guard::MultiGuard;
+use crate::scripts::{ExclusiveLock, millis};
+
+static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
 
 /// Maximum number of names in one lock: 10,000.
 ///
@@ -300,4 +303,25 @@ async fn attempt(
         }
     }
     Ok((acquired, None))
+}
+
+impl MultiKeyProtocol for ExclusiveLock {
+    fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request {
+        let lease = claims.iter().map(|claim| claim.lease).max().unwrap_or_default();
+        let request = ACQUIRE_MANY.with(claims.iter().map(|claim| claim.target.key.clone()));
+        let request = request.int(millis(lease)).deadline_arg();
+        claims.iter().fold(request, |request, claim| request.arg(claim.field.clone())).idempotent()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_script_states_its_contract() {
+        for part in ["-- KEYS", "-- Returns", "-- Work:", "ent twice"] {
+            assert!(ACQUIRE_MANY.body().text().contains(part), "{part}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redgrid_core::lock::{ExtendError, HoldGuard, MultiGrant, ReleaseError};
 use redgrid_core::{Name, Token};
 
-use crate::guard::LockLost;
+use crate::with::LockLost;
 
 /// Maximum number of lease extensions in flight: 64.
 const MAX_IN_FLIGHT: usize = 64;

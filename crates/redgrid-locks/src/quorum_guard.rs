@@ -5,13 +5,11 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Poll;
 use std::time::Duration;
 
-use redgrid_core::lock::{
-    AcquireRequest, ExtendError, Extender, HoldGuard, HoldWatch, LeaseMode, LostReason, ReleaseError,
-};
+use redgrid_core::lock::{AcquireRequest, ExtendError, HoldGuard, HoldWatch, LeaseMode, LostReason, ReleaseError};
 use redgrid_core::{Name, ServerError, Token};
 
-use crate::guard::LockLost;
 use crate::quorum::{QuorumLock, Replies, Vote, spawn_each};
+use crate::with::LockLost;
 
 /// A lock that a majority of servers has granted. Dropping the guard releases it at all servers in
 /// the background.
@@ -185,22 +183,24 @@ impl QuorumGuard {
             let expected = "at most the longest lease of the quorum";
             return Err(ExtendError::InvalidArgument { name: self.name.clone(), expected, got: lease });
         }
-        let extenders: Vec<(usize, Extender)> = {
+        let lost = ExtendError::Lost { name: self.name.clone(), reason: LostReason::Expired };
+        if !self.is_held() {
+            return Err(lost);
+        }
+        let (voters, extensions): (Vec<usize>, Vec<_>) = {
             let mut grants = self.current_grants();
             grants.votes.retain(|(_, grant)| grant.is_held());
-            grants.votes.iter().map(|(at, grant)| (*at, grant.extender())).collect()
+            if grants.votes.len() < majority {
+                return Err(lost);
+            }
+            grants.votes.iter().map(|(at, grant)| (*at, grant.extend(lease))).unzip()
         };
-        let voters: Vec<usize> = extenders.iter().map(|(at, _)| *at).collect();
-        if voters.len() < majority || !self.is_held() {
-            return Err(ExtendError::Lost { name: self.name.clone(), reason: LostReason::Expired });
-        }
         let request = match self.request.lease {
             LeaseMode::Fixed(_) => AcquireRequest { lease: LeaseMode::Fixed(lease), ..self.request.clone() },
             LeaseMode::Renewed(_) => self.request.clone(),
         };
         let mut new_votes = self.lock.request_votes(&request, &voters);
-        let mut replies =
-            spawn_each(extenders.into_iter().map(|(_, extender)| async move { extender.extend(lease).await }));
+        let mut replies = spawn_each(extensions.into_iter());
         let (mut confirmed, mut last_error) = (0, None);
         while let Some(extended) = replies.recv().await {
             match extended {

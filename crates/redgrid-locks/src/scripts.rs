@@ -10,7 +10,6 @@ use redgrid_core::lock::{HoldArgs, TakeoverFrom};
 use redgrid_core::{BatchPhase, BatchScript, BulkScript, Request, Script};
 
 static ACQUIRE: Script<1> = Script::new("lock/acquire", include_str!("scripts/acquire.lua"));
-static ACQUIRE_MANY: BulkScript = BulkScript::new("lock/acquire-many", include_str!("scripts/acquire_many.lua"));
 static ACQUIRE_FENCED: Script<2> = Script::new("lock/acquire-fenced", include_str!("scripts/acquire_fenced.lua"));
 static ACQUIRE_VOTE: BulkScript = BulkScript::new("lock/acquire-vote", include_str!("scripts/acquire_vote.lua"));
 static TAKE_OVER: BulkScript = BulkScript::new("lock/takeover", include_str!("scripts/takeover.lua"));
@@ -146,9 +145,8 @@ impl LockProtocol for ExclusiveLock {
     }
 
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
-        let request = RELEASE_YIELDING
-            .with([claim.target.key.clone(), claim.target.poll_waiter_flag.clone()])
-            .arg(claim.field.clone());
+        let request =
+            RELEASE_YIELDING.with([claim.target.key.clone(), claim.target.poll_waiter_flag()]).arg(claim.field.clone());
         self.with_release_message(request, claim).idempotent()
     }
 
@@ -180,15 +178,6 @@ impl LockProtocol for ExclusiveLock {
     }
 }
 
-impl MultiKeyProtocol for ExclusiveLock {
-    fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request {
-        let lease = claims.iter().map(|claim| claim.lease).max().unwrap_or_default();
-        let request = ACQUIRE_MANY.with(claims.iter().map(|claim| claim.target.key.clone()));
-        let request = request.int(millis(lease)).deadline_arg();
-        claims.iter().fold(request, |request, claim| request.arg(claim.field.clone())).idempotent()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,7 +193,6 @@ mod tests {
     fn every_script_states_its_contract() {
         for script in [
             ACQUIRE.body(),
-            ACQUIRE_MANY.body(),
             ACQUIRE_FENCED.body(),
             ACQUIRE_VOTE.body(),
             TAKE_OVER.body(),

@@ -13,8 +13,8 @@ use redgrid_core::lock::HoldGuard;
 use redgrid_core::{Client, Failure};
 
 use crate::drive::drive;
-use crate::guard::LockGuard;
 use crate::lock::Lock;
+use crate::lock::LockGuard;
 use crate::{AcquireError, ReleaseError};
 
 /// A lock in segments, for contended data that can be divided: a stock, a budget, a quota.

@@ -9,12 +9,13 @@ use redgrid_core::object::Object;
 use redgrid_core::{Client, Request, ServerError, Token};
 
 use crate::AcquireError;
-use crate::acquire::{Acquire, TryAcquire, WithError};
+use crate::acquire::{Acquire, TryAcquire};
 use crate::detached::Detached;
-use crate::guard::LockGuard;
 use crate::inspect::{LockHolder, LockState};
 use crate::lock::Lock;
+use crate::lock::LockGuard;
 use crate::scripts::{FENCED, SPIN};
+use crate::with::WithError;
 
 /// A lock whose fencing tokens are counted in a key of their own. Redisson's `RFencedLock` on the
 /// wire.

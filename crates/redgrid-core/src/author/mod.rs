@@ -30,8 +30,11 @@ use crate::connection::{BackgroundClient, Batched, ConnectionId, FromReply, NotD
 pub use crate::connection::{ByNode, Server, Topology};
 use crate::error::ServerError;
 use crate::exactly_once::IdempotentRequest;
+pub use crate::lock::fair::ServerQueue;
 pub use crate::lock::guard::FromHoldGuard;
-pub use crate::lock::protocol::{LockProtocol, MultiKeyProtocol, ServerQueue};
+pub use crate::lock::multi::MultiKeyProtocol;
+pub use crate::lock::protocol::LockProtocol;
+pub use crate::lock::shared::ReadWriteMode;
 use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, MultiOutcome,
     PendingAcquire, TakeoverFrom,

@@ -1,39 +1,40 @@
-//! Sends the acquire request of a lock and delivers its result to the waiters that it concerns.
+//! One acquire request: it is sent, and its grant becomes a server lease with a first hold.
+//!
+//! Replies that are no grant are handled in `not_granted`.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::FutureExt;
+use smallvec::smallvec;
 
-use super::cleanup::DeferredRelease;
-use super::handover::{HandoverReason, InstallOutcome};
-use super::inline_task::BackgroundTask;
-use super::lock_state::{LockId, LockState};
-use super::protocol::{AcquireContext, HoldArgs, LockKeys, LockProtocol, ServerQueue};
-use super::server_lease::{GrantReply, ServerLease};
-use super::table::Table;
-use super::terms::{self, AcquireRequest};
-use super::waiter::{AcquireFailure, Answers, RequestStatus, Waiter, send};
+use super::acquire::{HoldGuard, RequestStatus};
+use super::error::{AcquireFailure, LostReason};
+use super::fair::ServerQueue;
+use super::hold::{Hold, ServerLease};
+use super::protocol::{AcquireReply, AcquireRequest, HoldArgs, LockProtocol, parse_reply};
+use super::shared::AcquireContext;
+use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter, send};
 use crate::clock::Instant;
-use crate::connection::{CommitError, Reply, RequestOutcome, RetryPolicy, jittered};
+use crate::config::Durability;
+use crate::connection::{NodeId, RequestOutcome, RetryPolicy};
 use crate::error::ServerError;
-use crate::pinned::pinned;
+use crate::lease::{deadline, next_renewal};
+
 /// One acquire attempt: the waiter that it is for, and the parameters of its request.
 pub(super) struct Attempt {
     pub(super) key: LockId,
     pub(super) protocol: &'static dyn LockProtocol,
-    pub(super) keys: Arc<LockKeys>,
     pub(super) entry: u64,
     pub(super) request: Arc<AcquireRequest>,
     pub(super) status: Arc<RequestStatus>,
     pub(super) until: Instant,
-    /// Lease requested on the server.
     pub(super) lease: Duration,
-    pub(super) handover_window: Duration,
-    /// End of the hand-over window that the grant continues, if any.
-    pub(super) continued: Option<Instant>,
-    pub(super) context: AcquireContext,
+    handover_window: Duration,
+    /// End of the hand-over window that the grant continues; in the past if it begins one.
+    continued: Instant,
+    /// How the request of a reader or writer arrives.
+    pub(super) context: Option<AcquireContext>,
 }
 
 impl Attempt {
@@ -42,74 +43,74 @@ impl Attempt {
     pub(super) fn queue(&self) -> Option<&'static dyn ServerQueue> {
         self.protocol.queue().filter(|_| !self.request.once)
     }
+}
 
-    /// Builds the release of what the attempt may acquire until `limit`.
-    fn deferred_release(&self, field: &Bytes, limit: Instant, at_once: bool) -> DeferredRelease {
-        let (kind, target, field, lease) = (self.protocol, Arc::clone(&self.keys), field.clone(), self.lease);
-        DeferredRelease { protocol: kind, keys: target, field, limit, at_once, keep_until: Instant::MIN, lease }
+/// A grant of the server, before it becomes a server lease.
+pub(super) struct GrantReply {
+    pub(super) id: u64,
+    /// Server time of the grant, in microseconds.
+    pub(super) token: u64,
+    pub(super) sent: Instant,
+    pub(super) received: Instant,
+    pub(super) retransmission_ends: Option<Instant>,
+    /// The lease on the server.
+    pub(super) lease: Duration,
+    pub(super) durability: Durability,
+    /// Until when tasks may hand it over within this process, without a request.
+    pub(super) handover_ends: Instant,
+    pub(super) node: NodeId,
+}
+
+impl GrantReply {
+    pub(super) fn by(
+        asked: &RequestOutcome,
+        id: u64,
+        token: u64,
+        (lease, durability): (Duration, Durability),
+        handover_ends: Instant,
+    ) -> GrantReply {
+        let RequestOutcome { sent, received, retransmission_ends, .. } = *asked;
+        let node = asked.by.id().clone();
+        GrantReply { id, token, sent, received, retransmission_ends, lease, durability, handover_ends, node }
     }
 }
 
-/// Parsed reply to an acquire request.
-pub(super) enum AcquireReply {
-    Granted {
-        token: u64,
-        /// Other holders lost the lock by it (forced takeover).
-        robbed: bool,
+/// Outcome of installing a grant of the server.
+pub(super) enum InstallOutcome<'a> {
+    Ours {
+        /// State of the lock, which has the server lease now.
+        lock: &'a mut LockState,
+        schedule: &'a mut Schedule,
     },
-    /// Others hold the lock for this long.
-    Busy(Duration),
-    TooLate,
-    Failed(AcquireFailure),
+    /// The lock was taken from this process by force before the grant was known here.
+    Superseded,
+    /// The client is shut down.
+    Closed,
 }
 
 impl Table {
     /// Builds the attempt of the first waiter whose future and timeout are still live.
     pub(super) fn attempt_of(&self, key: &LockId, lock: &mut LockState, now: Instant) -> Option<Attempt> {
-        let first = lock.queue.iter().position(|entry| !entry.answer.is_closed() && entry.until > now)?;
+        let first = lock.queue.iter().position(|waiter| waiter.is_live(now))?;
         self.attempt_for(key, lock, first, now)
     }
 
-    /// Builds the attempt of the waiter at index `at` of the local queue.
     pub(super) fn attempt_for(&self, key: &LockId, lock: &mut LockState, at: usize, now: Instant) -> Option<Attempt> {
-        let entry = lock.queue.get(at)?;
+        let waiter = lock.queue.get(at)?;
         let spare = self.extra_lease(lock.protocol, key);
-        let handover_window = if lock.protocol.hands_over_locally() { spare } else { Duration::ZERO };
         // A request with a timeout waits until then, even without contact to the server.
-        let patience = if entry.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
+        let patience = if waiter.request.wait.is_some() { Duration::MAX } else { self.core.settings.patience() };
         Some(Attempt {
             key: key.clone(),
             protocol: lock.protocol,
-            keys: Arc::clone(&lock.keys),
-            entry: entry.id,
-            request: Arc::clone(&entry.request),
-            status: Arc::clone(&entry.status),
-            until: entry.until.min(now + patience),
-            lease: entry.request.server_lease(spare),
-            handover_window,
-            continued: Some(std::mem::take(&mut lock.continued)).filter(|ends| *ends > Instant::MIN),
-            context: AcquireContext {
-                under: lock.under.as_deref().cloned(),
-                since: lock.waits_since,
-                waits: !entry.request.once,
-            },
-        })
-    }
-
-    /// Builds the attempt of the first waiter as a task that delivers its own result.
-    pub(super) fn attempt(self: &Arc<Self>, key: &LockId, lock: &mut LockState, now: Instant) -> BackgroundTask {
-        let table = Arc::clone(self);
-        if let Some(attempt) = self.attempt_of(key, lock, now) {
-            return pinned(|| table.try_for(attempt).map(drop));
-        }
-        // Every timeout has passed before a request could be sent.
-        let key = key.clone();
-        Box::pin(async move {
-            let mut state = table.state();
-            if let Some(lock) = state.locks.get_mut(&key) {
-                lock.asking = false;
-            }
-            table.go_on(&mut state, &key);
+            entry: waiter.id,
+            request: Arc::clone(&waiter.request),
+            status: Arc::clone(&waiter.status),
+            until: waiter.until.min(now + patience),
+            lease: waiter.request.server_lease(spare),
+            handover_window: if lock.protocol.hands_over_locally() { spare } else { Duration::ZERO },
+            continued: std::mem::take(&mut lock.continued),
+            context: lock.protocol.read_write().map(|_| self.acquire_context(lock.shared.as_deref(), &waiter.request)),
         })
     }
 
@@ -121,275 +122,243 @@ impl Table {
     #[expect(clippy::manual_async_fn, reason = "that one would have room for the attempt twice")]
     pub(super) fn try_for(self: Arc<Self>, attempt: Attempt) -> impl Future<Output = Option<Duration>> + Send {
         async move {
-            let durability = attempt.request.durability;
-            let mut late = false;
-            let (id, field, asked, verdict, proven) = loop {
-                let (id, field, asked) = self.send(&attempt).await;
-                let verdict = parse_reply(&asked);
-                if let (AcquireReply::TooLate, false) = (&verdict, late) {
-                    self.schedule_cleanup_of_retransmissions(&attempt, &field, &asked, false);
-                    late = true;
-                    continue;
-                }
-                let proven = match verdict {
-                    AcquireReply::Granted { .. } => self.core.commit(&asked, durability, &attempt.keys.key).await,
-                    _ => Ok(()),
+            let mut was_late = false;
+            loop {
+                let (id, asked) = self.send(&attempt).await;
+                let token = match parse_reply(&asked) {
+                    AcquireReply::Granted { token, .. } => token,
+                    reply => match self.not_granted(&attempt, id, &asked, reply, &mut was_late) {
+                        ControlFlow::Break(left) => return left,
+                        ControlFlow::Continue(()) => continue,
+                    },
                 };
-                if proven.as_ref().is_err_and(CommitError::is_passing) && self.now() < attempt.until {
-                    // Its slot or its primary is moving (migration, failover): the replicas are not
-                    // at fault.
-                    let what =
-                        attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::MIN), true);
-                    Box::pin(self.clean_up(what)).await;
-                    attempt.status.position.moved(self.number());
-                    tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
-                    continue;
-                }
-                break (id, field, asked, verdict, proven);
-            };
-            match verdict {
-                AcquireReply::Granted { .. } if proven.is_err() => {
-                    // Release before the failure is delivered. An immediate new request must not
-                    // find the lock held by the grant that is being released.
-                    let what =
-                        attempt.deferred_release(&field, asked.retransmission_ends.unwrap_or(Instant::MIN), true);
-                    Box::pin(self.clean_up(what)).await;
-                    self.failed(
-                        &attempt,
-                        proven.map_or_else(AcquireFailure::NotDurable, |()| AcquireFailure::ShuttingDown),
-                    );
-                    None
-                }
-                AcquireReply::Granted { .. } if self.now() >= terms::deadline(asked.sent, attempt.lease) => {
-                    // The lease ended before the grant was known here. A guard that holds nothing
-                    // is no result.
-                    self.schedule_cleanup_of_retransmissions(&attempt, &field, &asked, true);
-                    let why = ServerError::unknown("the answer came when the lease had ended");
-                    self.failed(&attempt, AcquireFailure::Unknown(why));
-                    None
-                }
-                AcquireReply::Granted { token, .. } => {
-                    let (lease, handover_ends) = (
-                        (attempt.lease, durability),
-                        attempt.continued.unwrap_or(asked.sent + attempt.handover_window),
-                    );
-                    let mut granted = GrantReply::by(&asked, id, field, token, lease, handover_ends);
-                    if attempt.queue().is_some() {
-                        // An earlier request for this queue position may also execute late.
-                        let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > asked.sent);
-                        granted.retransmission_ends = granted.retransmission_ends.max(unsure);
+                let durability = attempt.request.durability;
+                if let Err(error) = self.core.commit(&asked, durability, attempt.key.key()).await {
+                    if Box::pin(self.not_durable(&attempt, id, &asked, error)).await {
+                        continue;
                     }
-                    self.granted(&attempt, granted)
+                    return None;
                 }
-                AcquireReply::Busy(left) => {
-                    self.schedule_cleanup_of_retransmissions(&attempt, &field, &asked, false);
-                    attempt.status.position.is_next_until(asked.received, left);
-                    self.busy(&attempt, &asked);
-                    Some(left)
-                }
-                AcquireReply::TooLate => {
-                    self.schedule_cleanup_of_retransmissions(&attempt, &field, &asked, false);
-                    let why = ServerError::not_sent("the server found the request too late, twice: its clock jumps");
-                    self.failed(&attempt, AcquireFailure::Unavailable(why));
-                    None
-                }
-                AcquireReply::Failed(failure) => {
-                    let failure = if asked.retransmission_ends.is_some() { failure.unknown() } else { failure };
-                    let unknown = matches!(failure, AcquireFailure::Unknown(_));
-                    self.schedule_cleanup_of_retransmissions(&attempt, &field, &asked, unknown);
-                    self.failed(&attempt, failure);
-                    None
-                }
+                return self.granted(&attempt, id, token, &asked);
             }
         }
     }
 
-    async fn send(&self, attempt: &Attempt) -> (u64, Bytes, RequestOutcome) {
+    /// Sends the request. Returns the number in its holder field, and the reply.
+    async fn send(&self, attempt: &Attempt) -> (u64, RequestOutcome) {
         let queue = attempt.queue();
         let id = queue.map_or_else(|| self.number(), |_| attempt.status.position.number(attempt.entry));
         let field = self.core.field(id);
-        let claim = HoldArgs { target: &attempt.keys, field: &field, lease: attempt.lease };
-        let request = match queue {
-            None => attempt.protocol.enter(claim, &attempt.context),
-            Some(queue) => {
+        let claim = HoldArgs { target: &attempt.key.keys, field: &field, lease: attempt.lease };
+        let request = match (queue, attempt.protocol.read_write().zip(attempt.context.as_ref())) {
+            (None, None) => attempt.protocol.acquire(claim),
+            (None, Some((mode, context))) => mode.enter(claim, context),
+            (Some(queue), _) => {
                 attempt.status.position.asked();
                 queue.enter(claim, self.position_ttl())
             }
         };
-        let asked = self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await;
-        (id, field, asked)
-    }
-
-    /// Schedules the release of what unanswered retransmissions may acquire. It is sent when they
-    /// can no longer execute.
-    fn schedule_cleanup_of_retransmissions(
-        self: &Arc<Self>,
-        attempt: &Attempt,
-        field: &Bytes,
-        asked: &RequestOutcome,
-        unknown: bool,
-    ) {
-        // A reply that cannot be parsed may have been a grant.
-        let limit = asked.retransmission_ends.or(unknown.then_some(Instant::MIN));
-        if attempt.queue().is_some() {
-            // The position is released together with the request or the hold.
-            limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
-        } else if let Some(limit) = limit {
-            self.schedule_cleanup(attempt.deferred_release(field, limit, unknown));
-        }
+        (id, self.core.exchange(request, attempt.until, RetryPolicy::Retries, &attempt.status.progress).await)
     }
 
     /// Installs a grant and hands it to the requesting waiter, to the next one, or back to the
     /// server.
     ///
     /// Returns the same as `try_for` if the grant was superseded before it was known here.
-    fn granted(self: &Arc<Self>, attempt: &Attempt, granted: GrantReply) -> Option<Duration> {
-        let (sent, received) = (granted.sent, granted.received);
-        let (target, clock) = (Arc::clone(&attempt.keys), self.core.clock.clone());
-        let server_lease = Arc::new(ServerLease::new(granted, &attempt.key, target, attempt.protocol, clock));
+    fn granted(self: &Arc<Self>, attempt: &Attempt, id: u64, token: u64, asked: &RequestOutcome) -> Option<Duration> {
+        let (sent, key, in_queue) = (asked.sent, &attempt.key, attempt.queue().is_some());
+        let why = || AcquireFailure::Unknown(ServerError::unknown("the answer came when the lease had ended"));
+        if self.now() >= deadline(sent, attempt.lease) {
+            // A guard that holds nothing is no result.
+            self.schedule_cleanup_of_retransmissions(attempt, id, asked, true);
+            self.failed(attempt, why());
+            return None;
+        }
+        let is_continued = attempt.continued > Instant::MIN;
+        let handover_ends = if is_continued { attempt.continued } else { sent + attempt.handover_window };
+        let mut granted = GrantReply::by(asked, id, token, (attempt.lease, attempt.request.durability), handover_ends);
+        if in_queue {
+            // An earlier request for this queue position may also execute late.
+            let unsure = Some(attempt.status.may_execute_until()).filter(|until| *until > sent);
+            granted.retransmission_ends = granted.retransmission_ends.max(unsure);
+        }
+        let server_lease = Arc::new(ServerLease::new(granted, key, attempt.protocol, self.core.clock.clone()));
         let mut state = self.state();
-        let lock = match self.install_grant(&mut state, &attempt.key, &server_lease, sent) {
-            InstallOutcome::Ours { lock, .. } => lock,
+        let (lock, schedule) = match self.install_grant(&mut state, key, &server_lease, sent) {
+            InstallOutcome::Ours { lock, schedule } => (lock, schedule),
             InstallOutcome::Closed => {
-                if let Some(lock) = state.locks.get_mut(&attempt.key) {
-                    lock.asking = false;
-                }
-                Table::remove_if_idle(&mut state, &attempt.key);
+                state.locks.get_mut(key).into_iter().for_each(|lock| lock.asking = false);
+                state.remove_if_idle(key);
                 drop(state);
                 self.give_back(&server_lease);
                 return None;
             }
             InstallOutcome::Superseded => {
                 drop(state);
-                // After a forced takeover this release finds nothing. If the clocks misled the
-                // comparison, it is needed.
-                self.give_back(&server_lease);
-                attempt.status.position.moved(self.number());
-                self.refused(attempt, received, None, 0);
+                self.superseded(attempt, &server_lease);
                 return Some(Duration::ZERO);
             }
         };
-        let (now, mut answers) = (self.now(), Answers::new());
-        attempt.status.position.left();
+        let now = self.now();
         lock.asking = false;
         lock.completed(attempt.entry);
-        if attempt.queue().is_some() && !lock.promote(attempt.entry, received) {
-            // The server granted it at this waiter's queue position: no other waiter may use it.
-            self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
-            self.go_on(&mut state, &attempt.key);
-            return None;
+        if in_queue {
+            attempt.status.position.left();
         }
-        // The grant has withdrawn the announcement.
-        lock.announced = false;
-        lock.waits_since = 0;
-        if now >= terms::deadline(sent, attempt.request.lease.duration()) {
+        // The grant has withdrawn the announcement of a waiting writer.
+        lock.shared.iter_mut().for_each(|shared| shared.stops_waiting());
+        let asker = lock.queue.iter().position(|waiter| waiter.id == attempt.entry && waiter.is_live(now));
+        let mut asker = asker.and_then(|at| lock.queue.remove(at));
+        let mut answers = Answers::new();
+        if now >= deadline(sent, attempt.request.lease.duration()) {
             // The lease that the waiter requested is over; the lease on the server is not.
-            let asker = lock.queue.iter().position(|entry| entry.id == attempt.entry);
-            let why = ServerError::unknown("the answer came when the lease had ended");
-            let asker = asker.and_then(|at| lock.queue.remove(at));
-            answers.extend(asker.map(|entry| (entry.answer, Err(AcquireFailure::Unknown(why)))));
-            if attempt.queue().is_some() {
-                // The server granted it at this waiter's queue position: no other waiter may use
-                // it.
-                self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
-                self.go_on(&mut state, &attempt.key);
-                drop(state);
-                send(answers);
-                return None;
+            answers.extend(asker.take().map(|asker| (asker.answer, Err(why()))));
+        }
+        if !lock.queue.is_empty() {
+            answers.extend(lock.reject_others(asker.as_ref(), now));
+        }
+        let passed_on = match asker {
+            Some(asker) if attempt.protocol.is_shared() => {
+                let others = std::mem::take(&mut lock.queue);
+                self.share((schedule, lock), &server_lease, (sent, now), std::iter::once(asker).chain(others))
             }
-        }
-        if lock.queue.iter().any(|entry| entry.request.once) {
-            // If the requesting waiter has left, the next one gets the grant without another
-            // request. Every other `once` request that does not share the grant is answered as
-            // busy.
-            let first = lock.next(received).map(|entry| (entry.id, entry.request.holder));
-            let is_in = |entry: &Waiter| {
-                attempt.protocol.is_shared()
-                    || first.is_some_and(|(id, holder)| {
-                        id == entry.id || (holder.is_some() && holder == entry.request.holder)
-                    })
-            };
-            lock.retain_map(|entry| match entry.request.once && !is_in(&entry) {
-                true => {
-                    answers.push((entry.answer, Ok(None)));
-                    None
-                }
-                false => Some(entry),
-            });
-        }
-        lock.queue.iter().for_each(|entry| entry.status.set_busy());
-        let passed_on =
-            self.hand_over_next(&mut state, &attempt.key, HandoverReason::Granted { entry: attempt.entry, sent }, now);
+            Some(asker) => self.admit((schedule, lock), &server_lease, (sent, now), asker),
+            None if in_queue => {
+                // The server granted it at this waiter's queue position: no other waiter may use it.
+                self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
+                Answers::new()
+            }
+            None => self.hand_over_next(&mut state, key, None, now),
+        };
         if answers.is_empty() {
             answers = passed_on;
         } else {
             answers.extend(passed_on);
         }
-        self.go_on(&mut state, &attempt.key);
+        self.go_on(&mut state, key);
         drop(state);
         send(answers);
         None
     }
-}
 
-pub(super) fn failure_of(error: ServerError) -> AcquireFailure {
-    match error {
-        ServerError::Refused { code, .. } if !code.is_passing() => AcquireFailure::Refused(error),
-        ServerError::Refused { .. } | ServerError::NotSent { .. } => AcquireFailure::Unavailable(error),
-        ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(error),
-        ServerError::ShuttingDown => AcquireFailure::ShuttingDown,
-        ServerError::Unknown { .. } | ServerError::Decode { .. } => AcquireFailure::Unknown(error),
-    }
-}
-
-/// Smallest plausible server time (µs since 1970; year 2001). Smaller integers are no times.
-const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
-
-/// Parses the reply to an acquire request, and learns the server's time from it.
-pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
-    let reply = match &asked.result {
-        Ok(reply) => reply,
-        Err(error) => return AcquireReply::Failed(failure_of(error.clone())),
-    };
-    let answer = match reply {
-        // The most frequent reply: granted at that time, and taken from no other holder.
-        Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
-        // Read element by element: a copy of the list would be one more for each acquire.
-        Reply::Array(parts) => match &parts[..] {
-            [status, time, left] => read(status, time, left, time),
-            [status, time, left, token] => read(status, time, left, token),
-            _ => Err(misfit(reply)),
-        },
-        Reply::Error(error) => Err(error.clone()),
-        other => Err(misfit(other)),
-    };
-    match answer {
-        Ok((status, time, left, token)) => {
-            // After a reconnect, the clock estimate belongs to another server process.
-            if asked.by.current_connection_id() == asked.epoch {
-                asked.by.time().observe_exchange(time, asked.sent, asked.received);
-            }
-            match status {
-                1 => AcquireReply::Granted { token, robbed: left > 0 },
-                0 => AcquireReply::Busy(match left {
-                    // The key ended while the script ran, or is about to end: retry soon.
-                    -2 | 0 => Duration::from_millis(1),
-                    // The key has no TTL: only a message or the poll reports its release.
-                    ..0 => Duration::MAX,
-                    left => Duration::from_millis(left.unsigned_abs()),
-                }),
-                _ => AcquireReply::TooLate,
+    /// Installs what the server granted to a request that left at `sent`.
+    pub(super) fn install_grant<'a>(
+        self: &Arc<Self>,
+        state: &'a mut State,
+        key: &LockId,
+        server_lease: &Arc<ServerLease>,
+        sent: Instant,
+    ) -> InstallOutcome<'a> {
+        if state.closed {
+            return InstallOutcome::Closed;
+        }
+        let State { locks, schedule, forced, .. } = state;
+        let is_forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
+        let Some(lock) = locks.get_mut(key) else { return InstallOutcome::Closed };
+        // A lower token shows the earlier grant only if both requests were in flight at the same
+        // time.
+        let (token, known) = lock.last;
+        if is_forced || (sent <= known && server_lease.token < token) {
+            return InstallOutcome::Superseded;
+        }
+        lock.last = (server_lease.token, server_lease.granted);
+        lock.contact = server_lease.granted;
+        lock.contended = false;
+        lock.yield_plan = None;
+        if lock.local_pass.is_some() {
+            self.begin_local_pass(lock);
+        }
+        // Operations in flight concerned the former server lease.
+        lock.busy = Busy::No;
+        let former = lock.server_lease.replace(Arc::clone(server_lease));
+        if let Some(former) = former.filter(|former| former.end()) {
+            // It was valid until now: it was lost unnoticed, or this process took the lock from
+            // itself.
+            schedule.remove(former.id);
+            for hold in std::mem::take(&mut lock.holds) {
+                if hold.end(Some(LostReason::Forced)) {
+                    lock.remember_lost(&hold);
+                }
             }
         }
-        Err(error) => AcquireReply::Failed(AcquireFailure::Unknown(error)),
+        InstallOutcome::Ours { lock, schedule }
     }
-}
 
-fn misfit(reply: &Reply) -> ServerError {
-    reply.clone().misfit("when it was granted, or a list of three or four")
-}
+    /// Gives a server lease to a waiter that has left the queue.
+    ///
+    /// A holder that waits with several requests is admitted with all of them.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        (schedule, lock): (&mut Schedule, &mut LockState),
+        server_lease: &Arc<ServerLease>,
+        (from, now): (Instant, Instant),
+        waiter: Waiter,
+    ) -> Answers {
+        let holder = waiter.request.holder;
+        let same = if holder.is_some() { lock.take_all_of(holder) } else { Vec::new() };
+        if lock.protocol.queue().is_some() {
+            // Admitted through another request's queue position; release its own.
+            std::iter::once(&waiter).chain(&same).for_each(|waiter| self.release_position_of(lock, waiter));
+        }
+        let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
+        lock.shrink_if_idle();
+        let mut answers: Answers = smallvec![(waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold))))];
+        // They reenter when their callers poll them; until then they are not admitted.
+        let again = |waiter: Waiter| match waiter.request.reenters {
+            true => (waiter.answer, Err(AcquireFailure::Reenters)),
+            false => (waiter.answer, Err(AcquireFailure::AlreadyHeld)),
+        };
+        answers.extend(same.into_iter().map(again));
+        answers
+    }
 
-fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i64, u64, i64, u64), ServerError> {
-    let (status, left) = (status.clone().into_typed()?, left.clone().into_typed()?);
-    Ok((status, time.clone().into_typed()?, left, token.clone().into_typed()?))
+    /// Creates a hold of a server lease now, for the owner that made `request`.
+    ///
+    /// Its own lease counts from `from`.
+    pub(super) fn create_hold(
+        &self,
+        (schedule, lock): (&mut Schedule, &mut LockState),
+        server_lease: &Arc<ServerLease>,
+        (from, now): (Instant, Instant),
+        request: Arc<AcquireRequest>,
+    ) -> Arc<Hold> {
+        let (lease, owner_due) = ((server_lease.has_renewed_lease(), server_lease.lease()), server_lease.owner_due());
+        let hold = Arc::new(Hold::new(Arc::clone(server_lease), from, now, request));
+        let (is_first, is_earlier) = (lock.holds.is_empty(), server_lease.owner_due() < owner_due);
+        if !is_first {
+            // The hold whose lease ends first is checked first.
+            server_lease.set_owner_due(owner_due.min(server_lease.owner_due()));
+            if is_earlier {
+                schedule.moved(server_lease.id);
+            }
+        }
+        if schedule.get(server_lease.id).is_none() {
+            // New, or reclaimed from its release.
+            schedule.insert(Arc::clone(server_lease), self.next_look(server_lease, server_lease.granted, now));
+        } else if lease != (server_lease.has_renewed_lease(), server_lease.lease()) || (is_first && is_earlier) {
+            schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));
+        }
+        self.wake_renewal(schedule);
+        lock.add(Arc::clone(&hold));
+        hold
+    }
+
+    /// Returns when a server lease that was confirmed at `from` is checked next.
+    pub(super) fn next_look(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
+        let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
+        let lease = match server_lease.is_renewed_at(now) {
+            // A holder beside this one may shorten the common lease to that of a watchdog, which
+            // must be found in time.
+            true if server_lease.protocol.is_shared() => lease.min(watchdog),
+            true => lease,
+            // A fixed lease is verified as often as one that is renewed.
+            false => watchdog,
+        };
+        next_renewal(lease, server_lease.deadline(), from)
+    }
+
+    /// Wakes the renewal loop if something is due before its next wake-up.
+    pub(super) fn wake_renewal(&self, schedule: &Schedule) {
+        self.alarm.bring_forward(schedule.next());
+    }
 }

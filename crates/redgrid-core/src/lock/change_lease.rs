@@ -6,15 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::server_lease::ServerLease;
+use super::hold::ServerLease;
 use super::table::Table;
-use super::terms;
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{CommitError, Progress, RetryPolicy, may_execute_until};
 use crate::error::ServerError;
+use crate::lease::deadline;
 
-/// Outcome of a change of the lease.
 pub(super) enum LeaseChange {
     /// The server has the new lease. It counts from `sent`, when the request left.
     Done {
@@ -37,9 +36,10 @@ impl Table {
         lease: Duration,
         durability: Durability,
     ) -> LeaseChange {
-        let request = server_lease.protocol.renew(&[server_lease.claim(&server_lease.copied_field(), lease)]);
+        let request = server_lease.protocol.renew(&[server_lease.claim(&self.core.field(server_lease.id), lease)]);
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
-        let mut underway = Lengthening::begin(server_lease, lease, self.core.settings.response_timeout);
+        let (timeout, progress) = (self.core.settings.response_timeout, Progress::default());
+        let mut underway = Lengthening { server_lease, lease, timeout, progress, is_known: false };
         let asked = self.core.exchange(request, until, RetryPolicy::Retries, &underway.progress).await;
         let status = asked.result.clone().and_then(|reply| reply.into_typed::<Vec<i64>>());
         let set = match status.map(|list| list.first().copied()) {
@@ -70,7 +70,7 @@ impl Table {
         let sent = self.now();
         let underway = Shortening::begin(server_lease, sent, lease, self.core.settings.response_timeout);
         self.reschedule(server_lease);
-        let request = server_lease.protocol.extend(server_lease.claim(&server_lease.copied_field(), lease));
+        let request = server_lease.protocol.extend(server_lease.claim(&self.core.field(server_lease.id), lease));
         let until = server_lease.deadline().min(self.now() + self.core.settings.patience());
         let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
@@ -96,7 +96,7 @@ impl Table {
 
 /// Records a confirmed lease. It does not count while an unanswered shortening may still undo it.
 fn confirmed(server_lease: &ServerLease, sent: Instant, lease: Duration, durability: Durability) -> LeaseChange {
-    if server_lease.confirmed(sent, lease, durability) >= terms::deadline(sent, lease) {
+    if server_lease.confirmed(sent, lease, durability) >= deadline(sent, lease) {
         LeaseChange::Done { sent }
     } else {
         LeaseChange::Failed(ServerError::unknown("a shorter lease that was not answered may still take effect"))
@@ -113,12 +113,6 @@ struct Lengthening<'a> {
     timeout: Duration,
     progress: Progress,
     is_known: bool,
-}
-
-impl<'a> Lengthening<'a> {
-    fn begin(server_lease: &'a ServerLease, lease: Duration, timeout: Duration) -> Self {
-        Lengthening { server_lease, lease, timeout, progress: Progress::default(), is_known: false }
-    }
 }
 
 impl Drop for Lengthening<'_> {

@@ -1,27 +1,37 @@
-//! Cleanup: releases what this process may have acquired on the server without a local owner.
+//! Releases in the background: of what this process may have acquired without a local owner, of
+//! denied releases, and of locks that stay taken for a while.
 //!
-//! The release is repeated when no request that was sent for it can execute any more.
+//! A release is repeated when no request that was sent for its holder field can execute any more.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
+use super::error::ReleaseError;
+use super::hold::ServerLease;
 use super::protocol::{HoldArgs, LockKeys, LockProtocol};
-use super::server_lease::ServerLease;
+use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
-use crate::connection::RetryPolicy;
+use crate::connection::{Request, RequestOutcome, RetryPolicy, once};
+use crate::error::{Code, ServerError};
 
 /// Longest step of the server's clock that a cleanup waits for: 20 s. No retransmission is in
 /// flight for longer than that.
 const LONGEST_STEP: Duration = Duration::from_secs(20);
 
+/// Largest number of locks that one script releases.
+pub(super) const BULK: usize = 500;
+
+/// The first pause before a release that was denied is sent again: 100 ms. The longest is 1 s,
+/// because a shutdown waits for it.
+const DENIED_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
+
 /// Release of what an unanswered request may have acquired, or may still acquire.
 pub(super) struct DeferredRelease {
     pub(super) protocol: &'static dyn LockProtocol,
-    pub(super) keys: Arc<LockKeys>,
-    pub(super) field: Bytes,
+    /// The keys of one hash slot, each with the number in its holder field.
+    pub(super) claims: Vec<(Arc<LockKeys>, u64)>,
     /// Until when a retransmission may acquire it.
     pub(super) limit: Instant,
     /// Release now as well as after `limit`.
@@ -30,6 +40,35 @@ pub(super) struct DeferredRelease {
     pub(super) keep_until: Instant,
     /// Lease that a retransmission may have got. It ends what cannot be released.
     pub(super) lease: Duration,
+}
+
+impl DeferredRelease {
+    /// Creates a release of one key that is sent at once, and again after `limit`.
+    pub(super) fn of(
+        protocol: &'static dyn LockProtocol,
+        keys: &Arc<LockKeys>,
+        id: u64,
+        lease: Duration,
+        limit: Option<Instant>,
+    ) -> Self {
+        DeferredRelease::of_all(protocol, vec![(Arc::clone(keys), id)], lease, limit)
+    }
+
+    pub(super) fn of_all(
+        protocol: &'static dyn LockProtocol,
+        claims: Vec<(Arc<LockKeys>, u64)>,
+        lease: Duration,
+        limit: Option<Instant>,
+    ) -> Self {
+        let limit = limit.unwrap_or(Instant::MIN);
+        DeferredRelease { protocol, claims, limit, at_once: true, keep_until: Instant::MIN, lease }
+    }
+
+    fn of_lease(server_lease: &ServerLease) -> Self {
+        let ServerLease { protocol, keys, id, .. } = server_lease;
+        let lease = server_lease.retransmitted_lease().unwrap_or_else(|| server_lease.lease());
+        DeferredRelease::of(*protocol, keys, *id, lease, server_lease.retransmission_ends())
+    }
 }
 
 impl Table {
@@ -43,8 +82,7 @@ impl Table {
     /// Its lock stays taken until `keep_until`.
     pub(super) fn leave_until(self: &Arc<Self>, server_lease: &Arc<ServerLease>, keep_until: Instant) {
         server_lease.end();
-        let limit = server_lease.retransmission_ends().unwrap_or(Instant::MIN);
-        self.schedule_cleanup(self.deferred_release(server_lease, limit, true, keep_until));
+        self.schedule_cleanup(DeferredRelease { keep_until, ..DeferredRelease::of_lease(server_lease) });
     }
 
     /// Releases a server lease again if a retransmission of its acquire may execute after `sent`.
@@ -56,33 +94,9 @@ impl Table {
         sent: Instant,
         keep_until: Instant,
     ) {
-        if let Some(limit) = server_lease.retransmission_ends().filter(|limit| *limit > sent) {
-            self.schedule_cleanup(self.deferred_release(server_lease, limit, false, keep_until));
-        }
-    }
-
-    /// Releases a server lease when its lease is over.
-    pub(super) fn release_when_over(self: &Arc<Self>, server_lease: &ServerLease) {
-        let field = server_lease.copied_field();
-        let request = server_lease.protocol.release(server_lease.claim(&field, Duration::ZERO));
-        self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
-    }
-
-    fn deferred_release(
-        &self,
-        server_lease: &ServerLease,
-        limit: Instant,
-        at_once: bool,
-        keep_until: Instant,
-    ) -> DeferredRelease {
-        DeferredRelease {
-            protocol: server_lease.protocol,
-            keys: Arc::clone(&server_lease.keys),
-            field: server_lease.copied_field(),
-            limit,
-            at_once,
-            keep_until,
-            lease: server_lease.retransmission().map_or_else(|| server_lease.lease(), |(_, lease)| lease),
+        if server_lease.retransmission_ends().is_some_and(|limit| limit > sent) {
+            let again = DeferredRelease { at_once: false, keep_until, ..DeferredRelease::of_lease(server_lease) };
+            self.schedule_cleanup(again);
         }
     }
 
@@ -108,10 +122,12 @@ impl Table {
     /// Returns from when on no retransmission executes. That is later than `limit` if the server's
     /// clock was set back meanwhile.
     fn certain_limit(&self, what: &DeferredRelease) -> Instant {
-        if what.limit == Instant::MIN {
-            return what.limit;
+        match what.claims.first() {
+            Some((keys, _)) if what.limit > Instant::MIN => {
+                what.limit + self.core.home(&keys.key).time().set_back(self.now()).min(LONGEST_STEP)
+            }
+            _ => what.limit,
         }
-        what.limit + self.core.home(&what.keys.key).time().set_back(self.now()).min(LONGEST_STEP)
     }
 
     /// Releases, and waits for the first release as long as one reply may take. What remains is
@@ -131,14 +147,110 @@ impl Table {
     ///
     /// Returns when the answered (or last) transmission left.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
-        let keep = what.keep_until.since(self.now());
-        let claim = HoldArgs { target: &what.keys, field: &what.field, lease: keep };
-        let request = if keep.is_zero() { what.protocol.release(claim) } else { what.protocol.retain(claim) };
-        let until = what.limit.max(self.now()) + what.lease;
-        let asked = self.core.give_back(request, until, RetryPolicy::ToTheEnd).await;
-        if let Err(error) = asked.result {
-            tracing::debug!(name = %what.keys.name, %error, "could not give back; the lease ends it");
+        let (protocol, mut sent) = (what.protocol, Instant::MAX);
+        let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();
+        let each = what.claims.iter().zip(&fields);
+        let claims: Vec<_> =
+            each.map(|((keys, _), field)| HoldArgs { target: keys, field, lease: Duration::ZERO }).collect();
+        for part in claims.chunks(BULK) {
+            let until = what.limit.max(self.now()) + what.lease;
+            let keep = what.keep_until.since(self.now());
+            let (request, policy) = match part {
+                [claim] if keep.is_zero() => (protocol.release(*claim), RetryPolicy::ToTheEnd),
+                [claim] => (protocol.retain(HoldArgs { lease: keep, ..*claim }), RetryPolicy::ToTheEnd),
+                _ => (protocol.release_many(part), RetryPolicy::Together),
+            };
+            let asked = self.core.give_back(request, until, policy).await;
+            sent = sent.min(asked.sent);
+            let Err(error) = asked.result else { continue };
+            tracing::debug!(name = %what.claims[0].0.name, %error, "could not give back; the lease ends it");
+            if part.len() > 1 && matches!(error, ServerError::Refused { .. }) {
+                // One invalid key rejects all of them, and so does a slot migration: release them
+                // one by one.
+                for claim in part {
+                    self.core.give_back(protocol.release(*claim), until, RetryPolicy::ToTheEnd).await;
+                }
+            }
         }
-        asked.sent
+        sent
     }
+
+    /// Sends `request` once from a background task and ignores the outcome.
+    pub(crate) fn run_detached(&self, request: Request) {
+        let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.response_timeout);
+        self.spawn_background(Box::pin(async move {
+            let _ = once(&*core.topology, request, limit).await;
+        }));
+    }
+
+    /// Returns the mode of a release that retains the lock until `keep_until`, as of now, and until
+    /// when it is sent: to the end of the lease.
+    ///
+    /// A release that retains is sent for at most one response timeout, because the time to retain
+    /// shrinks.
+    pub(super) fn release_mode(
+        &self,
+        server_lease: &ServerLease,
+        keep_until: Instant,
+        yields: bool,
+    ) -> (ReleaseMode, Instant) {
+        let (now, ends) = (self.now(), server_lease.lease_ends());
+        match keep_until.since(now) {
+            Duration::ZERO if yields => (ReleaseMode::Yield, ends),
+            Duration::ZERO => (ReleaseMode::Release, ends),
+            keep => (ReleaseMode::Retain(keep), ends.min(now + self.core.settings.response_timeout)),
+        }
+    }
+
+    /// Sends a release again that failed, while the server may have a lease of the hold.
+    ///
+    /// Returns the mode and the outcome of the last one.
+    pub(super) async fn release_again(
+        &self,
+        server_lease: &ServerLease,
+        (keep_until, yields): (Instant, bool),
+        (mut mode, mut until): (ReleaseMode, Instant),
+        mut asked: RequestOutcome,
+    ) -> (ReleaseMode, RequestOutcome) {
+        while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
+            // A renewal was in flight at the start, or less time is to be retained by now.
+            (mode, until) = self.release_mode(server_lease, keep_until, yields);
+            let again = self.send_release(server_lease, mode, until).await;
+            let retransmission_ends = again.retransmission_ends.max(asked.retransmission_ends);
+            asked = RequestOutcome { retransmission_ends, ..again };
+        }
+        let lacks_permission = |error: &ServerError| error.code() == Some(Code::NoPermission);
+        if mode == ReleaseMode::Yield && asked.result.as_ref().is_err_and(lacks_permission) {
+            // Perhaps only reading the flag of polling waiters was denied.
+            asked = self.send_release(server_lease, ReleaseMode::Release, until).await;
+        }
+        (mode, asked)
+    }
+
+    /// Retries a denied release until it succeeds or the lease ends.
+    ///
+    /// It removes only the server lease's own holder field: a later holder is not affected. Until
+    /// `keep_until` the lock stays taken.
+    pub(super) async fn release_denied(self: Arc<Self>, server_lease: Arc<ServerLease>, keep_until: Instant) {
+        let mut pause = DENIED_PAUSE;
+        loop {
+            let again = self.now() + pause;
+            if again >= server_lease.lease_ends() || self.is_closed() {
+                return;
+            }
+            self.core.clock.sleep_until(again).await;
+            let (mode, _) = self.release_mode(&server_lease, keep_until, false);
+            if self.send_release(&server_lease, mode, server_lease.lease_ends()).await.result.is_ok() {
+                return;
+            }
+            pause = (pause * 2).min(LONGEST_DENIED_PAUSE);
+        }
+    }
+}
+
+/// Returns whether the server denied a release for lack of permission.
+///
+/// The permission may be granted before the lease ends.
+pub(super) fn is_denied(error: &ReleaseError) -> bool {
+    matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
 }

@@ -13,23 +13,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::attempt::failure_of;
+use super::acquire::{GRACE, HoldGuard};
+use super::attempt::GrantReply;
 use super::cleanup::DeferredRelease;
-use super::error::{AttachError, DetachError};
-use super::guard::HoldGuard;
-use super::hold::Phase;
-use super::lock_state::{LockId, LockState};
-use super::pending_acquire::{GRACE, into_acquire_error, no_answer};
-use super::protocol::{HoldArgs, LockKeys, LockProtocol};
-use super::server_lease::GrantReply;
-use super::table::Table;
-use super::terms::{self, AcquireRequest, LeaseMode};
-use super::waiter::AcquireFailure;
+use super::error::{AcquireFailure, AttachError, DetachError, LostReason};
+use super::hold::Hold;
+use super::not_granted::no_answer;
+use super::protocol::{AcquireRequest, HoldArgs, LockKeys, LockProtocol};
+use super::table::{LockId, LockState, Table};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Client, Progress, RetryPolicy};
 use crate::error::ServerError;
+use crate::lease::{LeaseMode, deadline};
 use crate::token::Token;
+
 /// A hold that its process gave up without releasing it.
 ///
 /// On the server it is still held, and its lease runs.
@@ -76,11 +74,11 @@ impl HoldGuard {
     async fn try_detach(&mut self) -> Result<DetachedHold, DetachError> {
         let (server_lease, name) = (&self.hold.server_lease, || self.name().clone());
         let kind = server_lease.protocol;
-        let field = server_lease.copied_field();
+        let field = self.field();
         if kind.adopt(server_lease.claim(&field, Duration::ZERO), &field).is_none() {
             return Err(DetachError::Unsupported { name: name(), kind: kind.name() });
         }
-        if server_lease.is_renewed() {
+        if server_lease.is_renewed_at(server_lease.clock.now()) {
             // The process that attaches it has the time of a whole lease for that.
             let renewed = self.extend(server_lease.lease()).await;
             renewed.map_err(|source| DetachError::NotRenewed { name: name(), source })?;
@@ -104,7 +102,7 @@ impl HoldGuard {
 }
 
 impl Table {
-    fn detach(self: &Arc<Self>, hold: &Arc<super::hold::Hold>) -> Result<DetachedHold, DetachError> {
+    fn detach(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<DetachedHold, DetachError> {
         let server_lease = &hold.server_lease;
         let name = || server_lease.keys.name.clone();
         let key = server_lease.lock_id();
@@ -126,7 +124,7 @@ impl Table {
             })?,
         };
         let detached = DetachedHold {
-            field: server_lease.copied_field(),
+            field: self.core.field(server_lease.id),
             token: Token::new(hold.token),
             lease,
             left: hold.deadline().since(now),
@@ -139,8 +137,8 @@ impl Table {
             lock.has(server_lease) && lock.holds.len() == 1 && lock.position(hold).is_some()
         };
         let lock = state.locks.get_mut(&key).filter(is_alone).filter(|_| lost.is_none());
-        let Some(lock) = lock.filter(|_| hold.end(Phase::Released)) else {
-            let reason = lost.or_else(|| hold.lost()).unwrap_or(super::error::LostReason::Gone);
+        let Some(lock) = lock.filter(|_| hold.end(None)) else {
+            let reason = lost.or_else(|| hold.lost()).unwrap_or(LostReason::Gone);
             return Err(DetachError::Lost { name: name(), reason });
         };
         hold.guards.fetch_sub(1, Ordering::AcqRel);
@@ -163,7 +161,7 @@ impl Table {
     ) -> Result<HoldGuard, AttachError> {
         let name = target.name.clone();
         if self.state().closed {
-            return Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, name).into());
+            return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &name).into());
         }
         let (answer, outcome) = oneshot::channel();
         let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
@@ -183,7 +181,7 @@ impl Table {
         match outcome {
             // A grant that was unclaimed for too long was released: it belongs to no caller.
             Ok(grant) => grant.filter(HoldGuard::accept).ok_or(AttachError::Gone { name }),
-            Err(failure) => Err(into_acquire_error(&self.core, failure, name).into()),
+            Err(failure) => Err(failure.into_error(&self.core, &name).into()),
         }
     }
 
@@ -212,10 +210,8 @@ impl Table {
         // The job has run where the hold was detached: its lock stays taken, whatever the outcome
         // here.
         let keep_until = if at_least.is_zero() { Instant::MIN } else { self.now() + at_least };
-        let settlement = |limit| {
-            let (target, field, lease) = (Arc::clone(&target), field.clone(), lease.duration());
-            DeferredRelease { protocol: kind, keys: target, field, limit, at_once: true, keep_until, lease }
-        };
+        let settlement =
+            |limit| DeferredRelease { keep_until, ..DeferredRelease::of(kind, &target, id, lease.duration(), limit) };
         let until = self.now() + self.core.settings.patience();
         let ask = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
         let mut asked = ask().await;
@@ -230,7 +226,9 @@ impl Table {
             Ok((1, time, left)) => (time, Duration::from_millis(u64::try_from(left).unwrap_or_default())),
             Ok((0, ..)) => return Ok(None),
             Ok(_) => {
-                limit.into_iter().for_each(|limit| self.schedule_cleanup(settlement(limit)));
+                if limit.is_some() {
+                    self.schedule_cleanup(settlement(limit));
+                }
                 let late = "the server found the request too late";
                 return Err(match limit {
                     Some(_) => AcquireFailure::Unknown(ServerError::unknown(late)),
@@ -238,16 +236,16 @@ impl Table {
                 });
             }
             Err(error) => {
-                let failure = failure_of(error);
+                let failure = AcquireFailure::from(error);
                 let failure = if limit.is_some() { failure.unknown() } else { failure };
                 if matches!(failure, AcquireFailure::Unknown(_)) {
-                    self.schedule_cleanup(settlement(limit.unwrap_or(Instant::MIN)));
+                    self.schedule_cleanup(settlement(limit));
                 }
                 return Err(failure);
             }
         };
         if let Err(error) = self.core.commit(&asked, durability, &target.key).await {
-            self.clean_up(settlement(limit.unwrap_or(Instant::MIN))).await;
+            self.clean_up(settlement(limit)).await;
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
@@ -256,19 +254,12 @@ impl Table {
         }
         let on_server = if wanted.is_zero() { left } else { wanted };
         let sent = asked.sent;
-        if self.now() >= terms::deadline(sent, on_server).min(terms::deadline(sent, acquire.lease.duration())) {
-            self.schedule_cleanup(settlement(limit.unwrap_or(Instant::MIN)));
+        if self.now() >= deadline(sent, on_server).min(deadline(sent, acquire.lease.duration())) {
+            self.schedule_cleanup(settlement(limit));
             return Ok(None);
         }
         let handover_window = self.handover_window(kind, &LockId::of(kind, &target));
-        let granted = GrantReply::by(
-            &asked,
-            id,
-            field.clone(),
-            detached.token.get(),
-            (on_server, durability),
-            sent + handover_window,
-        );
+        let granted = GrantReply::by(&asked, id, detached.token.get(), (on_server, durability), sent + handover_window);
         let grant = self.install(client, kind, Arc::clone(&target), granted, (acquire, keep_until));
         grant.map(Some).ok_or(AcquireFailure::ShuttingDown)
     }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::connection::CommitError;
+use crate::connection::{CommitError, Core};
 use crate::error::ServerError;
 use crate::failure::{Failure, Operation};
 use crate::name::{InvalidName, Name};
@@ -76,11 +76,86 @@ impl AcquireError {
     pub fn invalid_argument(name: &Name, option: &'static str, expected: &'static str, got: Duration) -> Self {
         Failure::invalid_argument(name, option, expected, format!("{got:?}")).into()
     }
+
+    /// Converts a failed request about `name` into the error of its acquire.
+    pub fn of_request(name: Name, error: ServerError) -> Self {
+        AcquireFailure::from(error).into_error_of(&name, || ServerError::ShuttingDown)
+    }
 }
 
 impl From<InvalidName> for AcquireError {
     fn from(invalid: InvalidName) -> Self {
         AcquireError::Failed(invalid.into())
+    }
+}
+
+/// Why a request failed, before the name of the lock is added.
+#[derive(Debug, Clone)]
+pub(super) enum AcquireFailure {
+    Unavailable(ServerError),
+    Unknown(ServerError),
+    Refused(ServerError),
+    /// The server rejected this client's credentials.
+    Unauthorized(ServerError),
+    /// Another request of the same holder was granted, and this request does not re-enter.
+    AlreadyHeld,
+    /// Another request of the same holder was granted; this request re-enters when it is polled
+    /// next.
+    Reenters,
+    /// The grant was not as durable as requested, and was released.
+    NotDurable(CommitError),
+    ShuttingDown,
+}
+
+impl AcquireFailure {
+    /// Returns the failure of a request of which an earlier transmission may have executed.
+    pub(super) fn unknown(self) -> AcquireFailure {
+        match self {
+            AcquireFailure::Unavailable(source)
+            | AcquireFailure::Refused(source)
+            | AcquireFailure::Unauthorized(source) => AcquireFailure::Unknown(source),
+            other => other,
+        }
+    }
+
+    pub(super) fn too_late_twice() -> AcquireFailure {
+        let why = "the server found the request too late, twice: its clock jumps";
+        AcquireFailure::Unavailable(ServerError::not_sent(why))
+    }
+
+    pub(super) fn into_error(self, core: &Core, name: &Name) -> AcquireError {
+        self.into_error_of(name, || core.life.why())
+    }
+
+    /// Like `into_error`; `ended` returns why the client has shut down.
+    fn into_error_of(self, name: &Name, ended: impl FnOnce() -> ServerError) -> AcquireError {
+        let operation = AcquireError::operation(name);
+        AcquireError::Failed(match self {
+            AcquireFailure::AlreadyHeld | AcquireFailure::Reenters => {
+                return AcquireError::AlreadyHeld { name: name.clone() };
+            }
+            AcquireFailure::NotDurable(source) => return AcquireError::NotDurable { name: name.clone(), source },
+            AcquireFailure::Unavailable(source) => Failure::Unavailable { operation, source },
+            AcquireFailure::Unknown(source) => Failure::OutcomeUnknown { operation, source },
+            AcquireFailure::Refused(source) => Failure::Refused { operation, source: source.of_object() },
+            AcquireFailure::Unauthorized(source) => Failure::Unauthorized { operation, source },
+            AcquireFailure::ShuttingDown => match ended() {
+                ServerError::ShuttingDown => Failure::ShuttingDown { operation },
+                source => Failure::Unavailable { operation, source },
+            },
+        })
+    }
+}
+
+impl From<ServerError> for AcquireFailure {
+    fn from(error: ServerError) -> AcquireFailure {
+        match error {
+            ServerError::Refused { code, .. } if !code.is_passing() => AcquireFailure::Refused(error),
+            ServerError::Refused { .. } | ServerError::NotSent { .. } => AcquireFailure::Unavailable(error),
+            ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(error),
+            ServerError::ShuttingDown => AcquireFailure::ShuttingDown,
+            ServerError::Unknown { .. } | ServerError::Decode { .. } => AcquireFailure::Unknown(error),
+        }
     }
 }
 
@@ -117,6 +192,14 @@ pub enum ReleaseError {
         #[source]
         source: ServerError,
     },
+}
+
+impl ReleaseError {
+    /// Returns the error of a release that goes on in the background.
+    pub(super) fn unanswered(name: Name) -> Self {
+        let source = ServerError::unknown("no answer came in time; the release goes on until the lease ends");
+        ReleaseError::OutcomeUnknown { name, source }
+    }
 }
 
 /// Reason why a lease was not changed.

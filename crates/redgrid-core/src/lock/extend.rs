@@ -1,50 +1,49 @@
 //! Sets the lease of a hold.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::acquire::HoldGuard;
 use super::change_lease::LeaseChange;
 use super::error::{ExtendError, LostReason};
 use super::hold::Hold;
+use super::protocol::AcquireRequest;
+use super::release::op_context;
 use super::table::{State, Table};
-use super::terms::{self, AcquireRequest, LeaseMode};
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::connection::Client;
 use crate::error::ServerError;
-use crate::observe::{OpContext, OpSpan};
-/// Extends a hold without keeping it: its last guard releases it all the same.
-pub struct Extender {
-    pub(super) client: Client,
-    pub(super) hold: Arc<Hold>,
-}
+use crate::lease::{LeaseMode, deadline};
+use crate::observe::OpSpan;
 
-impl Extender {
-    /// Sets the lease, as [`HoldGuard::extend`](super::HoldGuard::extend).
+impl HoldGuard {
+    /// Sets the lease to `lease` from now on.
+    ///
+    /// The future does not keep the hold: its last guard releases it all the same.
     ///
     /// # Errors
     ///
-    /// As [`HoldGuard::extend`](super::HoldGuard::extend).
+    /// [`ExtendError`] says which lease is valid then.
     ///
     /// # Cancel safety
     ///
-    /// As [`HoldGuard::extend`](super::HoldGuard::extend).
-    pub async fn extend(&self, lease: Duration) -> Result<(), ExtendError> {
-        extend(self.client.table(), &self.hold, lease).await
+    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
+    /// the two leases is valid.
+    pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send + use<> {
+        let (client, hold) = (self.client.clone(), Arc::clone(&self.hold));
+        let op = OpSpan::extend(op_context(&hold), hold.token);
+        op.instrument(async move { set_lease(client.table(), &hold, lease).await })
     }
 }
 
-pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
-    OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
-}
-
-/// Sets the lease of `hold`, and counts and logs that.
-pub(super) fn extend(
-    table: &Arc<Table>,
-    hold: &Arc<Hold>,
-    lease: Duration,
-) -> impl Future<Output = Result<(), ExtendError>> + Send {
-    OpSpan::extend(op_context(hold), hold.token).instrument(set_lease(table, hold, lease))
+impl Hold {
+    /// Sets a fixed lease, counted from `from`. A hold that has run out by `now` stays so.
+    pub(super) fn set_end(&self, from: Instant, lease: Duration, now: Instant) {
+        if self.own_deadline.set(deadline(from, lease), now) {
+            self.ends.store((from + lease).as_nanos(), Ordering::Release);
+        }
+    }
 }
 
 async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Result<(), ExtendError> {
@@ -66,8 +65,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     } else {
         lease
     };
-    let shorter = if fixed { now + lease < hold.ends() } else { terms::deadline(now, lease) < server_lease.deadline() };
-    if shorter && server_lease.is_renewed() {
+    let shorter = if fixed { now + lease < hold.ends() } else { deadline(now, lease) < server_lease.deadline() };
+    if shorter && server_lease.is_renewed_at(now) {
         // The next renewal would lengthen it again. A renewed hold is not shortened but released.
         return Ok(());
     }

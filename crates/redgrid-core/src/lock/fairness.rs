@@ -5,8 +5,14 @@
 //! is from this process) every process has had the lock once. Only silence ends a yield early: a
 //! limit on the total time would break the order.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
+use super::protocol::LockProtocol;
+use super::table::{Answers, ByName, LockId, State, Table};
+use crate::clock::Instant;
 use crate::pubsub::{OwnSubscription, ReplicaSubscribers};
 
 /// Shortest quiet period: 2 ms. A process that was woken tries within a fraction of it.
@@ -193,107 +199,98 @@ impl YieldPlan {
     }
 }
 
-/// Returns how long a request after a release still obeys its yield.
-pub(crate) fn remembered_for(handover_window: Duration, round_trip: Duration) -> Duration {
-    (handover_window * WINDOWS).max(round_trip * 2)
+/// Yields that remain in force for a moment after a release.
+///
+/// The next request of this process lets waiting processes go first, even if no task of this
+/// process waited when the lock was released.
+#[derive(Default)]
+pub(super) struct PendingYields {
+    pub(super) names: ByName<PendingYield>,
+    prune_at: usize,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[derive(Clone, Copy)]
+pub(super) struct PendingYield {
+    /// How other processes go first when the hand-over window has ended.
+    pub(super) plan: YieldPlan,
+    /// When the lock was released.
+    pub(super) since: Instant,
+    pub(super) until: Instant,
+    pub(super) handover_ends: Instant,
+}
 
-    const MS: Duration = Duration::from_millis(1);
+impl PendingYield {
+    /// Returns until when waiters elsewhere are being notified that the window has ended, if they
+    /// are.
+    pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.since + self.plan.quiet_period(None);
+        (now >= self.handover_ends && now < until).then_some(until)
+    }
+}
 
-    fn audience(listeners: u64, message_count: Option<u64>) -> SubscriberCount {
-        SubscriberCount {
-            listeners,
-            own: OwnSubscription { message_count, is_pending: false },
-            ..SubscriberCount::default()
+impl PendingYields {
+    pub(super) fn insert(&mut self, key: LockId, recent: PendingYield, now: Instant) {
+        if self.names.len() >= self.prune_at.max(64) {
+            self.names.retain(|_, recent| recent.until > now);
+            self.prune_at = self.names.len() * 2;
         }
+        self.names.insert(key, recent);
     }
 
-    #[test]
-    fn alone_there_is_no_turn() {
-        assert_eq!(YieldPlan::after(audience(1, Some(7)), MS), None);
-        assert_eq!(YieldPlan::after(audience(0, None), MS), None);
+    pub(super) fn get(&self, key: &LockId, now: Instant) -> Option<PendingYield> {
+        self.names.get(key).copied().filter(|recent| recent.until > now)
     }
 
-    #[test]
-    fn a_turn_lets_everybody_go_once() {
-        let mut turn = YieldPlan::after(audience(3, Some(7)), MS).unwrap();
-        assert_eq!([8, 9].map(|message_count| turn.is_over(Some(message_count))), [false, false]);
-        assert!(turn.is_over(Some(10)));
+    pub(super) fn take(&mut self, key: &LockId, now: Instant) -> Option<PendingYield> {
+        self.names.remove(key).filter(|recent| recent.until > now)
     }
+}
 
-    #[test]
-    fn a_listener_that_may_be_this_process_is_not_waited_for_once_the_subscription_is_confirmed() {
-        let after = |listeners, is_pending| {
-            let unannounced = Some(Duration::from_secs(600));
-            let own = OwnSubscription { message_count: None, is_pending };
-            YieldPlan::after(SubscriberCount { unannounced, own, ..audience(listeners, None) }, MS).unwrap()
-        };
-        assert!(!after(1, true).is_over(None), "the subscription may be refused: then it is another process");
-        assert!(after(1, true).is_over(Some(0)));
-        assert!(!after(2, true).is_over(Some(0)));
-        assert!(!after(1, false).is_over(Some(0)), "it began to listen after the release");
-    }
-
-    #[test]
-    fn who_was_not_subscribed_counts_from_when_it_is() {
-        let mut turn = YieldPlan::after(audience(2, None), MS).unwrap();
-        assert!(!turn.is_over(None));
-        assert_eq!([5, 6, 7].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
-        // A new subscription counts from its own beginning.
-        let mut turn = YieldPlan::after(audience(2, Some(5)), MS).unwrap();
-        assert_eq!([0, 1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
-    }
-
-    #[test]
-    fn who_can_only_poll_is_given_the_time_of_a_poll() {
-        let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
-        let mut turn = YieldPlan::after(unseen, MS).unwrap();
-        assert_eq!(turn.quiet_period(Some(2)), SILENCE_FOR_POLLERS);
-        // The message of this process, and that of the waiter that receives none.
-        assert_eq!([1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
-    }
-
-    #[test]
-    fn listeners_to_a_release_that_was_not_published_are_given_the_time_of_their_poll() {
-        let interval = 1000 * MS;
-        let refused = |listeners| SubscriberCount { unannounced: Some(interval), ..audience(listeners, Some(7)) };
-        assert_eq!(YieldPlan::after(refused(1), MS), None);
-        let turn = YieldPlan::after(refused(2), MS).unwrap();
-        assert!(turn.is_wanted() && turn.quiet_period(Some(7)) > interval + POLL_TICK);
-        assert_eq!(turn.quiet_period(Some(8)), turn.quiet_period(None));
-    }
-
-    #[test]
-    fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
-        // The primary reaches no subscriber: without the replica's count there would be no yield.
-        assert_eq!(YieldPlan::after(audience(0, Some(7)), MS), None);
-        let mut turn = YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(2))), MS).unwrap();
-        assert_eq!(turn.quiet_period(Some(7)), 2 * PATIENCE);
-        assert!(turn.quiet_period(Some(8)) < 2 * SILENCE);
-        assert_eq!([8, 9].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
-        // Alone at the replica, and alone although no subscriber was counted there.
-        assert_eq!(YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(1))), MS), None);
-        assert_eq!(YieldPlan::after(audience(1, Some(7)).with(None), MS), None);
-        // If the replica did not answer, one other subscriber is assumed.
-        for message_count in [Some(7), None] {
-            assert_eq!(audience(0, message_count).with(Some(ReplicaSubscribers::Unknown)).others(), 1);
+impl Table {
+    /// Returns how other processes go first after a release, if any of them waits.
+    pub(super) fn yield_plan(
+        &self,
+        state: &State,
+        key: &LockId,
+        protocol: &dyn LockProtocol,
+        count: SubscriberCount,
+    ) -> Option<YieldPlan> {
+        // Shared kinds do not yield: waiters announce themselves. Waiters of the paired mode count
+        // as others.
+        if protocol.is_shared() {
+            return None;
         }
+        let beside = u64::from(state.waits_in_paired_mode(protocol, &key.keys));
+        let count = SubscriberCount { listeners: count.listeners + beside, ..count };
+        YieldPlan::after(state.phantoms.without(key, count, self.now()), self.round_trip(key))
     }
 
-    #[test]
-    fn who_is_next_probes_first() {
-        let turn = YieldPlan::after(audience(5, Some(0)), MS).unwrap();
-        assert_eq!(turn.quiet_period(Some(5)), 2 * MS);
-        assert!(
-            turn.quiet_period(Some(4)) < turn.quiet_period(Some(3))
-                && turn.quiet_period(Some(3)) < turn.quiet_period(Some(0))
-        );
-        assert_eq!(turn.quiet_period(Some(0)), 4 * MS);
-        // Two round trips, where they are longer.
-        assert_eq!(YieldPlan::after(audience(2, Some(0)), 5 * MS).unwrap().quiet_period(Some(2)), 10 * MS);
+    /// Lets other processes go first: the waiters of this process, or else its next request, obey
+    /// the plan. Returns the answers of waiters that do not wait.
+    pub(super) fn yield_to_others(
+        &self,
+        state: &mut State,
+        key: &LockId,
+        plan: YieldPlan,
+        handover_ends: Instant,
+        now: Instant,
+    ) -> Answers {
+        let Some(lock) = state.locks.get_mut(key) else { return Answers::new() };
+        if lock.next(now).is_none() {
+            self.remember_yield(state, key, plan, handover_ends);
+            return Answers::new();
+        }
+        lock.yield_plan = Some(Box::new(plan));
+        lock.reject_try_waiters()
+    }
+
+    /// Remembers that other processes go first.
+    ///
+    /// The next request of this process obeys that if it comes soon, although no request waits now.
+    pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, plan: YieldPlan, handover_ends: Instant) {
+        let since = self.now();
+        let window = state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));
+        let until = since + (window * WINDOWS).max(self.round_trip(key) * 2);
+        state.recent.insert(key.clone(), PendingYield { plan, since, until, handover_ends }, since);
     }
 }

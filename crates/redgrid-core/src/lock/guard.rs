@@ -1,30 +1,22 @@
-//! The armed handle of a hold, of which every guard is made.
+//! What authors of guards can do with a hold.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use bytes::Bytes;
 
-use super::drop_guard::{DropOutcome, ReleasedBy};
-use super::error::{AcquireError, ExtendError, LostReason, ReleaseError};
-use super::extend::{Extender, extend, op_context};
+use super::acquire::HoldGuard;
+use super::error::LostReason;
 use super::hold::Hold;
 use super::hold_watch::HoldWatch;
-use super::inline_task::InlineTask;
-use super::pending_acquire::GRACE;
-use super::protocol::{LockKeys, LockProtocol};
+use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
 use super::table::Table;
-use super::terms::{self, AcquireRequest, LeaseMode};
-use crate::author::ClientExt;
 use crate::connection::Client;
-use crate::error::ServerError;
+use crate::lease::{LeaseMode, with_margin};
 use crate::name::Name;
-use crate::observe::OpSpan;
 use crate::token::Token;
+
 /// A guard that wraps a [`HoldGuard`].
 ///
 /// A condition uses it to release and reacquire a lock of any kind.
@@ -36,25 +28,7 @@ pub trait FromHoldGuard: Sized {
     fn from_hold_guard(grant: HoldGuard) -> Self;
 }
 
-/// A hold, and the means to end it. Dropping it releases the hold in the background.
-#[must_use = "dropping the guard releases the hold"]
-pub struct HoldGuard {
-    client: Client,
-    pub(super) hold: Arc<Hold>,
-    /// It is the first guard of its hold. The hold is revoked if its caller does not poll for it.
-    pub(super) is_first: bool,
-    pub(super) armed: bool,
-}
-
 impl HoldGuard {
-    /// Creates the first guard of a hold, on its way to the caller that requested it.
-    ///
-    /// It is counted under the table's lock, which every caller holds.
-    pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
-        hold.guards.fetch_add(1, Ordering::AcqRel);
-        HoldGuard { client, hold, is_first: true, armed: true }
-    }
-
     /// Creates a further guard, which its caller has at once.
     ///
     /// It is counted under the table's lock, which every caller holds.
@@ -63,37 +37,11 @@ impl HoldGuard {
         HoldGuard { client, hold, is_first: false, armed: true }
     }
 
-    /// Accepts the offered hold. Returns false if it was revoked for other waiters meanwhile.
-    pub(super) fn accept(&self) -> bool {
-        if self.is_first {
-            return self.hold.accept();
-        }
-        self.hold.set_given();
-        true
-    }
-
-    /// Reserves the offered hold for a multi-key acquire. Returns false if it was revoked
-    /// meanwhile.
-    pub(super) fn reserve(&self) -> bool {
-        !self.is_first || self.hold.reserve()
-    }
-
     /// Hands a guard that was reserved as a [member](super::PendingAcquire::member) to its caller.
     ///
     /// A guard that is released before that does not keep its lock taken for `at_least`.
     pub fn accept_member(&self) {
         self.accept();
-    }
-
-    /// Disarms the guard. Returns the hold, which the caller must release, and whether it was the
-    /// first guard.
-    pub(super) fn disarm(mut self) -> (Arc<Hold>, bool) {
-        self.armed = false;
-        (Arc::clone(&self.hold), self.is_first)
-    }
-
-    pub(super) fn table(&self) -> &Arc<Table> {
-        self.client.table()
     }
 
     /// Returns the name of the lock.
@@ -117,8 +65,8 @@ impl HoldGuard {
     }
 
     /// Returns the holder field on the server.
-    pub fn field(&self) -> &[u8] {
-        self.hold.server_lease.field()
+    pub fn field(&self) -> Bytes {
+        self.table().core.field(self.hold.server_lease.id)
     }
 
     /// Returns whether the hold is valid at this instant, by the local clock.
@@ -154,30 +102,6 @@ impl HoldGuard {
         &self.hold.request
     }
 
-    /// Requests a hold of another kind on the same key, under this one.
-    ///
-    /// Returns `None` if other holders have the key. The same holds if tasks share this hold that
-    /// the new one would exclude.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] says what is true then; `Lost` when this hold has ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves this hold as it is. A grant of the server is released in the
-    /// background.
-    pub async fn convert(
-        &self,
-        kind: &'static dyn LockProtocol,
-        request: AcquireRequest,
-    ) -> Result<Option<HoldGuard>, AcquireError> {
-        match self.table().enter_converting(&self.client, &self.hold, kind, request)? {
-            Some(ticket) => ticket.outcome().await,
-            None => Ok(None),
-        }
-    }
-
     /// Returns whether this is the last guard of its hold: releasing it releases the hold.
     pub fn is_last(&self) -> bool {
         self.hold.guards.load(Ordering::Acquire) == 1
@@ -186,28 +110,6 @@ impl HoldGuard {
     /// Returns the client through which the lock is held.
     pub fn client(&self) -> &Client {
         &self.client
-    }
-
-    /// Returns whether other tasks of this process share the same grant of the server.
-    pub fn is_shared(&self) -> bool {
-        self.table().is_shared(&self.hold)
-    }
-
-    /// Completes when no other task shares the grant any more.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn unshared(&self) {
-        let alone = self.hold.server_lease.alone();
-        loop {
-            let mut told = pin!(alone.notified());
-            told.as_mut().enable();
-            if !self.is_shared() {
-                return;
-            }
-            told.await;
-        }
     }
 
     /// Returns for how long the lock stays taken by this hold, even if the hold is released
@@ -220,8 +122,8 @@ impl HoldGuard {
     ///
     /// This has an effect only on the last guard of the hold.
     pub fn drop_retention(&self) {
-        if self.hold.guards.load(Ordering::Acquire) == 1 {
-            self.hold.drop_retention();
+        if self.is_last() {
+            self.hold.retained_elsewhere.store(true, Ordering::Release);
         }
     }
 
@@ -230,120 +132,10 @@ impl HoldGuard {
         self.watch().lost().await
     }
 
-    /// Sets the lease to `lease` from now on.
-    ///
-    /// # Errors
-    ///
-    /// [`ExtendError`] says which lease is valid then.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped early, the new lease may or may not be in force. The earlier end of
-    /// the two leases is valid.
-    pub fn extend(&self, lease: Duration) -> impl Future<Output = Result<(), ExtendError>> + Send {
-        extend(self.table(), &self.hold, lease)
-    }
-
-    /// Returns a handle that extends the hold and does not keep it.
-    pub fn extender(&self) -> Extender {
-        Extender { client: self.client.clone(), hold: Arc::clone(&self.hold) }
-    }
-
-    /// Releases the hold and waits for the reply, for `response_timeout` at most.
-    ///
-    /// After that, and if the future is dropped, the release goes on in the background. It ends
-    /// when the server has no lease of the hold any more. That includes the lease of an
-    /// [`extend`](HoldGuard::extend) that was not answered.
-    ///
-    /// # Errors
-    ///
-    /// [`ReleaseError::Lost`] when the hold had ended before; [`ReleaseError::OutcomeUnknown`]
-    /// without a reply in time; [`ReleaseError::Refused`] when the server refused the release.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped early, the release goes on in the background.
-    pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
-        let op = OpSpan::release(op_context(&self.hold), self.hold.token);
-        op.instrument(self.release_and_wait())
-    }
-
-    async fn release_and_wait(mut self) -> Result<(), ReleaseError> {
-        self.armed = false;
-        let name = self.hold.server_lease.keys.name.clone();
-        let (inline_task, mut told) = match self.table().drop_guard(&self.hold, self.is_first, ReleasedBy::Caller) {
-            DropOutcome::Done => return Ok(()),
-            DropOutcome::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
-            DropOutcome::Release(work, told) => {
-                self.table().spawn_background(work);
-                (None, told)
-            }
-            DropOutcome::Leaves(inline_task, told) => {
-                (Some(InlineRelease(Arc::clone(self.table()), inline_task)), told)
-            }
-        };
-        let core = &self.table().core;
-        let until = core.clock.now() + core.settings.response_timeout + GRACE;
-        let mut outcome = poll_fn(|cx| match &inline_task {
-            Some(InlineRelease(_, inline_task)) if inline_task.poll(cx) => Poll::Pending,
-            _ => Pin::new(&mut told).poll(cx),
-        });
-        // A caller that sends its own request over a live connection is woken by that request if no
-        // reply arrives in time. Most replies arrive earlier and need no timer of their own.
-        let alone = inline_task.is_some() && core.is_connected(&self.hold.server_lease.keys.key);
-        let mut polled = false;
-        let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
-            Poll::Ready(released) => Poll::Ready(Some(released)),
-            Poll::Pending if !alone || std::mem::replace(&mut polled, true) => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
-        let released = match first.await {
-            Some(released) => released.ok(),
-            None => {
-                let bounded = async {
-                    tokio::select! {
-                        biased;
-                        released = &mut outcome => Some(released.ok()),
-                        () = core.clock.sleep_until(until) => None,
-                    }
-                };
-                // Boxed, as it is rare: every release would reserve space for it.
-                let Some(released) = Box::pin(bounded).await else {
-                    let source =
-                        ServerError::unknown("no answer came in time; the release goes on until the lease ends");
-                    return Err(ReleaseError::OutcomeUnknown { name, source });
-                };
-                released
-            }
-        };
-        released.unwrap_or_else(|| Err(ReleaseError::OutcomeUnknown { name, source: self.client.ended() }))
-    }
-
     /// Stops the renewal and leaves the hold to its lease.
     pub fn forget(mut self) {
         self.armed = false;
         self.table().stop_renewing(&self.hold, self.is_first);
-    }
-}
-
-/// A release that its caller polls. If it is dropped early, a task continues it.
-struct InlineRelease(Arc<Table>, InlineTask);
-
-impl Drop for InlineRelease {
-    fn drop(&mut self) {
-        if let Some(work) = self.1.take() {
-            self.0.spawn_background(work);
-        }
-    }
-}
-
-impl Drop for HoldGuard {
-    fn drop(&mut self) {
-        if self.armed
-            && let DropOutcome::Release(work, _) = self.table().drop_guard(&self.hold, self.is_first, ReleasedBy::Task)
-        {
-            self.table().spawn_background(work);
-        }
     }
 }
 
@@ -358,11 +150,11 @@ impl Table {
                 // Other tasks share it and keep it renewed: this hold has the lease confirmed until
                 // now.
                 let now = self.now();
-                hold.set_end(now, terms::with_margin(hold.server_lease.deadline().since(now)), now);
+                hold.set_end(now, with_margin(hold.server_lease.deadline().since(now)), now);
                 self.owner_moved(&mut state, hold);
             }
             // If the hold was lost before, the state of its lock was kept for this guard alone.
-            Self::remove_if_idle(&mut state, &hold.server_lease.lock_id());
+            state.remove_if_idle(&hold.server_lease.lock_id());
         }
     }
 }

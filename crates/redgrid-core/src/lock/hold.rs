@@ -1,63 +1,201 @@
-//! One hold: a task's share in a server lease, its validity, and the notification of its end.
+//! One grant of the server, and the share of one task in it.
+//!
+//! A [`ServerLease`] is one holder field on the server, used by consecutive tasks of this process,
+//! or by several at a time. A [`Hold`] is the share of one of them: its own lease, and its end.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use super::attempt::GrantReply;
+use super::cold_fields::ColdFields;
+use super::error::LostReason;
+use super::protocol::{AcquireRequest, HoldArgs, HolderId, LockKeys, LockProtocol};
+use super::table::LockId;
+use crate::clock::{Clock, Instant, nanos};
+use crate::config::Durability;
+use crate::connection::NodeId;
+use crate::lease::{Deadline, Lease, LeaseMode, deadline, margin};
+use crate::observe::count;
+use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::error::LostReason;
-use super::holder::HolderId;
-use super::server_lease::ServerLease;
-use super::terms::{self, AcquireRequest, LeaseMode};
-use crate::clock::Instant;
-use crate::lease::Deadline;
-use crate::observe::count;
-
-/// Phase of a hold. It only goes forward.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Phase {
-    Held = 0,
-    /// Its release was called: the hold is no longer renewed and no longer valid.
-    Released = 1,
-    Expired = 2,
-    Gone = 3,
-    Forced = 4,
-    ShutDown = 5,
+/// One grant of the server, from its acquire to its release.
+pub(crate) struct ServerLease {
+    /// The number in its holder field; unique in this client.
+    pub(super) id: u64,
+    pub(super) keys: Arc<LockKeys>,
+    pub(super) protocol: &'static dyn LockProtocol,
+    /// Which of the grants of its key it is.
+    grant: u64,
+    pub(super) clock: Clock,
+    /// Set when another hold converts from it: it is released without further hand-over or sharing.
+    pub(super) sealed: AtomicBool,
+    /// Lost, released, or no longer valid locally.
+    over: AtomicBool,
+    /// Whether the current owner's lease is renewed, and until when.
+    renewed: AtomicBool,
+    pub(super) renewed_until: AtomicU64,
+    /// The token of its first owner.
+    pub(super) token: u64,
+    /// When the reply was received.
+    pub(super) granted: Instant,
+    pub(super) handover_ends: Instant,
+    /// Number of local tasks that have had it; changed under the table's lock.
+    ///
+    /// A server lease that is passed along the server's queue has no last owner. 32 bits would be
+    /// full after a day of hand-overs, and tokens would begin again.
+    pub(super) owners: AtomicU64,
+    pub(super) deadline: Deadline,
+    /// The lease that renewals send, in nanoseconds.
+    lease: AtomicU64,
+    /// When the current owner's lease ends; `Instant::MAX` if it is renewed.
+    owner_due: AtomicU64,
+    /// Also the mutex under which the deadline moves.
+    inner: Mutex<LeaseInner>,
 }
 
-impl Phase {
-    fn of(byte: u8) -> Phase {
-        match byte {
-            0 => Phase::Held,
-            1 => Phase::Released,
-            2 => Phase::Expired,
-            3 => Phase::Gone,
-            4 => Phase::Forced,
-            _ => Phase::ShutDown,
+/// The fields of a server lease that change together.
+pub(super) struct LeaseInner {
+    /// The node that was last known to have it.
+    pub(super) node: NodeId,
+    pub(super) cold: Option<Box<ColdFields>>,
+    /// Notifies tasks that wait for the end of one of its holds; created by the first of them.
+    pub(super) ended: Option<Arc<Notify>>,
+}
+
+impl Lease for ServerLease {
+    type Id = u64;
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns when it ends by the clock, or its owner's lease does.
+    fn next_end(&self) -> Instant {
+        self.deadline().min(self.owner_due())
+    }
+}
+
+impl ServerLease {
+    pub(super) fn new(granted: GrantReply, key: &LockId, protocol: &'static dyn LockProtocol, clock: Clock) -> Self {
+        let is_plain = granted.durability == Durability::default() && granted.retransmission_ends.is_none();
+        ServerLease {
+            id: granted.id,
+            keys: Arc::clone(&key.keys),
+            protocol,
+            grant: key.grant,
+            clock,
+            sealed: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+            renewed: AtomicBool::new(false),
+            renewed_until: AtomicU64::new(0),
+            token: granted.token,
+            granted: granted.received,
+            handover_ends: granted.handover_ends,
+            owners: AtomicU64::new(0),
+            deadline: Deadline::new(deadline(granted.sent, granted.lease)),
+            lease: AtomicU64::new(nanos(granted.lease)),
+            owner_due: AtomicU64::new(Instant::MAX.as_nanos()),
+            inner: Mutex::new(LeaseInner {
+                cold: if is_plain { None } else { Some(ColdFields::of(&granted)) },
+                node: granted.node,
+                ended: None,
+            }),
         }
     }
 
-    pub(crate) fn lost(self) -> Option<LostReason> {
-        match self {
-            Phase::Held | Phase::Released => None,
-            Phase::Expired => Some(LostReason::Expired),
-            Phase::Gone => Some(LostReason::Gone),
-            Phase::Forced => Some(LostReason::Forced),
-            Phase::ShutDown => Some(LostReason::ShutDown),
-        }
+    pub(super) fn lock_id(&self) -> LockId {
+        LockId { kind: self.protocol.name(), keys: Arc::clone(&self.keys), grant: self.grant }
     }
-}
 
-impl From<LostReason> for Phase {
-    fn from(reason: LostReason) -> Phase {
-        match reason {
-            LostReason::Expired => Phase::Expired,
-            LostReason::Gone => Phase::Gone,
-            LostReason::Forced => Phase::Forced,
-            LostReason::ShutDown => Phase::ShutDown,
+    pub(super) fn claim<'a>(&'a self, field: &'a Bytes, lease: Duration) -> HoldArgs<'a> {
+        HoldArgs { target: &self.keys, field, lease }
+    }
+
+    /// Returns whether another task may take it over, or share it, without a request to the server.
+    pub(super) fn may_hand_over(&self, now: Instant) -> bool {
+        now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
+    }
+
+    /// Returns until when it is valid locally.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline.at()
+    }
+
+    /// Returns the latest time at which its lease ends on the server.
+    pub(super) fn lease_ends(&self) -> Instant {
+        let ends = self.deadline() + margin(self.lease());
+        self.inner().cold.as_ref().map_or(ends, |cold| ends.max(cold.server_lease_upper_bound))
+    }
+
+    /// Returns until when a retransmission of the acquire may execute.
+    pub(super) fn retransmission_ends(&self) -> Option<Instant> {
+        self.inner().cold.as_ref()?.retransmission.map(|(until, _)| until)
+    }
+
+    /// Returns the lease that renewals send.
+    pub(super) fn lease(&self) -> Duration {
+        Duration::from_nanos(self.lease.load(Ordering::Acquire))
+    }
+
+    /// Returns whether it is held, by the local clock.
+    pub(super) fn is_valid_locally(&self) -> bool {
+        self.is_valid_locally_at(self.clock.now())
+    }
+
+    /// Like `is_valid_locally`, for callers that have just read the clock.
+    pub(super) fn is_valid_locally_at(&self, now: Instant) -> bool {
+        !self.is_over() && !self.deadline.has_passed(now)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Marks it as ended. Returns `false` if it was ended before.
+    pub(super) fn end(&self) -> bool {
+        !self.over.swap(true, Ordering::AcqRel)
+    }
+
+    /// Returns whether renewals extend it; otherwise they only verify it.
+    pub(super) fn is_renewed_at(&self, now: Instant) -> bool {
+        self.has_renewed_lease() && now.as_nanos() < self.renewed_until.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the current owner requested a renewed lease.
+    pub(super) fn has_renewed_lease(&self) -> bool {
+        self.renewed.load(Ordering::Acquire)
+    }
+
+    /// Adopts the options of a new owner, and when its own lease ends. Returns its token.
+    fn serve(&self, request: &AcquireRequest, now: Instant, owner_due: Instant) -> u64 {
+        if request.durability != Durability::default() || self.inner().cold.is_some() {
+            self.want_durability(request.durability);
         }
+        if let LeaseMode::Renewed(lease) = request.lease {
+            self.lease.store(nanos(lease), Ordering::Release);
+        }
+        let until = request.max_hold.map_or(Instant::MAX, |longest| now + longest);
+        self.renewed_until.store(until.as_nanos(), Ordering::Release);
+        self.renewed.store(matches!(request.lease, LeaseMode::Renewed(_)), Ordering::Release);
+        self.set_owner_due(owner_due);
+        self.token + self.owners.fetch_add(1, Ordering::AcqRel)
+    }
+
+    pub(super) fn set_owner_due(&self, due: Instant) {
+        self.owner_due.store(due.as_nanos(), Ordering::Release);
+    }
+
+    pub(super) fn owner_due(&self) -> Instant {
+        Instant::from_nanos(self.owner_due.load(Ordering::Acquire))
+    }
+
+    pub(super) fn inner(&self) -> MutexGuard<'_, LeaseInner> {
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -72,109 +210,111 @@ const RESERVED: u8 = 3;
 
 /// The share of one task, or of one holder, in a server lease.
 pub(crate) struct Hold {
-    pub(crate) server_lease: Arc<ServerLease>,
-    pub(crate) token: u64,
+    pub(super) server_lease: Arc<ServerLease>,
+    pub(super) token: u64,
     /// When the grant was known here.
-    pub(crate) granted: Instant,
-    pub(crate) request: Arc<AcquireRequest>,
+    pub(super) granted: Instant,
+    pub(super) request: Arc<AcquireRequest>,
     /// Number of guards that live; counted under the table's lock.
     pub(super) guards: AtomicU32,
     /// Index among the holds of its server lease; under the table's lock.
-    pub(super) index: AtomicUsize,
+    pub(super) index: AtomicU32,
     /// Another hold keeps the lock taken for this one's `at_least` by now.
-    retained_elsewhere: AtomicBool,
+    pub(super) retained_elsewhere: AtomicBool,
     /// A caller was given a guard of it.
     given: AtomicBool,
-    phase: AtomicU8,
     offer: AtomicU8,
+    /// How it ended: `None` by its release, or the reason of its loss.
+    pub(super) end: OnceLock<Option<LostReason>>,
     /// When a fixed lease ends; never, for one that is renewed.
-    ends: AtomicU64,
+    pub(super) ends: AtomicU64,
     /// Until when the hold is valid by its own lease: a margin before it ends.
-    deadline: Deadline,
-    /// Notifies tasks that wait for the end of the hold; created by the first of them.
-    ended: OnceLock<Box<Notify>>,
+    pub(super) own_deadline: Deadline,
 }
 
 impl Hold {
     /// Creates a share in `server_lease` whose own lease counts from `from`.
-    pub(crate) fn new(
+    pub(super) fn new(
         server_lease: Arc<ServerLease>,
-        token: u64,
         from: Instant,
         now: Instant,
-        wanted: Arc<AcquireRequest>,
+        request: Arc<AcquireRequest>,
     ) -> Self {
-        let hold = Hold {
+        count::held(server_lease.protocol.name());
+        let (ends, valid_until) = match request.lease {
+            LeaseMode::Fixed(lease) => (from + lease, deadline(from, lease)),
+            LeaseMode::Renewed(_) => (Instant::MAX, Instant::MAX),
+        };
+        let token = server_lease.serve(&request, now, valid_until.min(now + UNCLAIMED_TIMEOUT));
+        Hold {
             server_lease,
             token,
             granted: now,
+            request,
             guards: AtomicU32::new(0),
-            index: AtomicUsize::new(0),
+            index: AtomicU32::new(0),
             retained_elsewhere: AtomicBool::new(false),
             given: AtomicBool::new(false),
-            phase: AtomicU8::new(Phase::Held as u8),
             offer: AtomicU8::new(OFFERED),
-            ends: AtomicU64::new(Instant::MAX.as_nanos()),
-            deadline: Deadline::new(Instant::MAX),
-            ended: OnceLock::new(),
-            request: wanted,
-        };
-        count::held(hold.server_lease.protocol.name());
-        if let LeaseMode::Fixed(lease) = hold.request.lease {
-            hold.set_end(from, lease, now);
+            end: OnceLock::new(),
+            ends: AtomicU64::new(ends.as_nanos()),
+            own_deadline: Deadline::new(valid_until),
         }
-        let renewed_until = hold.request.max_hold.map_or(Instant::MAX, |longest| now + longest);
-        hold.server_lease.serve(
-            hold.request.lease,
-            hold.request.durability,
-            renewed_until,
-            hold.deadline_of_its_own().min(hold.offered_until()),
-        );
-        hold
     }
 
-    /// Returns the holder, if the request named one.
-    pub(crate) fn holder(&self) -> Option<HolderId> {
+    pub(super) fn holder(&self) -> Option<HolderId> {
         self.request.holder
+    }
+
+    /// Returns whether a guard of it lives. A forgotten hold has none: it is left to its lease.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guards.load(Ordering::Acquire) > 0
     }
 
     /// Returns until when the hold waits to be accepted.
     ///
     /// A request that is not polled for that long does not want it, while other waiters do.
-    pub(crate) fn offered_until(&self) -> Instant {
+    pub(super) fn offered_until(&self) -> Instant {
         self.granted + UNCLAIMED_TIMEOUT
     }
 
+    fn answer_offer(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.offer.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+    }
+
     /// Accepts the first guard for the caller that it was given to; false when that comes too late.
-    pub(crate) fn accept(&self) -> bool {
-        let to = |from| self.offer.compare_exchange(from, ACCEPTED, Ordering::AcqRel, Ordering::Acquire);
-        let claimed = to(OFFERED).or_else(|_| to(RESERVED)).map_or_else(|now| now == ACCEPTED, |_| true);
-        if claimed {
+    pub(super) fn accept(&self) -> bool {
+        let accepted = self.answer_offer(OFFERED, ACCEPTED).or_else(|_| self.answer_offer(RESERVED, ACCEPTED));
+        let is_accepted = accepted.map_or_else(|now| now == ACCEPTED, |_| true);
+        if is_accepted {
             self.set_given();
         }
-        claimed
-    }
-
-    /// Records that one of its guards has reached its caller.
-    pub(crate) fn set_given(&self) {
-        self.given.store(true, Ordering::Release);
-    }
-
-    fn is_given(&self) -> bool {
-        self.given.load(Ordering::Acquire)
+        is_accepted
     }
 
     /// Reserves the first guard for a multi-key acquire; false when that comes too late.
     ///
     /// It is given to no caller before all members are granted.
-    pub(crate) fn reserve(&self) -> bool {
-        let reserved = self.offer.compare_exchange(OFFERED, RESERVED, Ordering::AcqRel, Ordering::Acquire);
-        reserved != Err(REVOKED)
+    pub(super) fn reserve(&self) -> bool {
+        self.answer_offer(OFFERED, RESERVED) != Err(REVOKED)
     }
 
     /// Revokes the first guard if no caller has accepted it; under the table's lock.
-    pub(crate) fn revoke_offer(&self) -> bool {
-        self.offer.compare_exchange(OFFERED, REVOKED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    pub(super) fn revoke_offer(&self) -> bool {
+        self.answer_offer(OFFERED, REVOKED).is_ok()
+    }
+
+    pub(super) fn is_offered(&self) -> bool {
+        self.offer.load(Ordering::Acquire) == OFFERED
+    }
+
+    /// Records that one of its guards has reached its caller.
+    pub(super) fn set_given(&self) {
+        self.given.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_given(&self) -> bool {
+        self.given.load(Ordering::Acquire)
     }
 
     /// Counts off a guard that is dropped, under the table's lock, and returns how many are left.
@@ -187,144 +327,63 @@ impl Hold {
         Some(self.guards.fetch_sub(1, Ordering::AcqRel) - 1)
     }
 
-    /// Returns whether the hold waits to be accepted.
-    pub(crate) fn is_offered(&self) -> bool {
-        self.offer.load(Ordering::Acquire) == OFFERED
+    pub(super) fn deadline(&self) -> Instant {
+        self.own_deadline.at().min(self.server_lease.deadline())
     }
 
-    pub(crate) fn phase(&self) -> Phase {
-        Phase::of(self.phase.load(Ordering::Acquire))
-    }
-
-    /// Returns until when the hold is valid.
-    pub(crate) fn deadline(&self) -> Instant {
-        self.deadline_of_its_own().min(self.server_lease.deadline())
-    }
-
-    pub(crate) fn deadline_of_its_own(&self) -> Instant {
-        self.deadline.at()
+    pub(super) fn deadline_of_its_own(&self) -> Instant {
+        self.own_deadline.at()
     }
 
     /// Returns whether its own lease is no longer valid. From then on it stays so.
-    pub(crate) fn has_run_out(&self, now: Instant) -> bool {
-        self.deadline.has_passed(now)
+    pub(super) fn has_run_out(&self, now: Instant) -> bool {
+        self.own_deadline.has_passed(now)
     }
 
-    /// Returns whether its own lease or the server lease is no longer valid.
     fn has_expired(&self, now: Instant) -> bool {
-        self.has_run_out(now) || self.server_lease.has_expired(now)
+        self.has_run_out(now) || self.server_lease.deadline.has_passed(now)
     }
 
     /// Returns when its fixed lease ends and the lock becomes free for others.
-    pub(crate) fn ends(&self) -> Instant {
+    pub(super) fn ends(&self) -> Instant {
         Instant::from_nanos(self.ends.load(Ordering::Acquire))
     }
 
-    /// Sets a fixed lease, counted from `from`. A hold that has run out by `now` stays so.
-    pub(crate) fn set_end(&self, from: Instant, lease: Duration, now: Instant) {
-        if self.deadline.set(terms::deadline(from, lease), now) {
-            self.ends.store((from + lease).as_nanos(), Ordering::Release);
-        }
-    }
-
     /// Returns whether the hold is valid by the local clock, without a request.
-    pub(crate) fn is_held(&self) -> bool {
-        self.phase() == Phase::Held && !self.has_expired(self.server_lease.clock.now())
+    pub(super) fn is_held(&self) -> bool {
+        self.end.get().is_none() && !self.has_expired(self.server_lease.clock.now())
     }
 
     /// Returns how the hold ended without being released, if it did.
     ///
     /// A passed deadline counts even if it is not marked yet.
-    pub(crate) fn lost(&self) -> Option<LostReason> {
-        self.lost_by(self.server_lease.clock.now())
-    }
-
-    /// Returns the same as [`lost`](Hold::lost), for a caller that has just read the clock.
-    pub(crate) fn lost_by(&self, now: Instant) -> Option<LostReason> {
-        match self.phase() {
-            Phase::Held if self.has_expired(now) => Some(LostReason::Expired),
-            phase => phase.lost(),
+    pub(super) fn lost_by(&self, now: Instant) -> Option<LostReason> {
+        match self.end.get() {
+            Some(end) => *end,
+            None => self.has_expired(now).then_some(LostReason::Expired),
         }
     }
 
-    /// Goes from `Held` to `to`. Returns false if the hold had ended before.
-    pub(crate) fn end(&self, to: Phase) -> bool {
-        let ended =
-            self.phase.compare_exchange(Phase::Held as u8, to as u8, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if ended {
-            self.count_end(to);
-            // Either a new waiter for the end sees it, or its registration is seen here. Both check
-            // after their own write.
-            fence(Ordering::SeqCst);
-            if let Some(ended) = self.ended.get() {
+    /// Ends the hold by its release, or by a loss. Returns false if it had ended before.
+    pub(super) fn end(&self, lost: Option<LostReason>) -> bool {
+        let has_ended = self.end.set(lost).is_ok();
+        if has_ended {
+            if cfg!(feature = "metrics") {
+                self.count_end(lost);
+            }
+            // A waiter that registers now checks once more before it waits.
+            if let Some(ended) = &self.server_lease.inner().ended {
                 ended.notify_waiters();
             }
         }
-        ended
-    }
-
-    fn count_end(&self, to: Phase) {
-        if !cfg!(feature = "metrics") {
-            return;
-        }
-        let (kind, now) = (self.server_lease.protocol.name(), self.server_lease.clock.now());
-        let held = now.since(self.granted);
-        let is_forgotten = to != Phase::Released && self.guards.load(Ordering::Acquire) == 0;
-        if !self.is_given() {
-            count::never_held(kind);
-        } else if is_forgotten {
-            count::ended(kind, held, None);
-        } else {
-            // A hold that is released after its deadline had been lost before.
-            let expired = (now >= self.deadline()).then_some(LostReason::Expired);
-            count::ended(kind, held, Some(to.lost().or(expired).map_or(Ok(()), Err)));
-        }
+        has_ended
     }
 
     /// Returns until when the lock stays taken for `at_least`.
     ///
     /// A hold that no caller was given does not keep its lock taken.
-    pub(crate) fn retained_until(&self) -> Instant {
+    pub(super) fn retained_until(&self) -> Instant {
         let is_its_own = self.is_given() && !self.retained_elsewhere.load(Ordering::Acquire);
         if is_its_own && !self.request.at_least.is_zero() { self.granted + self.request.at_least } else { Instant::MIN }
-    }
-
-    /// Returns until when the lock stays taken after a shutdown. A forgotten hold is left to its
-    /// lease.
-    pub(crate) fn retained_after_shutdown(&self) -> Instant {
-        let is_forgotten = self.guards.load(Ordering::Acquire) == 0 && self.ends() != Instant::MAX;
-        self.retained_until().max(if is_forgotten { self.ends() } else { Instant::MIN })
-    }
-
-    /// Records that another hold keeps the lock taken from here on.
-    pub(super) fn drop_retention(&self) {
-        self.retained_elsewhere.store(true, Ordering::Release);
-    }
-
-    /// Completes when the hold has ended, by release or loss.
-    pub(crate) async fn ended(&self) {
-        loop {
-            let told = self.ended.get_or_init(Box::default).notified();
-            fence(Ordering::SeqCst);
-            if !self.is_held() {
-                return;
-            }
-            tokio::select! {
-                () = told => {}
-                // The renewal loop marks a passed deadline. This timer uses the same clock, in case
-                // that is late.
-                () = self.server_lease.clock.sleep_until(self.deadline()) => {}
-            }
-        }
-    }
-}
-
-/// Counts a hold that was still held when its client ended.
-#[cfg(feature = "metrics")]
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.phase() == Phase::Held {
-            count::never_held(self.server_lease.protocol.name());
-        }
     }
 }

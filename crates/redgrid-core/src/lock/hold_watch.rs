@@ -1,10 +1,13 @@
-//! A view of a hold for other tasks.
+//! The end of a hold, for tasks that watch it.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use super::error::LostReason;
 use super::hold::Hold;
+use crate::observe::count;
 use crate::token::Token;
+
 /// A view of a hold, cloneable for other tasks. It does not keep the hold.
 #[derive(Clone)]
 pub struct HoldWatch(pub(super) Arc<Hold>);
@@ -47,5 +50,56 @@ impl HoldWatch {
     pub async fn ended(&self) -> Option<LostReason> {
         self.0.ended().await;
         self.0.lost()
+    }
+}
+
+impl Hold {
+    /// Returns how the hold ended without being released, if it did.
+    pub(super) fn lost(&self) -> Option<LostReason> {
+        self.lost_by(self.server_lease.clock.now())
+    }
+
+    /// Counts the end of the hold.
+    pub(super) fn count_end(&self, lost: Option<LostReason>) {
+        let (kind, now) = (self.server_lease.protocol.name(), self.server_lease.clock.now());
+        let held = now.since(self.granted);
+        if !self.is_given() {
+            count::never_held(kind);
+        } else if lost.is_some() && !self.is_guarded() {
+            // It was forgotten.
+            count::ended(kind, held, None);
+        } else {
+            // A hold that is released after its deadline had been lost before.
+            let expired = (now >= self.deadline()).then_some(LostReason::Expired);
+            count::ended(kind, held, Some(lost.or(expired).map_or(Ok(()), Err)));
+        }
+    }
+
+    /// Completes when the hold has ended, by release or loss.
+    async fn ended(&self) {
+        let ended = Arc::clone(self.server_lease.inner().ended.get_or_insert_default());
+        loop {
+            let mut notified = pin!(ended.notified());
+            notified.as_mut().enable();
+            if !self.is_held() {
+                return;
+            }
+            tokio::select! {
+                () = notified => {}
+                // The renewal loop marks a passed deadline. This timer uses the same clock, in case
+                // that is late.
+                () = self.server_lease.clock.sleep_until(self.deadline()) => {}
+            }
+        }
+    }
+}
+
+/// Counts a hold that was still held when its client ended.
+#[cfg(feature = "metrics")]
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.end.get().is_none() {
+            count::never_held(self.server_lease.protocol.name());
+        }
     }
 }

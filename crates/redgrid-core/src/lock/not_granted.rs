@@ -1,35 +1,118 @@
-//! The results of an acquire request that was not granted: busy, or a failure.
+//! The results of an acquire request that was not granted: busy, a failure, or a timeout.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::acquire::PendingAcquire;
 use super::attempt::Attempt;
-use super::table::Table;
-use super::terms::AcquireRequest;
-use super::waiter::{AcquireFailure, Answers, send};
+use super::cleanup::DeferredRelease;
+use super::error::{AcquireError, AcquireFailure};
+use super::hold::ServerLease;
+use super::protocol::{AcquireReply, AcquireRequest};
+use super::table::{Answers, LockId, Table, send};
 use crate::clock::Instant;
-use crate::connection::{CommitError, RequestOutcome};
+use crate::connection::{CommitError, Core, Progress, RequestOutcome, jittered};
 use crate::error::ServerError;
+use crate::failure::Failure;
+
+impl Attempt {
+    fn deferred_release(&self, id: u64, limit: Option<Instant>) -> DeferredRelease {
+        DeferredRelease::of(self.protocol, &self.key.keys, id, self.lease, limit)
+    }
+}
+
 impl Table {
-    /// Handles a busy reply.
-    pub(super) fn busy(self: &Arc<Self>, attempt: &Attempt, asked: &RequestOutcome) {
-        let told = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>());
-        let (_, time, left) = told.unwrap_or_default();
-        if let (Some(under), -2) = (&attempt.context.under, left) {
-            // The hold under which the request was made is gone. Report that before the reply is
-            // delivered.
-            self.report_missing(under);
+    /// Handles a reply that is no grant. Returns how long others hold the lock, if they do, unless
+    /// the request is to be sent again.
+    pub(super) fn not_granted(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        asked: &RequestOutcome,
+        reply: AcquireReply,
+        was_late: &mut bool,
+    ) -> ControlFlow<Option<Duration>> {
+        let failure = match reply {
+            AcquireReply::TooLate if !std::mem::replace(was_late, true) => {
+                self.schedule_cleanup_of_retransmissions(attempt, id, asked, false);
+                return ControlFlow::Continue(());
+            }
+            AcquireReply::Busy { left, time, is_gone } => {
+                self.schedule_cleanup_of_retransmissions(attempt, id, asked, false);
+                attempt.status.position.is_next_until(asked.received, left);
+                let under = attempt.context.as_ref().and_then(|context| context.under.as_ref());
+                if let Some(under) = under.filter(|_| is_gone) {
+                    // The hold under which the request was made is gone. Report that before the
+                    // reply is delivered.
+                    self.report_missing(under);
+                }
+                self.refused(attempt, asked.received, asked.retransmission_ends, time);
+                return ControlFlow::Break(Some(left));
+            }
+            AcquireReply::Failed(failure) => failure,
+            _ => AcquireFailure::too_late_twice(),
+        };
+        let is_unknown = matches!(failure, AcquireFailure::Unknown(_));
+        self.schedule_cleanup_of_retransmissions(attempt, id, asked, is_unknown);
+        self.failed(attempt, failure);
+        ControlFlow::Break(None)
+    }
+
+    /// Releases a grant that is not as durable as requested, and then delivers the failure.
+    ///
+    /// An immediate new request must not find the lock held by the grant that is being released.
+    /// Returns true if the request is to be sent again.
+    pub(super) async fn not_durable(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        asked: &RequestOutcome,
+        error: CommitError,
+    ) -> bool {
+        let is_passing = error.is_passing() && self.now() < attempt.until;
+        self.clean_up(attempt.deferred_release(id, asked.retransmission_ends)).await;
+        if is_passing {
+            // Its slot or its primary is moving (migration, failover): the replicas are not at
+            // fault.
+            attempt.status.position.moved(self.number());
+            tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
+        } else {
+            self.failed(attempt, AcquireFailure::NotDurable(error));
         }
-        self.refused(attempt, asked.received, asked.retransmission_ends, time);
+        is_passing
+    }
+
+    /// Schedules the release of what unanswered retransmissions may acquire. It is sent when they
+    /// can no longer execute. A reply that is `unknown` may have been a grant.
+    pub(super) fn schedule_cleanup_of_retransmissions(
+        self: &Arc<Self>,
+        attempt: &Attempt,
+        id: u64,
+        asked: &RequestOutcome,
+        is_unknown: bool,
+    ) {
+        let limit = asked.retransmission_ends.or(is_unknown.then_some(Instant::MIN));
+        if attempt.queue().is_some() {
+            // The position is released together with the request or the hold.
+            limit.into_iter().for_each(|limit| attempt.status.set_maybe_executed(limit));
+        } else if limit.is_some() {
+            let release = attempt.deferred_release(id, limit);
+            self.schedule_cleanup(DeferredRelease { at_once: is_unknown, ..release });
+        }
+    }
+
+    /// Handles a grant that another client took over before it was known here.
+    pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
+        // After a forced takeover this release finds nothing. If the clocks misled the comparison,
+        // it is needed.
+        self.give_back(server_lease);
+        attempt.status.position.moved(self.number());
+        self.refused(attempt, server_lease.granted, None, 0);
     }
 
     /// Answers `once` requests as busy and keeps the other waiters; `time` is the server's time.
-    pub(super) fn refused(
-        self: &Arc<Self>,
-        attempt: &Attempt,
-        received: Instant,
-        unanswered_until: Option<Instant>,
-        time: u64,
-    ) {
+    fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();
         // Unanswered retransmissions are tracked by their own time.
@@ -38,34 +121,31 @@ impl Table {
             lock.contact = received;
             lock.asking = false;
             lock.completed(attempt.entry);
-            let waits = lock.queue.iter().any(|entry| entry.id == attempt.entry && !entry.answer.is_closed());
             if attempt.queue().is_some() {
+                let waits = lock.queue.iter().any(|waiter| waiter.id == attempt.entry && !waiter.answer.is_closed());
                 attempt.status.position.landed(waits);
                 if !waits {
                     self.leave_queue(attempt);
                 }
             }
-            lock.retain_map(|entry| {
-                entry.status.set_busy();
-                let unsure = unanswered_until.filter(|_| entry.id == attempt.entry);
-                match (entry.request.once, unsure) {
+            lock.retain_map(|waiter| {
+                waiter.status.set_busy();
+                let unsure = unanswered_until.filter(|_| waiter.id == attempt.entry);
+                match (waiter.request.once, unsure) {
                     (false, unsure) => {
-                        unsure.into_iter().for_each(|until| entry.status.set_maybe_executed(until));
-                        return Some(entry);
+                        unsure.into_iter().for_each(|until| waiter.status.set_maybe_executed(until));
+                        return Some(waiter);
                     }
-                    (true, None) => answers.push((entry.answer, Ok(None))),
+                    (true, None) => answers.push((waiter.answer, Ok(None))),
                     (true, Some(_)) => {
                         let why = ServerError::unknown("an earlier copy of the request was not answered");
-                        answers.push((entry.answer, Err(AcquireFailure::Unknown(why))));
+                        answers.push((waiter.answer, Err(AcquireFailure::Unknown(why))));
                     }
                 }
                 None
             });
             lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
-            if lock.waits_since == 0 {
-                lock.waits_since = time;
-            }
-            lock.announced |= attempt.context.waits && attempt.protocol.announces_every().is_some();
+            lock.begins_to_wait(time, !attempt.request.once);
             if lock.queue.is_empty() && !lock.loop_running {
                 self.withdraw(lock);
             }
@@ -73,12 +153,6 @@ impl Table {
         }
         drop(state);
         send(answers);
-    }
-
-    /// Releases the position of an attempt whose waiter has left.
-    fn leave_queue(self: &Arc<Self>, attempt: &Attempt) {
-        let Attempt { protocol, keys, entry, status, request, .. } = attempt;
-        self.release_position(*protocol, keys, (*entry, status), request);
     }
 
     /// Delivers a failure (neither a grant nor busy) to the requesting waiter.
@@ -96,38 +170,88 @@ impl Table {
             if matches!(failure, AcquireFailure::Refused(_) | AcquireFailure::NotDurable(_)) {
                 lock.contact = now;
             }
-            if attempt.queue().is_some() && lock.queue.iter().all(|entry| entry.id != attempt.entry) {
+            if attempt.queue().is_some() && lock.queue.iter().all(|waiter| waiter.id != attempt.entry) {
                 // The waiter left while its request was in flight. That request may still execute.
                 attempt.status.position.landed(false);
                 self.leave_queue(attempt);
             }
-            lock.retain_map(|entry| {
-                match entry.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &entry.request) {
-                    true => {
-                        self.release_position(
-                            attempt.protocol,
-                            &attempt.keys,
-                            (entry.id, &entry.status),
-                            &entry.request,
-                        );
-                        answers.push((entry.answer, Err(failure.clone())));
-                        None
-                    }
-                    false => Some(entry),
+            let mut failed = Vec::new();
+            lock.retain_map(|waiter| {
+                let is_it =
+                    waiter.id == attempt.entry || also_lacks_durability(&failure, &attempt.request, &waiter.request);
+                if is_it {
+                    failed.push(waiter);
+                    return None;
                 }
+                Some(waiter)
             });
+            for waiter in failed {
+                self.release_position_of(lock, &waiter);
+                answers.push((waiter.answer, Err(failure.clone())));
+            }
             self.go_on(&mut state, &attempt.key);
         }
         drop(state);
         send(answers);
+    }
+
+    /// Returns the last contact about this key: a reply, or now if a hold is valid and renewed.
+    fn contact(&self, key: &LockId) -> Option<Instant> {
+        let state = self.state();
+        let lock = state.locks.get(key)?;
+        // This process holds it. A lease that is being adjusted or released does not count: that
+        // needs a reply.
+        if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
+            return Some(self.now());
+        }
+        // Another process holds it. While the connection is up and the server does not hang,
+        // waiting does not count as loss of contact.
+        let waits = if lock.contended { self.core.contact(key.key()) } else { None };
+        Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }
 
 /// Returns whether another waiter would fail for the same lack of durability. The first waiter has
 /// just waited as long for the same or less.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
-    let lacking =
+    let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
-    let (has, asked) = (first.durability, other.durability);
-    lacking && asked.covers(has) && asked.timeout() <= has.timeout()
+    let (had, asked) = (first.durability, other.durability);
+    is_lacking && asked.covers(had) && asked.timeout() <= had.timeout()
+}
+
+impl PendingAcquire {
+    /// Returns the last contact with the server about this key, no earlier than `known`.
+    pub(super) fn contact(&self, known: Instant) -> Instant {
+        self.table().contact(&self.key).map_or(known, |contact| contact.max(known))
+    }
+
+    /// Returns the error at the end of the wait.
+    ///
+    /// That the lock is held elsewhere is known only while the server answers. If contact was lost
+    /// for longer than the response timeout, the server counts as unavailable.
+    pub(super) fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
+        let (core, keys) = (&self.table().core, &self.key.keys);
+        if now < self.status.may_execute_until() {
+            let source = ServerError::unknown("a request without a reply may still be executed");
+            return Failure::OutcomeUnknown { operation: AcquireError::operation(&keys.name), source }.into();
+        }
+        let is_current = now.since(contact) <= core.settings.response_timeout;
+        if self.status.is_busy() && now >= self.until && is_current {
+            let by_this_client = self.table().holds_key(self.kind, keys);
+            return AcquireError::TimedOut { name: keys.name.clone(), waited: now.since(self.entered), by_this_client };
+        }
+        no_answer(core, &self.status.progress, &keys.key).into_error(core, &keys.name)
+    }
+}
+
+/// Returns the failure of a request about `key` that timed out without a reply.
+pub(super) fn no_answer(core: &Core, progress: &Progress, key: &[u8]) -> AcquireFailure {
+    match progress.is_sent() {
+        true => AcquireFailure::Unknown(ServerError::unknown("the time ran out before an answer came")),
+        false => match core.no_contact(key) {
+            refused @ ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(refused),
+            other => AcquireFailure::Unavailable(other),
+        },
+    }
 }

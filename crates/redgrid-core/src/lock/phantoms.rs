@@ -7,8 +7,7 @@
 use std::time::Duration;
 
 use super::fairness::SubscriberCount;
-use super::lock_state::LockId;
-use super::table::ByName;
+use super::table::{ByName, LockId};
 use crate::clock::Instant;
 
 /// Consecutive yields that must end by their quiet period before subscribers count as phantoms: 3.
@@ -44,7 +43,6 @@ pub(crate) struct Phantom {
 }
 
 impl Phantoms {
-    /// Returns the subscriber count without the phantoms.
     pub(super) fn without(&self, key: &LockId, audience: SubscriberCount, now: Instant) -> SubscriberCount {
         self.names.get(key).map_or(audience, |known| known.without(audience, now))
     }
@@ -66,7 +64,6 @@ impl Phantoms {
 }
 
 impl Phantom {
-    /// Returns the subscriber count without the phantoms.
     pub(crate) fn without(&self, audience: SubscriberCount, now: Instant) -> SubscriberCount {
         if self.silent >= ENOUGH && now < self.until && audience.listeners >= self.of {
             return SubscriberCount { listeners: audience.listeners - self.count, ignored: self.count, ..audience };
@@ -113,9 +110,8 @@ mod tests {
 
     fn key() -> LockId {
         let (name, key) = (Name::new("a").unwrap(), Bytes::from("a"));
-        let target =
-            LockKeys { name, key, channel: Bytes::new(), poll_waiter_flag: Bytes::new(), more: Box::default() };
-        LockId("lock", Arc::new(target), 0)
+        let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default() };
+        LockId { kind: "lock", keys: Arc::new(target), grant: 0 }
     }
 
     fn audience(listeners: u64) -> SubscriberCount {

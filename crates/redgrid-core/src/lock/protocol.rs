@@ -1,11 +1,23 @@
-//! What differs between lock kinds: the scripts that acquire, renew and release.
+//! The contract of a lock kind: its keys, the options of an acquire, the scripts, and the meaning of
+//! their replies.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::connection::Request;
-use crate::name::Name;
+use super::error::AcquireFailure;
+use super::fair::ServerQueue;
+use super::multi::MultiKeyProtocol;
+use super::shared::ReadWriteMode;
+use super::takeover::TakeoverFrom;
+use crate::backoff::Backoff;
+use crate::config::Durability;
+use crate::connection::{Reply, Request, RequestOutcome};
+use crate::error::ServerError;
+use crate::lease::{LeaseMode, with_margin};
+use crate::name::{Name, companion};
 
 /// The key of a lock, with its companion keys and the channel of its releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,10 +29,17 @@ pub struct LockKeys {
     pub key: Bytes,
     /// The channel on which a release is published.
     pub channel: Bytes,
-    /// The key that flags waiters without a subscription.
-    pub poll_waiter_flag: Bytes,
     /// Further keys of the lock kind, in the hash slot of `key`.
     pub more: Box<[Bytes]>,
+}
+
+impl LockKeys {
+    /// Returns the key that flags waiters without a subscription.
+    ///
+    /// It is not stored: only waiters and releases under contention need it.
+    pub fn poll_waiter_flag(&self) -> Bytes {
+        companion("redgrid_wait", &self.key)
+    }
 }
 
 /// The arguments of a script for one hold.
@@ -35,31 +54,101 @@ pub struct HoldArgs<'a> {
     pub lease: Duration,
 }
 
-/// How a request arrives, apart from its options.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
-pub struct AcquireContext {
-    /// Holder field of another hold on the same key from which this request converts.
-    ///
-    /// For example a write lock from which a read lock is acquired, or a read lock that is to
-    /// become a write lock.
-    pub under: Option<Bytes>,
-    /// Server time since which the request waits, in microseconds; zero for a new request.
-    pub since: u64,
-    /// Whether the request waits if the lock is taken; `false` for a try-only request.
-    pub waits: bool,
-}
-
-/// From which holders a lock may be taken over.
+/// The options of an acquire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
-pub enum TakeoverFrom {
-    /// From all holders. A free lock is acquired.
-    Anybody,
-    /// From all holders. A free lock is left alone.
-    Holders,
-    /// Only while this holder field is one of the holders; otherwise the lock is left alone.
-    Holder(Bytes),
+pub struct AcquireRequest {
+    /// The lease.
+    pub lease: LeaseMode,
+    /// The holder that requests; a request without one never re-enters.
+    pub holder: Option<HolderId>,
+    /// The lock stays taken at least this long, even if it is released or abandoned earlier.
+    pub at_least: Duration,
+    /// Renewal ends after this time.
+    pub max_hold: Option<Duration>,
+    /// Try only, without waiting.
+    pub once: bool,
+    /// How long the caller waits; `None` for no limit.
+    pub wait: Option<Duration>,
+    /// How durable the grant and its renewals must be before they are valid.
+    pub durability: Durability,
+    /// Whether the holder may re-enter its own hold; otherwise the request fails as already held.
+    pub reenters: bool,
+    /// The pauses between tries if releases send no messages; `None` if they do. Each is shortened
+    /// at random by up to half.
+    pub backoff: Option<Backoff>,
+}
+
+impl AcquireRequest {
+    /// Returns the lease to request from the server.
+    ///
+    /// A fixed lease includes what the last owner of the hand-over window needs. The lease also
+    /// covers `at_least` if the process dies and no longer renews it.
+    pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
+        let lease = match self.lease {
+            LeaseMode::Renewed(lease) => lease,
+            LeaseMode::Fixed(lease) => with_margin(lease + handover_window),
+        };
+        if self.at_least.is_zero() { lease } else { lease.max(with_margin(self.at_least)) }
+    }
+}
+
+/// Distinguishes the holders of one process.
+pub type HolderId = u64;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+tokio::task_local! {
+    static CURRENT: Holder;
+}
+
+/// An identity that may reenter what it already holds.
+///
+/// ```
+/// use redgrid_core::Holder;
+///
+/// let me = Holder::new();
+/// let also_me = me.clone();
+/// assert_eq!(me, also_me);
+/// assert_ne!(me, Holder::new());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holder(Arc<HolderId>);
+
+impl Holder {
+    /// Creates a holder that is equal to no other.
+    #[allow(clippy::new_without_default, reason = "a default would suggest that all defaults are equal")]
+    pub fn new() -> Self {
+        Holder(Arc::new(NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Runs `work` with a holder of its own.
+    ///
+    /// Everything that is acquired in it without another holder belongs to that one. Functions that
+    /// call each other may therefore take the same lock. The scope does not reach tasks that `work`
+    /// spawns.
+    ///
+    /// Inside another scope, `work` stays with the outer holder.
+    ///
+    /// # Cancel safety
+    ///
+    /// As that of `work`.
+    pub async fn scope<F: Future>(work: F) -> F::Output {
+        match Holder::current() {
+            Some(_) => work.await,
+            None => CURRENT.scope(Holder::new(), work).await,
+        }
+    }
+
+    /// Returns the holder of the current scope.
+    pub fn current() -> Option<Holder> {
+        CURRENT.try_with(Clone::clone).ok()
+    }
+
+    /// Returns the number of the holder.
+    pub fn id(&self) -> HolderId {
+        *self.0
+    }
 }
 
 /// How one kind of lock is acquired, renewed and released: one static table per kind.
@@ -74,69 +163,19 @@ pub trait LockProtocol: Send + Sync + 'static {
         true
     }
 
-    /// Returns the protocol of multi-key acquires; `None` if the kind has none.
-    fn multi_key(&self) -> Option<&dyn MultiKeyProtocol> {
-        None
-    }
-
     /// Returns the server's queue of waiters; `None` if the kind has none.
     fn queue(&self) -> Option<&dyn ServerQueue> {
         None
     }
 
-    /// Returns whether tasks of this process share a grant: requests within its hand-over window
-    /// join it.
-    fn is_shared(&self) -> bool {
-        false
-    }
-
-    /// Returns the name of the kind that is held on the same key beside this one (readers and
-    /// writers).
-    fn paired_mode(&self) -> Option<&'static str> {
+    /// Returns what distinguishes readers and writers; `None` for kinds with one mode.
+    fn read_write(&self) -> Option<&dyn ReadWriteMode> {
         None
     }
 
-    /// Acquires like `acquire`, for kinds that depend on how the request arrives.
-    fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request {
-        let _ = context;
-        self.acquire(claim)
-    }
-
-    /// Returns how often a client announces its waiting request, for kinds where others step back
-    /// for it.
-    fn announces_every(&self) -> Option<Duration> {
+    /// Returns the protocol of multi-key acquires; `None` if the kind has none.
+    fn multi_key(&self) -> Option<&dyn MultiKeyProtocol> {
         None
-    }
-
-    /// Announces that the client with this id has a waiting request.
-    ///
-    /// Each announcement has a higher number than those before it. That includes acquires, whose
-    /// number is in the holder field.
-    fn announce(&self, target: &LockKeys, client: &str, number: u64) -> Option<Request> {
-        let _ = (target, client, number);
-        None
-    }
-
-    /// Withdraws the announcement, unless one with a higher number arrived before.
-    fn withdraw(&self, target: &LockKeys, client: &str, number: u64) -> Option<Request> {
-        let _ = (target, client, number);
-        None
-    }
-
-    /// Requests the list of holders for [`evict_expired`](LockProtocol::evict_expired).
-    ///
-    /// `None` for kinds whose crashed holders expire with the key.
-    fn holders(&self, target: &LockKeys) -> Option<Request> {
-        let _ = target;
-        None
-    }
-
-    /// Removes the holders with expired leases among those that `holders` returned.
-    ///
-    /// Waiters call it periodically.
-    fn evict_expired(&self, target: &LockKeys, holders: &[Bytes]) -> Vec<Request> {
-        let _ = (target, holders);
-        Vec::new()
     }
 
     /// Acquires the lock if it is free.
@@ -190,14 +229,6 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// lock was not held.
     fn retain(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Ends what [`retain`](LockProtocol::retain) keeps, for kinds where the lifetime of the key
-    /// may not.
-    ///
-    /// There, further holders extend the key's lifetime. The request is sent more than once.
-    fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
-        None
-    }
-
     /// Sets the lease, which may also be shorter.
     ///
     /// The reply is `{status, time}`: status 1 if done, 0 if the lock is not held, 2 if too late.
@@ -215,77 +246,133 @@ pub trait LockProtocol: Send + Sync + 'static {
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }
 
-/// A lock kind of which one script acquires several keys.
-pub trait MultiKeyProtocol {
-    /// Acquires all of the keys, which share a hash slot, or none.
-    ///
-    /// The reply is that of [`LockProtocol::acquire`]. If busy, its fourth element is the number of
-    /// the key that is taken, counted from 1. The token of each grant is `time`. A rejection
-    /// because of one key is `{3, time, number, text}`, with the error text of the server.
-    fn acquire_many(&self, claims: &[HoldArgs<'_>]) -> Request;
+impl<'a> dyn LockProtocol + 'a {
+    /// Returns whether tasks of this process share a grant.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.read_write().is_some_and(ReadWriteMode::is_shared)
+    }
 }
 
-/// What a process reports about its queue positions while it holds the lock.
-#[derive(Debug, Clone, Copy)]
-// Exhaustive: only authors of objects use it.
-pub struct PassArgs<'a> {
-    /// Positions that were served inside the process and leave the queue.
-    pub served: &'a [Bytes],
-    /// Positions that are enqueued, in order.
-    pub new: &'a [Bytes],
-    /// How long the new positions, and those in the reply, are kept without a further request.
-    pub kept: Duration,
-    /// When the lock is released.
-    pub gives_back: ReleaseAfterPass,
+/// Parsed reply to an acquire request.
+pub(super) enum AcquireReply {
+    Granted {
+        token: u64,
+        /// Other holders lost the lock by it (forced takeover).
+        robbed: bool,
+    },
+    Busy {
+        /// How long others hold the lock.
+        left: Duration,
+        /// The server's time, in microseconds.
+        time: u64,
+        /// The key has expired, or is about to.
+        is_gone: bool,
+    },
+    TooLate,
+    Failed(AcquireFailure),
 }
 
-/// When a pass request releases the lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
-pub enum ReleaseAfterPass {
-    /// Never: a task of the process holds the lock.
-    No,
-    /// Unless a position of this process is next.
-    UnlessNext,
-    /// Always.
-    Yes,
+/// Smallest plausible server time (µs since 1970; year 2001). Smaller integers are no times.
+const MIN_SERVER_TIME: i64 = 1_000_000_000_000_000;
+
+/// Parses the reply to an acquire request, and learns the server's time from it.
+pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
+    let reply = match &asked.result {
+        Ok(reply) => reply,
+        Err(error) => {
+            let failure = AcquireFailure::from(error.clone());
+            return AcquireReply::Failed(if asked.was_retransmitted() { failure.unknown() } else { failure });
+        }
+    };
+    let answer = match reply {
+        // The most frequent reply: granted at that time, and taken from no other holder.
+        Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
+        // Read element by element: a copy of the list would be one more for each acquire.
+        Reply::Array(parts) => match &parts[..] {
+            [status, time, left] => read(status, time, left, time),
+            [status, time, left, token] => read(status, time, left, token),
+            _ => Err(misfit(reply)),
+        },
+        Reply::Error(error) => Err(error.clone()),
+        other => Err(misfit(other)),
+    };
+    let (status, time, left, token) = match answer {
+        Ok(answer) => answer,
+        Err(error) => return AcquireReply::Failed(AcquireFailure::Unknown(error)),
+    };
+    // After a reconnect, the clock estimate belongs to another server process.
+    if asked.by.current_connection_id() == asked.epoch {
+        asked.by.time().observe_exchange(time, asked.sent, asked.received);
+    }
+    match (status, left) {
+        (1, _) => AcquireReply::Granted { token, robbed: left > 0 },
+        // The key ended while the script ran, or is about to end: retry soon.
+        (0, -2 | 0) => AcquireReply::Busy { left: Duration::from_millis(1), time, is_gone: left == -2 },
+        // The key has no TTL: only a message or the poll reports its release.
+        (0, ..0) => AcquireReply::Busy { left: Duration::MAX, time, is_gone: false },
+        (0, _) => AcquireReply::Busy { left: Duration::from_millis(left.unsigned_abs()), time, is_gone: false },
+        _ => AcquireReply::TooLate,
+    }
 }
 
-/// The server's queue of a lock kind. Each waiter has a position under its future holder field.
-///
-/// `release` and its variants also remove positions: their field may be a holder or a position.
-/// `acquire` is a single attempt and creates no position.
-pub trait ServerQueue: Send + Sync {
-    /// Acquires the lock if it is free and no other position is first, or enqueues the request.
-    ///
-    /// A position is kept for `kept` without a further request. The reply is that of `acquire`. Its
-    /// `left` is the PTTL of the holder for the head of the queue, and -1 for other positions.
-    fn enter(&self, claim: HoldArgs<'_>, kept: Duration) -> Request;
+fn misfit(reply: &Reply) -> ServerError {
+    reply.clone().misfit("when it was granted, or a list of three or four")
+}
 
-    /// Keeps positions alive and removes expired ones; with `all` it checks the whole queue.
-    ///
-    /// The reply is `{time, left, first, kept, …}`:
-    ///
-    /// | element | meaning |
-    /// |---|---|
-    /// | `left` | PTTL of the lock, -2 if it is free |
-    /// | `first` | number of the position at the head, counted from 1, or 0 |
-    /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
-    fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
+fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i64, u64, i64, u64), ServerError> {
+    let (status, left) = (status.clone().into_typed()?, left.clone().into_typed()?);
+    Ok((status, time.clone().into_typed()?, left, token.clone().into_typed()?))
+}
 
-    /// Keeps the lock under `claim`'s field for the next positions of this process, and enqueues
-    /// new ones.
-    ///
-    /// The reply is one of:
-    ///
-    /// | reply | meaning |
-    /// |---|---|
-    /// | `{1, time, number, …}` | held; numbers of its positions at the head of the queue |
-    /// | `{0, time}` | the lock is not held under this field |
-    /// | `{3, time}` | the lock was released |
-    /// | `{-1, time}` | too late |
-    fn pass(&self, claim: HoldArgs<'_>, along: &PassArgs<'_>) -> Request;
+#[cfg(test)]
+impl AcquireRequest {
+    /// Returns a request with this lease, and else with defaults.
+    pub(super) fn with_lease(lease: LeaseMode) -> Self {
+        AcquireRequest {
+            lease,
+            holder: None,
+            at_least: Duration::ZERO,
+            max_hold: None,
+            once: false,
+            wait: None,
+            durability: Durability::Primary,
+            reenters: true,
+            backoff: None,
+        }
+    }
+}
 
-    /// Returns the channel on which a position is notified that it is next.
-    fn channel(&self, target: &LockKeys, place: &Bytes) -> Bytes;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Instant;
+    use crate::lease::deadline;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn a_job_that_must_run_once_outlives_its_process() {
+        let (handover_window, renewed) = (10 * MS, |lease| AcquireRequest::with_lease(LeaseMode::Renewed(lease)));
+        let keeping = |lease, at_least| AcquireRequest { at_least, ..renewed(lease) }.server_lease(handover_window);
+        assert_eq!(keeping(30_000 * MS, Duration::ZERO), 30_000 * MS);
+        assert!(keeping(1000 * MS, 5000 * MS) >= 5250 * MS);
+        assert_eq!(keeping(30_000 * MS, 5000 * MS), 30_000 * MS);
+    }
+
+    #[test]
+    fn a_fixed_lease_that_is_handed_over_last_has_its_whole_length() {
+        let lease = AcquireRequest::with_lease(LeaseMode::Fixed(10_000 * MS)).server_lease(10 * MS);
+        assert!(deadline(Instant::MIN, lease) >= Instant::MIN + 10_010 * MS);
+    }
+    #[tokio::test]
+    async fn a_scope_has_one_holder_and_spawned_tasks_have_none() {
+        let spawned = Holder::scope(async {
+            let outer = Holder::current();
+            assert!(outer.is_some());
+            let inner = Holder::scope(async { Holder::current() }).await;
+            assert_eq!(outer, inner);
+            tokio::spawn(async { Holder::current() }).await
+        });
+        assert_eq!(spawned.await.ok(), Some(None));
+    }
 }

@@ -1,23 +1,145 @@
-//! Release of a hold.
+//! The end of a hold with its last guard, and the release of its lock.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::join;
 use tokio::sync::oneshot;
 
+use super::acquire::{GRACE, HoldGuard};
+use super::cleanup::is_denied;
 use super::error::{LostReason, ReleaseError};
-use super::fairness::{SubscriberCount, YieldPlan};
-use super::inline_task::BackgroundTask;
-use super::lock_state::Busy;
+use super::fairness::SubscriberCount;
+use super::hold::{Hold, ServerLease};
 use super::protocol::LockProtocol;
-use super::server_lease::ServerLease;
-use super::table::Table;
-use super::waiter::{Answers, send};
+use super::table::{Answers, Busy, Table, send};
+use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::{Reply, Request, RequestOutcome, RetryPolicy};
-use crate::error::{Code, ServerError};
+use crate::connection::{Reply, RequestOutcome, RetryPolicy};
+use crate::error::ServerError;
+use crate::observe::{OpContext, OpSpan};
 use crate::pinned::pinned;
+use crate::unpolled::{BackgroundTask, InlineTask};
+
+impl HoldGuard {
+    /// Releases the hold and waits for the reply, for `response_timeout` at most.
+    ///
+    /// After that, and if the future is dropped, the release goes on in the background. It ends
+    /// when the server has no lease of the hold any more. That includes the lease of an
+    /// [`extend`](HoldGuard::extend) that was not answered.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError::Lost`] when the hold had ended before; [`ReleaseError::OutcomeUnknown`]
+    /// without a reply in time; [`ReleaseError::Refused`] when the server refused the release.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped early, the release goes on in the background.
+    pub fn release(self) -> impl Future<Output = Result<(), ReleaseError>> + Send + use<> {
+        let op = OpSpan::release(op_context(&self.hold), self.hold.token);
+        op.instrument(self.release_and_wait())
+    }
+
+    async fn release_and_wait(mut self) -> Result<(), ReleaseError> {
+        self.armed = false;
+        let name = self.hold.server_lease.keys.name.clone();
+        let (inline, mut receiver) = match self.table().drop_guard(&self.hold, self.is_first, true) {
+            Dropped::Done => return Ok(()),
+            Dropped::Lost(reason) => return Err(ReleaseError::Lost { name, reason }),
+            Dropped::Last(release) => {
+                let (answer, receiver) = oneshot::channel();
+                self.table().spawn_background(self.table().release_task(release, None, Some(answer)));
+                (None, receiver)
+            }
+            Dropped::Inline(inline_task, receiver) => {
+                (Some(InlineRelease(Arc::clone(self.table()), inline_task)), receiver)
+            }
+        };
+        let core = &self.table().core;
+        let until = core.clock.now() + core.settings.response_timeout + GRACE;
+        let mut outcome = poll_fn(|cx| match &inline {
+            Some(InlineRelease(_, inline_task)) if inline_task.poll(cx) => Poll::Pending,
+            _ => Pin::new(&mut receiver).poll(cx),
+        });
+        // A caller that sends its own request over a live connection is woken by that request if no
+        // reply arrives in time. Most replies arrive earlier and need no timer of their own.
+        let wakes_itself = inline.is_some() && core.is_connected(&self.hold.server_lease.keys.key);
+        let mut polled = false;
+        let first = poll_fn(|cx| match outcome.poll_unpin(cx) {
+            Poll::Ready(released) => Poll::Ready(Some(released)),
+            Poll::Pending if !wakes_itself || std::mem::replace(&mut polled, true) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let released = match first.await {
+            Some(released) => released,
+            None => {
+                // Boxed, as it is rare: every release would reserve space for it.
+                let bounded = Box::pin(async {
+                    tokio::select! {
+                        biased;
+                        released = &mut outcome => Some(released),
+                        () = core.clock.sleep_until(until) => None,
+                    }
+                });
+                let Some(released) = bounded.await else { return Err(ReleaseError::unanswered(name)) };
+                released
+            }
+        };
+        released.unwrap_or_else(|_| Err(ReleaseError::OutcomeUnknown { name, source: self.client.ended() }))
+    }
+}
+
+impl Drop for HoldGuard {
+    fn drop(&mut self) {
+        if self.armed
+            && let Dropped::Last(release) = self.table().drop_guard(&self.hold, self.is_first, false)
+        {
+            self.table().spawn_background(self.table().release_task(release, None, None));
+        }
+    }
+}
+
+pub(super) fn op_context(hold: &Hold) -> OpContext<'_> {
+    OpContext { kind: hold.server_lease.protocol.name(), name: &hold.server_lease.keys.name }
+}
+
+/// A release that its caller polls. If it is dropped early, a task continues it.
+struct InlineRelease(Arc<Table>, InlineTask);
+
+impl Drop for InlineRelease {
+    fn drop(&mut self) {
+        if let Some(work) = self.1.take() {
+            self.0.spawn_background(work);
+        }
+    }
+}
+
+/// What dropping one guard of a hold leads to.
+pub(super) enum Dropped {
+    /// Other guards of the same holder are alive, or another task has the lock now.
+    Done,
+    /// The hold was lost before.
+    Lost(LostReason),
+    /// The last guard, without waiters in this process: the server lease is to be released.
+    Last(Release),
+    /// The last guard; its release has begun and its caller polls it inline.
+    Inline(InlineTask, oneshot::Receiver<Result<(), ReleaseError>>),
+}
+
+/// A server lease that is about to be released.
+pub(super) struct Release {
+    /// `None` for a server lease that was removed from its lock before.
+    pub(super) id: Option<u64>,
+    pub(super) server_lease: Arc<ServerLease>,
+    /// Until when the lock stays taken.
+    pub(super) keep_until: Instant,
+}
+
 /// How a lock is released.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReleaseMode {
@@ -28,313 +150,208 @@ pub(super) enum ReleaseMode {
     Retain(Duration),
 }
 
-/// Returns whether a lock kind yields to other subscribers. Kinds with a server queue or shared
-/// holds do not.
-pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
-    kind.queue().is_none() && !kind.is_shared()
-}
-
-/// The first pause before a release that was denied is sent again: 100 ms. The longest is 1 s,
-/// because a shutdown waits for it.
-const DENIED_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
-
-/// Returns whether the server denied a release for lack of permission.
-///
-/// The permission may be granted before the lease ends.
-fn is_denied(error: &ReleaseError) -> bool {
-    matches!(error, ReleaseError::Refused { source, .. } if source.code() == Some(Code::NoPermission))
-}
-
-/// The reply to a release, in any mode.
-struct ReleaseReply {
-    was_ours: bool,
-    listeners: u64,
-    unseen: bool,
-    /// The server rejected the publication of the release.
-    refused: bool,
-}
-
-/// Value of `waiting` in the reply: the server rejected the publication of the release.
-const REFUSED: u64 = 2;
-
-impl ReleaseReply {
-    fn read(reply: Reply) -> Result<ReleaseReply, ServerError> {
-        let (status, waiting) = match reply {
-            Reply::Array(_) => reply.into_typed::<(u64, u64)>()?,
-            status => (status.into_typed()?, 0),
-        };
-        let (unseen, refused) = (waiting == 1, waiting == REFUSED);
-        Ok(ReleaseReply { was_ours: status > 0, listeners: status.saturating_sub(1), unseen, refused })
-    }
-}
-
 /// The outcome of a release.
 pub(super) struct Released {
     pub(super) result: Result<(), ReleaseError>,
-    /// Waiters of other processes, if the lock was released to all.
+    /// Waiters of other processes, if the lock was released to all; `None` if there are none.
     pub(super) subscribers: Option<SubscriberCount>,
 }
 
+/// Value of `waiting` in the reply to a release: the server rejected its publication.
+const REFUSED: u64 = 2;
+
 impl Table {
+    /// Drops one guard of a hold: its first one, or another.
+    ///
+    /// A `caller` polls the release that this may begin, unless a request of this process waits for
+    /// the lock. Otherwise a background task drives it later. Until then a new request may reclaim
+    /// the server lease.
+    pub(super) fn drop_guard(self: &Arc<Self>, hold: &Arc<Hold>, is_first: bool, caller: bool) -> Dropped {
+        let mut state = self.state();
+        let now = self.now();
+        let lost = hold.lost_by(now);
+        if hold.count_off(is_first) != Some(0) {
+            return lost.map_or(Dropped::Done, Dropped::Lost);
+        }
+        hold.end(None);
+        let server_lease = Arc::clone(&hold.server_lease);
+        let (key, keep_until) = (server_lease.lock_id(), hold.retained_until());
+        let lock = state.locks.get_mut(&key).filter(|lock| lock.position(hold).is_some());
+        let Some(lock) = lock else {
+            state.remove_if_idle(&key);
+            drop(state);
+            if lost == Some(LostReason::Expired) && server_lease.is_over() {
+                // The lease has ended by the local clock. The server's key may live on for the
+                // margin: delete it.
+                let release = Release { id: None, server_lease, keep_until };
+                self.spawn_background(self.release_task(release, None, None));
+            }
+            return Dropped::Lost(lost.unwrap_or(LostReason::Gone));
+        };
+        lock.remove_hold(hold);
+        if !lock.holds.is_empty() {
+            lock.left_by_one(&server_lease);
+            return lost.map_or(Dropped::Done, Dropped::Lost);
+        }
+        let keeps = keep_until > now;
+        if !keeps && !lock.queue.is_empty() && self.may_pass_on(lock, &server_lease, now) {
+            let answers = self.hand_over_next(&mut state, &key, None, now);
+            drop(state);
+            send(answers);
+            return lost.map_or(Dropped::Done, Dropped::Lost);
+        }
+        let id = self.number();
+        let is_inline = caller && lost.is_none() && lock.queue.is_empty() && !lock.loop_running;
+        // A release that waits for a task may still be reclaimed by a new request, unless the hold
+        // was lost.
+        lock.busy = Busy::Release { id, queued: !is_inline && !keeps && lost.is_none() };
+        let release = Release { id: Some(id), server_lease, keep_until };
+        let server_lease = hold.server_lease.id;
+        let outcome = if is_inline {
+            // Registered as the lock's inline task: a new waiter moves it to a background task.
+            let (answer, receiver) = oneshot::channel();
+            let inline_task =
+                InlineTask::observed(&self.core.unpolled, self.release_task(release, Some(false), Some(answer)));
+            lock.inline_task = Some((server_lease, inline_task.clone()));
+            Dropped::Inline(inline_task, receiver)
+        } else if let Some(reason) = lost {
+            self.spawn_background(self.release_task(release, None, None));
+            Dropped::Lost(reason)
+        } else {
+            Dropped::Last(release)
+        };
+        state.schedule.remove(server_lease);
+        outcome
+    }
+
     /// Returns the release of a server lease as a background task.
     ///
-    /// It runs until the server has answered or the lease has ended. Before it starts, a new
-    /// request may reclaim the server lease; then it does nothing.
-    pub(super) fn release_work(
+    /// It runs until the server has answered or the lease has ended. `begun` is `None` before it
+    /// starts: then a new request may still reclaim the server lease, and it does nothing. Otherwise
+    /// `begun` is whether requests of this process wait.
+    pub(super) fn release_task(
         self: &Arc<Self>,
-        id: Option<u64>,
-        server_lease: Arc<ServerLease>,
-        keep_until: Instant,
-        tell: Option<oneshot::Sender<Result<(), ReleaseError>>>,
+        release: Release,
+        begun: Option<bool>,
+        answer: Option<oneshot::Sender<Result<(), ReleaseError>>>,
     ) -> BackgroundTask {
         let table = Arc::clone(self);
         pinned(|| async move {
-            let result = match table.begin_release(id, &server_lease) {
+            let result = match begun.or_else(|| table.begin_release(&release)) {
                 None => Ok(()),
-                Some(give_way) => table.release_and_report(id, &server_lease, (keep_until, give_way)).await,
+                Some(yields) => {
+                    let Release { id, server_lease, keep_until } = release;
+                    let Released { result, subscribers } = table.release(&server_lease, keep_until, yields).await;
+                    table.release_answered(id, &server_lease, subscribers);
+                    if result.as_ref().is_err_and(is_denied) {
+                        let denied = Arc::clone(&table).release_denied(server_lease, keep_until);
+                        table.spawn_background(Box::pin(denied));
+                    }
+                    result
+                }
             };
-            if let Some(tell) = tell {
-                let _ = tell.send(result);
+            if let Some(answer) = answer {
+                let _ = answer.send(result);
             }
         })
-    }
-
-    /// Like `release_work`, for a release that has begun; `how.1` is whether requests of this
-    /// process wait.
-    pub(super) fn begun_release(
-        self: &Arc<Self>,
-        id: u64,
-        server_lease: Arc<ServerLease>,
-        how: (Instant, bool),
-        tell: oneshot::Sender<Result<(), ReleaseError>>,
-    ) -> BackgroundTask {
-        let table = Arc::clone(self);
-        pinned(|| async move {
-            let _ = tell.send(table.release_and_report(Some(id), &server_lease, how).await);
-        })
-    }
-
-    /// Begins the release, which is sent next.
-    ///
-    /// Returns whether requests of this process wait, or `None` if the server lease was reclaimed.
-    /// Without an id the server lease was removed from its lock before.
-    pub(super) fn begin_release(&self, id: Option<u64>, server_lease: &Arc<ServerLease>) -> Option<bool> {
-        let mut state = self.state();
-        let Some(id) = id else { return Some(false) };
-        let lock = state.locks.get_mut(&server_lease.lock_id())?;
-        match &mut lock.busy {
-            Busy::Release { id: present, queued, .. } if *present == id => *queued = false,
-            _ => return None,
-        }
-        // Most locks have no waiter; then the clock is not read.
-        let give_way = !lock.queue.is_empty() && lock.next(self.now()).is_some();
-        state.schedule.remove(server_lease.id);
-        Some(give_way)
     }
 
     pub(super) async fn release(
         self: &Arc<Self>,
         server_lease: &Arc<ServerLease>,
         keep_until: Instant,
-        give_way: bool,
+        yields: bool,
     ) -> Released {
-        let mut way = self.release_mode(keep_until, give_way);
-        if server_lease.protocol.queue().is_some() {
-            if let ReleaseMode::Retain(_) = way {
-                self.take_out_served_of(server_lease);
-            } else if let Some(released) =
-                Box::pin(self.release_and_pass(server_lease, server_lease.lease_ends())).await
-            {
-                return released;
-            }
+        if server_lease.protocol.queue().is_some()
+            && let Some(released) = Box::pin(self.release_in_queue(server_lease, keep_until)).await
+        {
+            return released;
         }
-        let mut until = self.sent_until(server_lease, way);
+        let (mut mode, until) = match keep_until == Instant::MIN && !yields {
+            true => (ReleaseMode::Release, server_lease.lease_ends()),
+            false => self.release_mode(server_lease, keep_until, yields),
+        };
         let own = self.core.subscriptions.own_subscription(&server_lease.keys.channel);
         // Run both requests concurrently, so that the release does not wait for the replica's
         // count. Without subscribers on replicas no count is requested.
         let channel = (&server_lease.keys.channel, &server_lease.keys.key);
-        let counting = if yields_to_others(server_lease.protocol) {
-            self.core.subscriptions.replica_subscribers(&[channel])
-        } else {
-            None
+        let counting = match yields_to_others(server_lease.protocol) {
+            true => self.core.subscriptions.replica_subscribers(&[channel]),
+            false => None,
         };
-        let (mut asked, replica_subscribers) = match counting {
-            None => (self.send_release(server_lease, way, until).await, None),
+        let (mut asked, at_replicas) = match counting {
+            None => (self.send_release(server_lease, mode, until).await, None),
             Some(counting) => {
-                let (asked, replica_subscribers) =
-                    Box::pin(join(self.send_release(server_lease, way, until), counting)).await;
-                (asked, replica_subscribers.first().copied())
+                let (asked, counts) = Box::pin(join(self.send_release(server_lease, mode, until), counting)).await;
+                (asked, counts.first().copied())
             }
         };
-        while asked.result.is_err() && server_lease.lease_ends() > until && self.now() >= until {
-            // A renewal was in flight at the start, or less time is to be retained by now.
-            way = self.release_mode(keep_until, give_way);
-            until = self.sent_until(server_lease, way);
-            let again = Box::pin(self.send_release(server_lease, way, until)).await;
-            asked = RequestOutcome {
-                retransmission_ends: again.retransmission_ends.max(asked.retransmission_ends),
-                ..again
-            };
+        if asked.result.is_err() {
+            let again = self.release_again(server_lease, (keep_until, yields), (mode, until), asked);
+            (mode, asked) = Box::pin(again).await;
         }
-        let denied = |error: &ServerError| error.code() == Some(Code::NoPermission);
-        if way == ReleaseMode::Yield && asked.result.as_ref().is_err_and(denied) {
-            // Perhaps only reading the flag of polling waiters was denied.
-            asked = self.send_release(server_lease, ReleaseMode::Release, until).await;
+        if server_lease.retransmission_ends().is_some() {
+            self.release_late_copies(server_lease, asked.sent, keep_until);
         }
-        self.release_late_copies(server_lease, asked.sent, keep_until);
-        if let ReleaseMode::Retain(_) = way {
-            self.end_retained(server_lease, keep_until);
-        }
-        let answer = asked.result.clone().and_then(ReleaseReply::read);
-        let is_free = !matches!(way, ReleaseMode::Retain(_));
-        let audience = answer.as_ref().ok().filter(|answer| answer.was_ours && is_free);
-        let audience = audience.map(|answer| {
-            let (listeners, unseen) = (answer.listeners, answer.unseen);
-            let unannounced = answer.refused.then_some(self.core.settings.poll_interval);
-            SubscriberCount { listeners, unseen, unannounced, own, ..SubscriberCount::default() }
-                .with(replica_subscribers)
+        // The status is one more than the number of listeners; the rest is whether others wait.
+        let answer = asked.result.clone().and_then(|reply| match reply {
+            Reply::Array(_) => reply.into_typed::<(u64, u64)>(),
+            status => Ok((status.into_typed()?, 0)),
         });
-        let result = released(server_lease, &asked, answer.map(|answer| answer.was_ours));
-        Released { result, subscribers: audience }
-    }
-
-    /// Runs a release that has begun to its end and reports the outcome.
-    async fn release_and_report(
-        self: &Arc<Self>,
-        id: Option<u64>,
-        server_lease: &Arc<ServerLease>,
-        (keep_until, give_way): (Instant, bool),
-    ) -> Result<(), ReleaseError> {
-        let released = self.release(server_lease, keep_until, give_way).await;
-        if released.result.as_ref().is_err_and(is_denied) {
-            self.spawn_background(Box::pin(Arc::clone(self).release_denied(Arc::clone(server_lease), keep_until)));
-        }
-        self.release_answered(id, server_lease, released.subscribers);
-        released.result
-    }
-
-    /// Retries a denied release until it succeeds or the lease ends.
-    ///
-    /// It removes only the server lease's own holder field: a later holder is not affected. Until
-    /// `keep_until` the lock stays taken.
-    async fn release_denied(self: Arc<Self>, server_lease: Arc<ServerLease>, keep_until: Instant) {
-        let mut pause = DENIED_PAUSE;
-        loop {
-            let again = self.now() + pause;
-            if again >= server_lease.lease_ends() || self.is_closed() {
-                return;
+        let mut subscribers = None;
+        if let ReleaseMode::Retain(_) = mode {
+            self.end_retained(server_lease, keep_until);
+        } else if let Ok((status @ 1.., waiting)) = answer {
+            let may_wait = status > 1 || waiting > 0 || at_replicas.is_some();
+            if may_wait || server_lease.protocol.read_write().is_some() {
+                let unannounced = (waiting == REFUSED).then_some(self.core.settings.poll_interval);
+                let (listeners, unseen) = (status - 1, waiting == 1);
+                let count = SubscriberCount { listeners, unseen, unannounced, own, ..SubscriberCount::default() };
+                subscribers = Some(count.with(at_replicas));
             }
-            self.core.clock.sleep_until(again).await;
-            let way = self.release_mode(keep_until, false);
-            let asked = self.send_release(&server_lease, way, server_lease.lease_ends()).await;
-            if asked.result.is_ok() {
-                return;
-            }
-            pause = (pause * 2).min(LONGEST_DENIED_PAUSE);
         }
-    }
-
-    /// Ends at `keep_until` what was retained, for kinds where the lifetime of the key may not.
-    fn end_retained(self: &Arc<Self>, server_lease: &ServerLease, keep_until: Instant) {
-        let field = server_lease.copied_field();
-        if let Some(request) = server_lease.protocol.end_retained(server_lease.claim(&field, Duration::ZERO)) {
-            self.give_back_at(keep_until, request, server_lease.lease());
-        }
-    }
-
-    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for it: the
-    /// lifetime of the key ends what is left.
-    pub(super) fn give_back_at(self: &Arc<Self>, at: Instant, request: Request, within: Duration) {
-        let core = Arc::clone(&self.core);
-        self.spawn_background(Box::pin(async move {
-            tokio::select! {
-                () = core.clock.sleep_until(at) => {
-                    core.give_back(request, at + within, RetryPolicy::ToTheEnd).await;
-                }
-                () = core.life.asked() => {}
-            }
-        }));
-    }
-
-    pub(super) fn is_waited_for(&self, server_lease: &ServerLease) -> bool {
-        let now = self.now();
-        self.state().locks.get_mut(&server_lease.lock_id()).is_some_and(|lock| lock.next(now).is_some())
-    }
-
-    /// Returns the mode of a release that retains the lock until `keep_until`, as of now.
-    fn release_mode(&self, keep_until: Instant, give_way: bool) -> ReleaseMode {
-        // Most releases retain nothing; then the clock is not read.
-        let keep = if keep_until == Instant::MIN { Duration::ZERO } else { keep_until.since(self.now()) };
-        match (keep.is_zero(), give_way) {
-            (false, _) => ReleaseMode::Retain(keep),
-            (true, true) => ReleaseMode::Yield,
-            (true, false) => ReleaseMode::Release,
-        }
-    }
-
-    /// Returns until when the release is sent: to the end of the lease.
-    ///
-    /// A release that retains is sent for at most one response timeout, because the time to retain
-    /// shrinks.
-    fn sent_until(&self, server_lease: &ServerLease, way: ReleaseMode) -> Instant {
-        match way {
-            ReleaseMode::Retain(_) => server_lease.lease_ends().min(self.now() + self.core.settings.response_timeout),
-            ReleaseMode::Release | ReleaseMode::Yield => server_lease.lease_ends(),
-        }
+        Released { result: released(server_lease, &asked, answer.map(|(status, _)| status > 0)), subscribers }
     }
 
     pub(super) async fn send_release(
         &self,
         server_lease: &ServerLease,
-        way: ReleaseMode,
+        mode: ReleaseMode,
         until: Instant,
     ) -> RequestOutcome {
         let request = {
-            let field = server_lease.copied_field();
-            match way {
-                ReleaseMode::Release => server_lease.protocol.release(server_lease.claim(&field, Duration::ZERO)),
-                ReleaseMode::Yield => {
-                    server_lease.protocol.release_yielding(server_lease.claim(&field, Duration::ZERO))
-                }
-                ReleaseMode::Retain(keep) => server_lease.protocol.retain(server_lease.claim(&field, keep)),
+            let (protocol, field) = (server_lease.protocol, self.core.field(server_lease.id));
+            match mode {
+                ReleaseMode::Release => protocol.release(server_lease.claim(&field, Duration::ZERO)),
+                ReleaseMode::Yield => protocol.release_yielding(server_lease.claim(&field, Duration::ZERO)),
+                ReleaseMode::Retain(keep) => protocol.retain(server_lease.claim(&field, keep)),
             }
         };
         self.core.give_back(request, until, RetryPolicy::ToTheEnd).await
     }
 
+    /// Clears the lock state after the release of its server lease.
     pub(super) fn release_answered(
         self: &Arc<Self>,
         id: Option<u64>,
         server_lease: &Arc<ServerLease>,
-        audience: Option<SubscriberCount>,
+        subscribers: Option<SubscriberCount>,
     ) {
         let key = server_lease.lock_id();
         let mut state = self.state();
-        let (now, mut answers) = (self.now(), Answers::new());
-        // Shared kinds do not yield: waiters announce themselves. Waiters of the paired mode count
-        // as others.
-        let beside = u64::from(state.waits_in_paired_mode(server_lease.protocol, &server_lease.keys));
-        let audience = audience.filter(|_| !server_lease.protocol.is_shared());
-        let audience = audience.map(|told| SubscriberCount { listeners: told.listeners + beside, ..told });
-        let audience = audience.map(|told| state.phantoms.without(&key, told, now));
+        let plan = subscribers.and_then(|count| self.yield_plan(&state, &key, server_lease.protocol, count));
         let Some(lock) = state.locks.get_mut(&key) else { return };
+        let now = self.now();
         lock.contact = now;
         lock.completed(server_lease.id);
-        if matches!(lock.busy, Busy::Release { id: present, .. } if Some(present) == id) {
+        if matches!(lock.busy, Busy::Release { id: current, .. } if Some(current) == id) {
             lock.busy = Busy::No;
         }
+        let mut answers = Answers::new();
         if lock.has(server_lease) {
             lock.server_lease = None;
-            let turn = audience.and_then(|audience| YieldPlan::after(audience, self.round_trip(&key)));
-            if lock.next(now).is_some() {
-                lock.yield_plan = turn.map(Box::new);
-                if turn.is_some() {
-                    // Other processes go first, so the lock is busy for try-only waiters.
-                    answers = lock.reject_try_waiters();
-                }
-            } else if let Some(turn) = turn {
-                self.remember_yield(&mut state, &key, turn, server_lease.handover_ends);
+            if let Some(plan) = plan {
+                answers = self.yield_to_others(&mut state, &key, plan, server_lease.handover_ends, now);
             }
         }
         server_lease.end();
@@ -342,6 +359,12 @@ impl Table {
         drop(state);
         send(answers);
     }
+}
+
+/// Returns whether a lock kind yields to other subscribers. Kinds with a server queue or shared
+/// holds do not.
+pub(super) fn yields_to_others(kind: &dyn LockProtocol) -> bool {
+    kind.queue().is_none() && !kind.is_shared()
 }
 
 /// Returns the outcome of a release from its reply, which says whether the lock was held.

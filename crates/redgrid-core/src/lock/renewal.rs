@@ -12,18 +12,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::error::LostReason;
-use super::handover::HandoverReason;
-use super::hold::{Hold, Phase};
-use super::server_lease::{Schedule, ServerLease};
-use super::table::{State, Table};
-use super::terms;
-use super::waiter::{Answers, send};
+use super::hold::{Hold, ServerLease};
+use super::release::Release;
+use super::table::{Answers, State, Table, send};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::{Reply, may_execute_until, unless_replaced};
 use crate::error::{Code, ServerError};
-use crate::lease::retry_pause;
+use crate::lease::{retry_pause, with_margin};
 use crate::observe::count;
+
 /// Keys renewed by one script. It keeps the server busy for about 0.15 ms.
 const BATCH: usize = 100;
 
@@ -36,11 +34,6 @@ const PACE: Duration = Duration::from_millis(2);
 const SHORTEST_WAIT: Duration = Duration::from_millis(20);
 
 impl Table {
-    /// Wakes the renewal loop if something is due before its next wake-up.
-    pub(super) fn wake_renewal(&self, schedule: &Schedule) {
-        self.alarm.bring_forward(schedule.next());
-    }
-
     /// Runs the renewal loop; it ends when its task is aborted.
     pub(crate) async fn run_renewal(self: Arc<Self>) {
         loop {
@@ -69,7 +62,7 @@ impl Table {
         let mut answers = Answers::new();
         let mut state = self.state();
         for server_lease in state.schedule.ended(now, self.soon(now)) {
-            if server_lease.has_expired(now) {
+            if server_lease.deadline.has_passed(now) {
                 self.mark_lost(&mut state, &server_lease, LostReason::Expired);
             } else {
                 answers.extend(self.owner_due(&mut state, &server_lease, now));
@@ -102,22 +95,17 @@ impl Table {
                 Due::NotTaken => keep_until = keep_until.max(hold.retained_until()),
                 Due::Over => {
                     keep_until = keep_until.max(hold.retained_until());
-                    lock.lost.push(Arc::downgrade(&hold));
+                    lock.remember_lost(&hold);
                 }
             }
         }
         let free = lock.holds.is_empty();
-        if lock.holds.len() == 1 {
-            server_lease.left_alone();
-        }
-        if lock.is_forgotten() {
-            server_lease.stop_renewing();
-        }
+        lock.left_by_one(server_lease);
         server_lease.set_owner_due(due);
         state.schedule.moved(server_lease.id);
         match free {
             true if keep_until > now => self.release_unclaimed_grant(lock, server_lease, keep_until),
-            true => return self.hand_over_next(state, &key, HandoverReason::HandOver, now),
+            true => return self.hand_over_next(state, &key, None, now),
             false => {}
         }
         Answers::new()
@@ -134,14 +122,15 @@ impl Table {
         if let Some(lock) = state.locks.get_mut(&key).filter(|lock| lock.has(server_lease)) {
             lock.server_lease = None;
             self.take_out_served(lock);
-            let (unheld, lives_on) = (lock.holds.is_empty(), lock.protocol.paired_mode().is_some());
-            for hold in lock.holds.drain(..) {
-                hold.end(reason.into());
-                lock.lost.push(Arc::downgrade(&hold));
+            let (unheld, lives_on) = (lock.holds.is_empty(), lock.protocol.read_write().is_some());
+            for hold in std::mem::take(&mut lock.holds) {
+                hold.end(Some(reason));
+                lock.remember_lost(&hold);
             }
             if unheld && reason == LostReason::Expired {
                 // No guard exists that would release what the server may still hold.
-                self.spawn_background(self.release_work(None, Arc::clone(server_lease), Instant::MIN, None));
+                let release = Release { id: None, server_lease: Arc::clone(server_lease), keep_until: Instant::MIN };
+                self.spawn_background(self.release_task(release, None, None));
             } else if lives_on && reason == LostReason::Expired {
                 // Other holders extend the key, and with it this holder field, beyond the lease.
                 self.release_when_over(server_lease);
@@ -175,12 +164,10 @@ impl Table {
             let Some(first) = server_leases.first() else { return };
             let kind = first.protocol;
             let sent = self.now();
-            let leases: Vec<Duration> =
-                server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
+            let leases: Vec<_> = server_leases.iter().map(|server_lease| lease_to_send(server_lease, sent)).collect();
             // The durability wanted now: by the time of the reply a new owner may want another one.
-            let asked: Vec<Durability> =
-                server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
-            let fields: Vec<_> = server_leases.iter().map(|server_lease| server_lease.copied_field()).collect();
+            let wanted: Vec<_> = server_leases.iter().map(|server_lease| server_lease.wanted_durability()).collect();
+            let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
             let each = server_leases.iter().zip(&fields).zip(&leases);
             let claims: Vec<_> = each.map(|((server_lease, field), lease)| server_lease.claim(field, *lease)).collect();
             let (request, limit) = (Arc::new(kind.renew(&claims)), sent + self.core.settings.response_timeout);
@@ -210,9 +197,8 @@ impl Table {
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
                 Ok(statuses) if statuses.len() == server_leases.len() => {
                     // A verification writes nothing.
-                    let renewed = asked.iter().zip(&statuses).zip(&leases);
-                    let mut wanted = renewed.filter(|((_, status), lease)| **status == 1 && !lease.is_zero());
-                    let durability = wanted.next().map(|((asked, _), _)| *asked).unwrap_or_default();
+                    let is_renewed = |nth: &usize| statuses[*nth] == 1 && !leases[*nth].is_zero();
+                    let durability = (0..leases.len()).find(is_renewed).map(|nth| wanted[nth]).unwrap_or_default();
                     if !Durability::Primary.covers(durability) {
                         // The primary has renewed it, whatever the durability check returns and
                         // however long it takes.
@@ -276,7 +262,6 @@ impl Table {
         }
     }
 
-    /// Schedules failed renewals again.
     fn try_again(&self, state: &mut State, server_leases: &[Arc<ServerLease>]) {
         let now = self.now();
         for server_lease in server_leases {
@@ -294,7 +279,6 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Groups the server leases that one script can renew.
     fn grouped(&self, mut server_leases: Vec<Arc<ServerLease>>) -> Vec<Vec<Arc<ServerLease>>> {
         let place = |server_lease: &Arc<ServerLease>| {
             (server_lease.protocol.name(), self.core.topology.slot(&server_lease.keys.key))
@@ -313,7 +297,7 @@ fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     let left = server_lease.deadline().since(now);
     match server_lease.protocol.is_shared() && !left.is_zero() {
         _ if server_lease.is_renewed_at(now) => server_lease.lease(),
-        true => terms::with_margin(left),
+        true => with_margin(left),
         false => Duration::ZERO,
     }
 }
@@ -333,14 +317,14 @@ fn due_of(hold: &Hold, now: Instant) -> Due {
     // Another guard of the holder may be alive.
     if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
         tracing::debug!(%name, "granted, and not taken");
-        hold.end(Phase::Released);
+        hold.end(None);
         return Due::NotTaken;
     }
     if !hold.has_run_out(now) {
         let deadline = hold.deadline_of_its_own();
         return Due::At(if hold.is_offered() { deadline.min(hold.offered_until()) } else { deadline });
     }
-    if hold.end(Phase::Expired) {
+    if hold.end(Some(LostReason::Expired)) {
         tracing::debug!(%name, reason = %LostReason::Expired, "hold lost");
     }
     if now < hold.ends() { Due::At(hold.ends()) } else { Due::Over }

@@ -3,18 +3,44 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hold::Phase;
-use super::inline_task::{BackgroundTask, InlineTask};
+use super::cleanup::BULK;
+use super::error::{AcquireFailure, LostReason};
+use super::hold::{Hold, ServerLease};
 use super::release::ReleaseMode;
-use super::server_lease::ServerLease;
 use super::table::Table;
-use super::waiter::AcquireFailure;
 use crate::clock::Instant;
 use crate::connection::RetryPolicy;
-/// Largest number of locks that one script releases.
-pub(super) const BULK: usize = 500;
+use crate::unpolled::BackgroundTask;
 
 impl Table {
+    /// Returns whether the client is shutting down.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
+    /// Returns the number of locks in use, for tests and diagnosis.
+    pub(crate) fn names(&self) -> usize {
+        self.state().locks.len()
+    }
+
+    /// Returns the number of server leases that are renewed or verified.
+    pub(crate) fn holds(&self) -> usize {
+        self.state().schedule.len()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        let state = self.state();
+        state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()
+    }
+
+    /// Returns the names that are held, or whose release was not answered yet; none if the table is
+    /// locked.
+    pub(crate) fn held_names(&self) -> Vec<String> {
+        let Some(state) = self.try_state() else { return Vec::new() };
+        let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
+        held.map(|lock| lock.keys.name.to_string()).collect()
+    }
+
     /// Shuts the table down: rejects new requests, wakes all waiters, ends all holds and releases
     /// them in bulk.
     ///
@@ -25,14 +51,14 @@ impl Table {
         let mut waiting = Vec::new();
         let mut inline_tasks = Vec::new();
         for lock in state.locks.values_mut() {
-            for entry in lock.queue.drain(..) {
-                self.release_position(lock.protocol, &lock.keys, (entry.id, &entry.status), &entry.request);
-                waiting.push(entry.answer);
+            for waiter in std::mem::take(&mut lock.queue) {
+                self.release_position_of(lock, &waiter);
+                waiting.push(waiter.answer);
             }
             self.take_out_served(lock);
             lock.notify_loop();
             // Drive inline tasks to their end from here: their callers may stop polling.
-            inline_tasks.extend(lock.inline_tasks.drain(..).map(|(_, inline_task)| inline_task));
+            inline_tasks.extend(lock.inline_task.take());
         }
         let server_leases = state.schedule.drain();
         let mut held = Vec::new();
@@ -42,25 +68,25 @@ impl Table {
             lock.server_lease = None;
             // A forgotten hold is left to its lease.
             let forgotten = lock.is_forgotten();
-            let keep_until = lock.holds.iter().map(|hold| hold.retained_after_shutdown()).max().unwrap_or(Instant::MIN);
+            let keep_until = lock.holds.iter().map(|hold| retained_after_shutdown(hold)).max().unwrap_or(Instant::MIN);
             for hold in lock.holds.drain(..) {
-                hold.end(Phase::ShutDown);
+                hold.end(Some(LostReason::ShutDown));
             }
             if !forgotten {
                 held.push((server_lease, keep_until));
             }
-            Self::remove_if_idle(&mut state, &key);
+            state.remove_if_idle(&key);
         }
         drop(state);
         for answer in waiting {
             let _ = answer.send(Err(AcquireFailure::ShuttingDown));
         }
         let now = self.now();
+        let mut work: Vec<BackgroundTask> =
+            inline_tasks.iter().filter_map(|(_, inline_task)| inline_task.take()).collect();
         let (keeping, plain): (Vec<_>, Vec<_>) = held
             .into_iter()
             .partition(|(server_lease, keep_until)| *keep_until > now || server_lease.retransmission_ends().is_some());
-        let mut work: Vec<BackgroundTask> =
-            inline_tasks.into_iter().filter_map(|inline_task: InlineTask| inline_task.take()).collect();
         for (server_lease, keep_until) in keeping {
             let table = Arc::clone(self);
             work.push(Box::pin(async move {
@@ -84,7 +110,7 @@ impl Table {
 
     async fn release_many(&self, server_leases: &[Arc<ServerLease>]) {
         let Some(first) = server_leases.first() else { return };
-        let fields: Vec<_> = server_leases.iter().map(|server_lease| server_lease.copied_field()).collect();
+        let fields: Vec<_> = server_leases.iter().map(|server_lease| self.core.field(server_lease.id)).collect();
         let each = server_leases.iter().zip(&fields);
         let claims: Vec<_> = each.map(|(server_lease, field)| server_lease.claim(field, Duration::ZERO)).collect();
         let request = first.protocol.release_many(&claims);
@@ -98,4 +124,10 @@ impl Table {
             }
         }
     }
+}
+
+/// Returns until when a lock stays taken after a shutdown. A forgotten hold is left to its lease.
+fn retained_after_shutdown(hold: &Hold) -> Instant {
+    let is_forgotten = !hold.is_guarded() && hold.ends() != Instant::MAX;
+    hold.retained_until().max(if is_forgotten { hold.ends() } else { Instant::MIN })
 }

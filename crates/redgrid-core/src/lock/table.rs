@@ -1,33 +1,39 @@
-//! The table of all locks of a client: entering and leaving their queues.
+//! All locks of a client: the table, the state of each lock, and its waiters.
+//!
+//! The table owns every server lease, every queue and every in-flight request. The caller's future
+//! only waits for the outcome. A dropped future therefore leaves a queue position, never a request
+//! without an owner.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use bytes::Bytes;
+use smallvec::SmallVec;
+use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::fairness::{self, YieldPlan};
-use super::handover_window;
-use super::inline_task::BackgroundTask;
-use super::lock_state::{LockId, LockState};
-use super::pending_yields::{PendingYield, PendingYields};
+use super::acquire::{HoldGuard, RequestStatus};
+use super::error::AcquireFailure;
+use super::fair::LocalPass;
+use super::fairness::{PendingYields, YieldPlan};
+use super::hold::{Hold, ServerLease};
 use super::phantoms::Phantoms;
-use super::protocol::LockProtocol;
-use super::server_lease::Schedule;
-use super::shared::GrantSet;
-use super::terms::AcquireRequest;
-use super::waiter::Answer;
+use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
+use super::shared::{GrantSet, SharedGrant};
 use crate::clock::Instant;
-use crate::connection::Core;
-use crate::lease::Wakeup;
+use crate::connection::{Client, Core};
+use crate::lease::{Wakeup, handover_window};
 use crate::shrink::shrink_if_sparse;
+use crate::unpolled::{BackgroundTask, InlineTask};
+
 /// All locks that one client holds or waits for.
 pub(crate) struct Table {
     pub(super) core: Arc<Core>,
     state: Mutex<State>,
     /// Queue of background tasks, so that `Drop` need not spawn.
-    pub(super) background: mpsc::UnboundedSender<BackgroundTask>,
+    background: mpsc::UnboundedSender<BackgroundTask>,
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
     next: AtomicU64,
@@ -41,13 +47,16 @@ pub(crate) struct Table {
 /// does several look-ups.
 pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
+/// The schedule of all server leases of a client.
+pub(super) type Schedule = crate::lease::Schedule<ServerLease>;
+
 #[derive(Default)]
 pub(super) struct State {
     pub(super) locks: ByName<Box<LockState>>,
     /// The options of the last request, shared with following requests that have equal ones.
     wished: Option<Arc<AcquireRequest>>,
     /// The keys that have more than one lock state.
-    pub(super) parts: GrantSet,
+    pub(super) grants: GrantSet,
     pub(super) schedule: Schedule,
     /// Locks that were released recently while other processes waited for them.
     pub(super) recent: PendingYields,
@@ -59,17 +68,6 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Returns the pending yield of a lock that was released recently.
-    pub(super) fn recent(&self, key: &LockId, now: Instant) -> Option<PendingYield> {
-        self.recent.get(key, now)
-    }
-
-    fn forget(&mut self, key: &LockId) {
-        self.locks.remove(key);
-        shrink_if_sparse(&mut self.locks);
-        self.parts.remove(key);
-    }
-
     /// Returns the options as a shared value; consecutive equal requests use one allocation.
     pub(super) fn shared(&mut self, request: &AcquireRequest) -> Arc<AcquireRequest> {
         match &self.wished {
@@ -77,24 +75,266 @@ impl State {
             _ => Arc::clone(self.wished.insert(Arc::new(request.clone()))),
         }
     }
+
+    pub(super) fn remove_if_idle(&mut self, key: &LockId) {
+        if self.locks.get_mut(key).is_some_and(|lock| lock.is_idle()) {
+            self.locks.remove(key);
+            shrink_if_sparse(&mut self.locks);
+            if key.grant != 0 {
+                self.grants.remove(key);
+            }
+        }
+    }
+}
+
+/// Identifies a [`LockState`]: the lock kind, the key, and the number of the grant.
+///
+/// A key may have several grants at a time; the first has number 0. Only the key of the
+/// [`LockKeys`] is compared. The whole struct is stored because an `Arc` is smaller than a copy of
+/// the key.
+#[derive(Clone)]
+pub(super) struct LockId {
+    pub(super) kind: &'static str,
+    pub(super) keys: Arc<LockKeys>,
+    pub(super) grant: u64,
+}
+
+impl LockId {
+    pub(super) fn of(kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> Self {
+        LockId { kind: kind.name(), keys: Arc::clone(keys), grant: 0 }
+    }
+
+    pub(super) fn key(&self) -> &Bytes {
+        &self.keys.key
+    }
+}
+
+impl PartialEq for LockId {
+    fn eq(&self, other: &Self) -> bool {
+        let same_key = || Arc::ptr_eq(&self.keys, &other.keys) || self.key() == other.key();
+        self.grant == other.grant && self.kind == other.kind && same_key()
+    }
+}
+
+impl Eq for LockId {}
+
+impl Hash for LockId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // Few lock kinds use the same key, so the hash leaves the kind out.
+        state.write(self.key());
+        state.write_u64(self.grant);
+    }
+}
+
+/// What this process knows about one key: its queue, its server lease and its in-flight requests.
+///
+/// Every held lock has one. Fields that few locks need are boxed or created on first use.
+pub(super) struct LockState {
+    pub(super) protocol: &'static dyn LockProtocol,
+    pub(super) keys: Arc<LockKeys>,
+    pub(super) queue: VecDeque<Waiter>,
+    /// Waiters cancelled since the last compaction of `queue`.
+    pub(super) cancelled: u32,
+    /// The server lease under this key, until its release is answered.
+    pub(super) server_lease: Option<Arc<ServerLease>>,
+    /// Holds of the server lease: one, or one for each task that shares it.
+    pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
+    /// Lost holds whose guards are still alive; their holders cannot re-enter.
+    pub(super) lost: Option<Box<Vec<Weak<Hold>>>>,
+    /// The in-flight request that its caller polls inline, with the id of its waiter or server lease.
+    pub(super) inline_task: Option<(u64, InlineTask)>,
+    pub(super) busy: Busy,
+    pub(super) asking: bool,
+    /// The wait loop is running.
+    pub(super) loop_running: bool,
+    /// The wait loop waits for another process to release the lock.
+    pub(super) contended: bool,
+    /// Set while other processes go first.
+    pub(super) yield_plan: Option<Box<YieldPlan>>,
+    /// End of the hand-over window that the next grant continues; in the past if there is none.
+    pub(super) continued: Instant,
+    /// Notifies the wait loop; created with the loop.
+    changed: Option<Arc<Notify>>,
+    /// The last grant: its token, and when this process received it.
+    pub(super) last: (u64, Instant),
+    /// When a server last answered a request about this key.
+    pub(super) contact: Instant,
+    /// Of kinds with a server queue: the positions at its head.
+    pub(super) local_pass: Option<Box<LocalPass>>,
+    /// Of readers and writers: how the requests arrive.
+    pub(super) shared: Option<Box<SharedGrant>>,
+}
+
+/// The in-flight operation on a server lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Busy {
+    No,
+    /// The lease of the server lease with this id is being adjusted to the next request.
+    AdjustingLease(u64),
+    /// The current server lease is being released.
+    Release {
+        /// Id of the release. A server lease that was reclaimed meanwhile is released under another
+        /// id.
+        id: u64,
+        /// The release was not sent yet, so a new request may still reclaim the server lease.
+        queued: bool,
+    },
+}
+
+impl LockState {
+    pub(super) fn new(protocol: &'static dyn LockProtocol, keys: Arc<LockKeys>, now: Instant) -> Self {
+        LockState {
+            protocol,
+            keys,
+            queue: VecDeque::new(),
+            cancelled: 0,
+            server_lease: None,
+            holds: SmallVec::new(),
+            lost: None,
+            inline_task: None,
+            busy: Busy::No,
+            asking: false,
+            loop_running: false,
+            contended: false,
+            yield_plan: None,
+            continued: Instant::MIN,
+            changed: None,
+            last: (0, Instant::MIN),
+            contact: now,
+            local_pass: None,
+            shared: None,
+        }
+    }
+
+    pub(super) fn position(&self, hold: &Arc<Hold>) -> Option<usize> {
+        let is_it = |held: &Arc<Hold>| Arc::ptr_eq(held, hold);
+        // Many tasks may share the lease: try the cached index first, and scan only if it is wrong.
+        let at = hold.index.load(Ordering::Relaxed) as usize;
+        if self.holds.get(at).is_some_and(is_it) { Some(at) } else { self.holds.iter().position(is_it) }
+    }
+
+    pub(super) fn add(&mut self, hold: Arc<Hold>) {
+        hold.index.store(u32::try_from(self.holds.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        self.holds.push(hold);
+    }
+
+    pub(super) fn remove_hold(&mut self, hold: &Arc<Hold>) {
+        let Some(at) = self.position(hold) else { return };
+        self.holds.swap_remove(at);
+        if let Some(moved) = self.holds.get(at) {
+            moved.index.store(u32::try_from(at).unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Appends a waiter. Most waiters are alone, so the first one allocates capacity for one.
+    pub(super) fn enqueue(&mut self, waiter: Waiter) {
+        if self.queue.capacity() == 0 {
+            self.queue.reserve_exact(1);
+        }
+        self.queue.push_back(waiter);
+    }
+
+    /// Frees the memory of an empty queue unless the loop runs, which adds and removes waiters
+    /// often.
+    pub(super) fn shrink_if_idle(&mut self) {
+        if self.queue.is_empty() && !self.loop_running {
+            self.queue = VecDeque::new();
+        }
+    }
+
+    /// Unregisters an inline task that has delivered its result.
+    pub(super) fn completed(&mut self, id: u64) {
+        self.inline_task.take_if(|(flying, _)| *flying == id);
+    }
+
+    /// Returns the `Notify` that wakes the wait loop, and creates it on first use.
+    pub(super) fn changed(&mut self) -> Arc<Notify> {
+        Arc::clone(self.changed.get_or_insert_with(Arc::default))
+    }
+
+    /// Notifies the wait loop. A loop that has not started yet checks everything when it starts.
+    pub(super) fn notify_loop(&self) {
+        if let Some(changed) = &self.changed {
+            changed.notify_one();
+        }
+    }
+
+    /// Returns whether `server_lease` is the current server lease of this key.
+    pub(super) fn has(&self, server_lease: &Arc<ServerLease>) -> bool {
+        self.server_lease.as_ref().is_some_and(|ours| Arc::ptr_eq(ours, server_lease))
+    }
+
+    /// Returns whether the lock is known to be held, by this process or another.
+    pub(super) fn is_taken(&self) -> bool {
+        let is_released = matches!(self.busy, Busy::Release { .. });
+        self.contended || (!is_released && self.server_lease.as_ref().is_some_and(|ours| ours.is_valid_locally()))
+    }
+
+    /// Returns whether nothing waits, is held or is in flight.
+    pub(super) fn is_idle(&mut self) -> bool {
+        if let Some(lost) = &mut self.lost {
+            lost.retain(|hold| hold.upgrade().is_some_and(|hold| hold.is_guarded()));
+        }
+        self.lost.take_if(|lost| lost.is_empty());
+        if !self.queue.is_empty() {
+            self.drop_cancelled_head();
+        }
+        let is_passing = self.local_pass.as_ref().is_some_and(|pass| pass.is_asking());
+        let is_free = self.queue.is_empty() && self.server_lease.is_none() && self.lost.is_none();
+        is_free && self.busy == Busy::No && !self.asking && !self.loop_running && !is_passing
+    }
+}
+
+pub(super) struct Waiter {
+    pub(super) id: u64,
+    pub(super) request: Arc<AcquireRequest>,
+    pub(super) client: Client,
+    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) status: Arc<RequestStatus>,
+    /// When the waiter times out.
+    pub(super) until: Instant,
+}
+
+impl Waiter {
+    /// Returns whether the waiter still wants the lock at `now`.
+    ///
+    /// A waiter that timed out stays queued until its caller polls it and receives the error.
+    pub(super) fn is_live(&self, now: Instant) -> bool {
+        !self.answer.is_closed() && self.until > now
+    }
+}
+
+/// The answer to a queued request: a grant, `None` for "busy", or the failure.
+pub(super) type Answer = Result<Option<HoldGuard>, AcquireFailure>;
+
+/// Answers and the channels to their waiters.
+pub(super) type Answers = SmallVec<[(oneshot::Sender<Answer>, Answer); 1]>;
+
+/// Sends the answers to their waiters.
+///
+/// Must not run under the table's lock: a grant that its waiter does not receive is released by its
+/// drop.
+pub(super) fn send(answers: Answers) {
+    for (sender, answer) in answers {
+        let _ = sender.send(answer);
+    }
 }
 
 impl Table {
     pub(crate) fn new(core: Arc<Core>) -> (Arc<Table>, mpsc::UnboundedReceiver<BackgroundTask>) {
-        let (work, receiver) = mpsc::unbounded_channel();
-        let table = Table {
-            core,
-            state: Mutex::default(),
-            background: work,
-            alarm: Wakeup::new(),
-            next: AtomicU64::new(1),
-            attended: AtomicU64::new(0),
-        };
-        (Arc::new(table), receiver)
+        let (background, receiver) = mpsc::unbounded_channel();
+        let (state, alarm, next, attended) = (Mutex::default(), Wakeup::new(), AtomicU64::new(1), AtomicU64::new(0));
+        (Arc::new(Table { core, state, background, alarm, next, attended }), receiver)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Returns the state unless it is locked: the last handle of a client can be dropped under the
+    /// lock.
+    pub(super) fn try_state(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.try_lock().ok()
     }
 
     pub(super) fn now(&self) -> Instant {
@@ -112,65 +352,21 @@ impl Table {
         let _ = self.background.send(work);
     }
 
-    /// Returns the queue of background tasks.
     pub(crate) fn background(&self) -> mpsc::UnboundedSender<BackgroundTask> {
         self.background.clone()
     }
 
-    /// Returns whether the client is shutting down.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.state().closed
-    }
-
-    /// Returns the number of locks in use, for tests and diagnosis.
-    pub(crate) fn names(&self) -> usize {
-        self.state().locks.len()
-    }
-
-    /// Returns the names that are held, or whose release was not answered yet.
-    ///
-    /// Returns none if the table is locked: the last handle of a client can be dropped under the
-    /// lock.
-    pub(crate) fn held_names(&self) -> Vec<String> {
-        let Ok(state) = self.state.try_lock() else { return Vec::new() };
-        let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());
-        held.map(|lock| lock.keys.name.to_string()).collect()
-    }
-
-    /// Returns the number of waiting requests.
-    pub(crate) fn waiting(&self) -> usize {
-        self.state()
-            .locks
-            .values()
-            .map(|lock| lock.queue.iter().filter(|entry| !entry.answer.is_closed()).count())
-            .sum()
-    }
-
-    /// Remembers that other processes go first.
-    ///
-    /// The next request of this process obeys that if it comes soon, although no request waits now.
-    pub(super) fn remember_yield(&self, state: &mut State, key: &LockId, turn: YieldPlan, handover_ends: Instant) {
-        let since = self.now();
-        let handover_window =
-            state.locks.get(key).map_or(Duration::ZERO, |lock| self.handover_window(lock.protocol, key));
-        let until = since + fairness::remembered_for(handover_window, self.round_trip(key));
-        state.recent.insert(key.clone(), PendingYield { plan: turn, since, until, handover_ends }, since);
-    }
-
     /// Returns how long tasks may hand the lock over without a request.
     pub(super) fn handover_window(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
-        match kind.hands_over_locally() {
-            true => handover_window::length(self.core.settings.handover_window, self.round_trip(key)),
-            false => Duration::ZERO,
-        }
+        if kind.hands_over_locally() { self.extra_lease(kind, key) } else { Duration::ZERO }
     }
 
     /// Returns the extra lease on the server for a fixed lease, which the last owner of the window
-    /// needs.
+    /// needs. Kinds with a server queue pass along the queue for as long.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
-        match kind.queue() {
-            Some(_) => handover_window::length(self.core.settings.handover_window, self.round_trip(key)),
-            None => self.handover_window(kind, key),
+        match kind.hands_over_locally() || kind.queue().is_some() {
+            true => handover_window(self.core.settings.handover_window, self.round_trip(key)),
+            false => Duration::ZERO,
         }
     }
 
@@ -181,10 +377,9 @@ impl Table {
 
     /// Starts the loop of a lock, or notifies it if it runs.
     pub(super) fn start_loop(self: &Arc<Self>, key: &LockId, lock: &mut LockState) {
-        if lock.loop_running {
+        if std::mem::replace(&mut lock.loop_running, true) {
             lock.notify_loop();
         } else {
-            lock.loop_running = true;
             self.spawn_background(match lock.protocol.queue() {
                 None => Box::pin(Arc::clone(self).wait_loop(key.clone())),
                 Some(_) => Box::pin(Arc::clone(self).fair_loop(key.clone())),
@@ -195,48 +390,9 @@ impl Table {
     /// Continues after a request or release was answered: starts the loop, or removes an idle lock
     /// state.
     pub(super) fn go_on(self: &Arc<Self>, state: &mut State, key: &LockId) {
-        let Some(lock) = state.locks.get_mut(key) else { return };
-        if !lock.queue.is_empty() || lock.loop_running {
-            self.start_loop(key, lock);
-        } else if lock.is_idle() {
-            state.forget(key);
+        match state.locks.get_mut(key) {
+            Some(lock) if !lock.queue.is_empty() || lock.loop_running => self.start_loop(key, lock),
+            _ => state.remove_if_idle(key),
         }
-    }
-
-    /// Removes a lock state that is no longer needed.
-    pub(super) fn remove_if_idle(state: &mut State, key: &LockId) {
-        if state.locks.get_mut(key).is_some_and(|lock| lock.is_idle()) {
-            state.forget(key);
-        }
-    }
-
-    /// Removes a cancelled request from its queue.
-    ///
-    /// From then on it does not count as a waiter. A grant that was sent to it before is released
-    /// with the receiver.
-    pub(super) fn cancel(&self, key: &LockId, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
-        let mut state = self.state();
-        // Close under the lock: code that reads the queue twice must see the same.
-        receiver.close();
-        let Some(lock) = state.locks.get_mut(key) else { return };
-        if lock.cancel(id) {
-            lock.notify_loop();
-        }
-        Self::remove_if_idle(&mut state, key);
-    }
-
-    /// Returns the last contact about this key: a reply, or now if a hold is valid and renewed.
-    pub(super) fn contact(&self, key: &LockId) -> Option<Instant> {
-        let state = self.state();
-        let lock = state.locks.get(key)?;
-        // This process holds it. A lease that is being adjusted or released does not count: that
-        // needs a reply.
-        if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
-            return Some(self.now());
-        }
-        // Another process holds it. While the connection is up and the server does not hang,
-        // waiting does not count as loss of contact.
-        let waits = if lock.contended { self.core.contact(key.key()) } else { None };
-        Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }

@@ -6,23 +6,30 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::attempt::{AcquireReply, parse_reply};
+use super::acquire::HoldGuard;
+use super::attempt::{GrantReply, InstallOutcome};
 use super::cleanup::DeferredRelease;
-use super::error::{AcquireError, LostReason};
-use super::guard::HoldGuard;
-use super::handover::InstallOutcome;
-use super::hold::Hold;
-use super::lock_state::{LockId, LockState};
-use super::pending_acquire::into_acquire_error;
-use super::protocol::{HoldArgs, LockKeys, LockProtocol, TakeoverFrom};
-use super::server_lease::{GrantReply, ServerLease};
-use super::table::Table;
-use super::terms::AcquireRequest;
-use super::waiter::{AcquireFailure, send};
-use super::{handover_window, terms};
+use super::error::{AcquireError, AcquireFailure, LostReason};
+use super::hold::{Hold, ServerLease};
+use super::protocol::{AcquireReply, AcquireRequest, HoldArgs, LockKeys, LockProtocol, parse_reply};
+use super::table::{LockId, LockState, Table, send};
 use crate::clock::Instant;
 use crate::connection::{Client, Progress, RequestOutcome, RetryPolicy};
 use crate::error::ServerError;
+use crate::lease::{LONGEST_WINDOW, deadline, with_margin};
+
+/// From which holders a lock may be taken over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub enum TakeoverFrom {
+    /// From all holders. A free lock is acquired.
+    Anybody,
+    /// From all holders. A free lock is left alone.
+    Holders,
+    /// Only while this holder field is one of the holders; otherwise the lock is left alone.
+    Holder(Bytes),
+}
+
 impl Table {
     pub(crate) async fn take_over(
         self: &Arc<Self>,
@@ -33,7 +40,7 @@ impl Table {
         from: TakeoverFrom,
     ) -> Result<Option<HoldGuard>, AcquireError> {
         if self.state().closed {
-            return Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, target.name.clone()));
+            return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &target.name));
         }
         loop {
             let (answer, outcome) = oneshot::channel();
@@ -45,7 +52,7 @@ impl Table {
                 let _ = answer.send(table.take_over_for(client, kind, target, wanted, from).await);
             }));
             let taken = outcome.await.unwrap_or(Err(AcquireFailure::ShuttingDown));
-            match taken.map_err(|failure| into_acquire_error(&self.core, failure, name))? {
+            match taken.map_err(|failure| failure.into_error(&self.core, &name))? {
                 // The grant was released because its caller did not poll: take over again.
                 Some(grant) if !grant.accept() => {}
                 taken => return Ok(taken),
@@ -66,48 +73,45 @@ impl Table {
         // requested.
         let lease = request
             .server_lease(handover_window)
-            .max(terms::with_margin(handover_window::LONGEST + self.core.settings.response_timeout));
+            .max(with_margin(LONGEST_WINDOW + self.core.settings.response_timeout));
         let takeover = Takeover { kind, target, lease, from };
-        let (mut id, mut field, mut asked) = self.send_takeover(&takeover).await;
-        let mut verdict = parse_reply(&asked);
-        if let (AcquireReply::TooLate, None) = (&verdict, asked.retransmission_ends) {
-            (id, field, asked) = self.send_takeover(&takeover).await;
-            verdict = parse_reply(&asked);
+        let (mut id, mut asked) = self.send_takeover(&takeover).await;
+        let mut reply = parse_reply(&asked);
+        if matches!(reply, AcquireReply::TooLate) && !asked.was_retransmitted() {
+            (id, asked) = self.send_takeover(&takeover).await;
+            reply = parse_reply(&asked);
         }
-        match verdict {
-            AcquireReply::Granted { token, robbed } => {
-                let handover_ends = asked.sent + handover_window;
-                let asked_for = (takeover.lease, request.durability);
-                let granted = GrantReply::by(&asked, id, field, token, asked_for, handover_ends);
-                // A retransmission finds only its own hold.
-                let robbed = robbed || asked.was_retransmitted();
-                let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
-                if let Err(error) = self.core.commit(&asked, request.durability, &takeover.target.key).await {
-                    let limit = granted.retransmission_ends.unwrap_or(Instant::MIN);
-                    self.free(&takeover, &granted.field, limit.max(self.now()));
-                    return Err(AcquireFailure::NotDurable(error));
-                }
-                let Takeover { kind, target, .. } = takeover;
-                let grant = self.install(client, kind, target, granted, (request, Instant::MIN));
-                if grant.is_none() { Err(AcquireFailure::ShuttingDown) } else { Ok(grant) }
-            }
-            AcquireReply::Busy(_) | AcquireReply::TooLate if asked.retransmission_ends.is_some() => {
-                self.unsettled(&takeover, &field, &asked);
+        let (token, robbed) = match (reply, asked.retransmission_ends) {
+            // A retransmission finds only its own hold.
+            (AcquireReply::Granted { token, robbed }, copies) => (token, robbed || copies.is_some()),
+            (AcquireReply::Busy { .. }, None) => return Ok(None),
+            (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
+            (AcquireReply::Failed(failure), None) => return Err(failure),
+            (reply, Some(limit)) => {
+                // Released earlier, the next holder could get a lower token than the preempted one
+                // issued in its window.
+                self.free(&takeover, id, limit + LONGEST_WINDOW);
                 let why = "an earlier copy was not answered, and it is too late for another";
-                Err(AcquireFailure::Unknown(ServerError::unknown(why)))
+                return Err(match reply {
+                    AcquireReply::Failed(failure) => failure,
+                    _ => AcquireFailure::Unknown(ServerError::unknown(why)),
+                });
             }
-            AcquireReply::Busy(_) => Ok(None),
-            AcquireReply::TooLate => {
-                Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late, twice")))
-            }
-            AcquireReply::Failed(failure) => {
-                self.unsettled(&takeover, &field, &asked);
-                Err(if asked.retransmission_ends.is_some() { failure.unknown() } else { failure })
-            }
+        };
+        let (lease, handover_ends) = (takeover.lease, asked.sent + handover_window);
+        let granted = GrantReply::by(&asked, id, token, (lease, request.durability), handover_ends);
+        let granted = if robbed { self.wait_out_previous(&takeover, granted).await? } else { granted };
+        if let Err(error) = self.core.commit(&asked, request.durability, &takeover.target.key).await {
+            let limit = granted.retransmission_ends.unwrap_or(Instant::MIN);
+            self.free(&takeover, granted.id, limit.max(self.now()));
+            return Err(AcquireFailure::NotDurable(error));
         }
+        let Takeover { kind, target, .. } = takeover;
+        let guard = self.install(client, kind, target, granted, (request, Instant::MIN));
+        guard.map(Some).ok_or(AcquireFailure::ShuttingDown)
     }
 
-    async fn send_takeover(&self, takeover: &Takeover) -> (u64, Bytes, RequestOutcome) {
+    async fn send_takeover(&self, takeover: &Takeover) -> (u64, RequestOutcome) {
         let id = self.number();
         let field = self.core.field(id);
         let claim = HoldArgs { target: &takeover.target, field: &field, lease: takeover.lease };
@@ -115,7 +119,7 @@ impl Table {
         let until = self.now() + self.core.settings.patience();
         let persistence = RetryPolicy::Within(takeover.lease);
         let asked = self.core.exchange(request, until, persistence, &Progress::default()).await;
-        (id, field, asked)
+        (id, asked)
     }
 
     /// Waits until the former holder's hand-over window is over, and renews the grant.
@@ -129,42 +133,36 @@ impl Table {
         granted: GrantReply,
     ) -> Result<GrantReply, AcquireFailure> {
         self.invalidate_local(takeover, &granted);
-        self.core.clock.sleep_until(granted.received + handover_window::LONGEST).await;
-        let GrantReply { id, ref field, .. } = granted;
-        let claim = HoldArgs { target: &takeover.target, field, lease: takeover.lease };
+        self.core.clock.sleep_until(granted.received + LONGEST_WINDOW).await;
+        let (id, field) = (granted.id, self.core.field(granted.id));
+        let claim = HoldArgs { target: &takeover.target, field: &field, lease: takeover.lease };
         // The request finds its own hold: it acquires nothing, restarts the lease, and returns the
         // time.
         let request = takeover.kind.acquire(claim);
-        let until = terms::deadline(granted.sent, takeover.lease);
+        let until = deadline(granted.sent, takeover.lease);
         let asked = self.core.exchange(request, until, RetryPolicy::Retries, &Progress::default()).await;
         let unanswered_until = asked.retransmission_ends.max(granted.retransmission_ends);
         // The former holder's window is over. A late retransmission finds its own hold, or preempts
         // another holder.
-        let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + handover_window::LONGEST);
+        let settled = unanswered_until.map_or(Instant::MIN, |limit| limit + LONGEST_WINDOW);
         match parse_reply(&asked) {
             AcquireReply::Granted { token, .. } => {
-                let again = GrantReply::by(
-                    &asked,
-                    id,
-                    field.clone(),
-                    token,
-                    (takeover.lease, granted.durability),
-                    granted.handover_ends,
-                );
+                let again =
+                    GrantReply::by(&asked, id, token, (takeover.lease, granted.durability), granted.handover_ends);
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..again })
             }
-            AcquireReply::Busy(_) => {
+            AcquireReply::Busy { .. } => {
                 // Another client took it over and its notice may still be in flight: the installed
                 // grant is lost already.
                 self.state().forced.insert(granted.id, self.now());
                 Ok(GrantReply { retransmission_ends: unanswered_until, ..granted })
             }
             AcquireReply::TooLate => {
-                self.free(takeover, field, settled);
+                self.free(takeover, id, settled);
                 Err(AcquireFailure::Unavailable(ServerError::not_sent("the server found the request too late")))
             }
             AcquireReply::Failed(failure) => {
-                self.free(takeover, field, settled);
+                self.free(takeover, id, settled);
                 Err(failure)
             }
         }
@@ -194,8 +192,7 @@ impl Table {
         let sent = granted.sent;
         let key = LockId::of(kind, &target);
         let now = self.now();
-        let server_lease =
-            Arc::new(ServerLease::new(granted, &key, Arc::clone(&target), kind, self.core.clock.clone()));
+        let server_lease = Arc::new(ServerLease::new(granted, &key, kind, self.core.clock.clone()));
         let mut state = self.state();
         state.locks.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, target, now)));
         let wanted = state.shared(&request);
@@ -218,17 +215,17 @@ impl Table {
                 // that takeover with its data, the request that should find this hold has acquired
                 // the lock again: release it.
                 server_lease.end();
-                let hold = Arc::new(Hold::new(Arc::clone(&server_lease), server_lease.token, sent, now, wanted));
-                hold.end(LostReason::Forced.into());
+                let hold = Arc::new(Hold::new(Arc::clone(&server_lease), sent, now, wanted));
+                hold.end(Some(LostReason::Forced));
                 if let Some(lock) = state.locks.get_mut(&key) {
-                    lock.lost.push(Arc::downgrade(&hold));
+                    lock.remember_lost(&hold);
                 }
                 drop(state);
                 self.leave_until(&server_lease, keep_until);
                 Some(HoldGuard::first(client, hold))
             }
             InstallOutcome::Closed => {
-                Table::remove_if_idle(&mut state, &key);
+                state.remove_if_idle(&key);
                 drop(state);
                 self.leave_until(&server_lease, keep_until);
                 None
@@ -236,32 +233,14 @@ impl Table {
         }
     }
 
-    /// Schedules the release of a takeover that may have executed and that no caller has.
-    ///
-    /// It runs when the takeover cannot execute any more and the preempted holder can no longer
-    /// hand over. Released earlier, the next holder could get a lower token than that one issued.
-    fn unsettled(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, asked: &RequestOutcome) {
-        if let Some(limit) = asked.retransmission_ends {
-            self.free(takeover, field, limit + handover_window::LONGEST);
-        }
-    }
-
-    fn free(self: &Arc<Self>, takeover: &Takeover, field: &Bytes, limit: Instant) {
-        let (kind, target) = (takeover.kind, Arc::clone(&takeover.target));
-        let (kind, field, lease, keep_until) = (kind, field.clone(), takeover.lease, Instant::MIN);
-        self.schedule_cleanup(DeferredRelease {
-            protocol: kind,
-            keys: target,
-            field,
-            limit,
-            at_once: false,
-            keep_until,
-            lease,
-        });
+    /// Releases after `limit` a takeover that may have executed and that no caller has.
+    fn free(self: &Arc<Self>, takeover: &Takeover, id: u64, limit: Instant) {
+        let Takeover { kind, target, lease, .. } = takeover;
+        let release = DeferredRelease::of(*kind, target, id, *lease, Some(limit));
+        self.schedule_cleanup(DeferredRelease { at_once: false, ..release });
     }
 }
 
-/// The arguments of a takeover.
 struct Takeover {
     kind: &'static dyn LockProtocol,
     target: Arc<LockKeys>,

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::error::LostReason;
-use super::server_lease::ServerLease;
+use super::hold::ServerLease;
 use super::table::Table;
 use crate::connection::{Server, is_same};
 
@@ -32,17 +32,12 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Returns the number of server leases that are renewed or verified.
-    pub(crate) fn holds(&self) -> usize {
-        self.state().schedule.len()
-    }
-
     /// Marks a hold as lost that another client took over and sent a notice for.
     pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
         let Some(number) = number_of(field) else { return };
         let mut state = self.state();
         match state.schedule.get(number).cloned() {
-            Some(server_lease) if server_lease.field() == field => {
+            Some(server_lease) if self.core.field(number) == field => {
                 self.mark_lost(&mut state, &server_lease, LostReason::Forced)
             }
             Some(_) => {}
@@ -60,7 +55,7 @@ impl Table {
         let mut state = self.state();
         // Not a loss if a release was sent before.
         let server_lease = number_of(field).and_then(|number| state.schedule.get(number)).cloned();
-        if let Some(server_lease) = server_lease.filter(|server_lease| server_lease.field() == field) {
+        if let Some(server_lease) = server_lease.filter(|server_lease| self.core.field(server_lease.id) == field) {
             self.mark_lost(&mut state, &server_lease, LostReason::Gone);
         }
     }

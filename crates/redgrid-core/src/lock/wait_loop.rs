@@ -13,17 +13,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::attempt::Attempt;
 use super::fairness::YieldPlan;
-use super::lock_state::{Busy, LockId};
-use super::table::{State, Table};
-use super::waiter::send;
+use super::shared::ReadWriteMode;
+use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
 use crate::pubsub::{SubscriptionManager, Watch};
+
 /// How long a lock that a probe found free must stay free, without a message, before it is
 /// acquired: 1 ms.
 ///
@@ -67,12 +66,8 @@ enum Step {
     Yield,
 }
 
-/// The state of the loop of one lock.
 struct WaitLoop {
     key: LockId,
-    subscriptions: Arc<SubscriptionManager>,
-    channel: Bytes,
-    poll_waiter_flag: Bytes,
     changed: Arc<Notify>,
     watch: Option<Watch>,
     yield_plan: Option<YieldPlan>,
@@ -90,22 +85,21 @@ struct WaitLoop {
 
 impl WaitLoop {
     /// Returns the subscription, and starts it on first use.
-    fn watch(&mut self) -> &mut Watch {
-        let WaitLoop { subscriptions, channel, key, poll_waiter_flag, watch, .. } = self;
-        watch.get_or_insert_with(|| {
-            subscriptions.watch_contended(channel.clone(), key.key().clone(), poll_waiter_flag.clone())
-        })
+    fn watch(&mut self, subscriptions: &Arc<SubscriptionManager>) {
+        let keys = &self.key.keys;
+        self.watch.get_or_insert_with(|| {
+            subscriptions.watch_contended(keys.channel.clone(), keys.key.clone(), keys.poll_waiter_flag())
+        });
     }
 
     /// Returns whether every other waiter has had the lock.
-    fn turn_is_over(&mut self) -> bool {
-        let message_count = self.subscriptions.message_count(&self.channel);
+    fn turn_is_over(&mut self, message_count: Option<u64>) -> bool {
         self.yield_plan.as_mut().is_none_or(|turn| turn.is_over(message_count))
     }
 
     /// Ends the yield. Returns the number of subscribers and how many acquired nothing, if known.
-    fn end_turn(&mut self) -> Option<(u64, u64)> {
-        self.yield_plan.take()?.missing(self.subscriptions.message_count(&self.channel))
+    fn end_turn(&mut self, message_count: Option<u64>) -> Option<(u64, u64)> {
+        self.yield_plan.take()?.missing(message_count)
     }
 }
 
@@ -117,7 +111,7 @@ impl Table {
                 Step::Done => return,
                 Step::Local { listen_at } => {
                     if wait_loop.watch.is_none() && self.now() >= listen_at {
-                        wait_loop.watch();
+                        wait_loop.watch(&self.core.subscriptions);
                     }
                     // While subscribed, check periodically whether a request still waits: the last
                     // one may have the lock.
@@ -140,15 +134,11 @@ impl Table {
     fn new_wait_loop(&self, key: LockId) -> Option<WaitLoop> {
         let mut state = self.state();
         let lock = state.locks.get_mut(&key)?;
-        let (subscriptions, changed) = (Arc::clone(&self.core.subscriptions), lock.changed());
-        let (channel, poll_waiter_flag) = (lock.keys.channel.clone(), lock.keys.poll_waiter_flag.clone());
-        let announces = lock.protocol.announces_every();
+        let changed = lock.changed();
+        let announces = lock.protocol.read_write().and_then(ReadWriteMode::announces_every);
         let backoff = lock.queue.front().and_then(|first| first.request.backoff);
         Some(WaitLoop {
             key,
-            subscriptions,
-            channel,
-            poll_waiter_flag,
             changed,
             watch: None,
             yield_plan: None,
@@ -176,12 +166,12 @@ impl Table {
                 let now = self.now();
                 self.remember_yield(&mut state, &wait_loop.key, turn.for_next_caller(), now);
             }
-            Self::remove_if_idle(&mut state, &wait_loop.key);
+            state.remove_if_idle(&wait_loop.key);
             return Step::Done;
         }
         if let Some(server_lease) = &lock.server_lease {
             wait_loop.tries = 0;
-            if let Some((listeners, missing)) = wait_loop.end_turn() {
+            if let Some((listeners, missing)) = wait_loop.end_turn(self.message_count(&wait_loop.key)) {
                 // The yield ended by its quiet period and the lock was free: these subscribers do
                 // not wait for it.
                 phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
@@ -227,11 +217,11 @@ impl Table {
         // The acquire that found the lock taken announced the waiter. Announce nothing while others
         // go first.
         let mut said = wait_loop.announces.filter(|_| wait_loop.yield_plan.is_none()).map(|_| self.now());
-        wait_loop.watch();
+        wait_loop.watch(&self.core.subscriptions);
         self.evict_expired_holders(wait_loop).await;
         loop {
-            if wait_loop.yield_plan.is_some() && wait_loop.turn_is_over() {
-                if let Some((listeners, missing)) = wait_loop.end_turn() {
+            if wait_loop.yield_plan.is_some() && wait_loop.turn_is_over(self.message_count(&wait_loop.key)) {
+                if let Some((listeners, missing)) = wait_loop.end_turn(self.message_count(&wait_loop.key)) {
                     self.state().phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
                 }
                 wait_loop.silent = 0;
@@ -259,7 +249,7 @@ impl Table {
                         wait_loop.silent = wait_loop.silent.wrapping_add(1);
                         return;
                     }
-                    match wait_loop.subscriptions.key_ttl(wait_loop.key.key()).await {
+                    match self.core.subscriptions.key_ttl(wait_loop.key.key()).await {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
                             // Others had their chance to go first: announce from now on, so that it
@@ -298,7 +288,7 @@ impl Table {
         let until = self.now() + others + pause.min(left);
         wait_loop.tries = wait_loop.tries.saturating_add(1);
         if wait_loop.tries > FLAG_WAITER_AFTER {
-            wait_loop.subscriptions.set_waiter_flag(&wait_loop.poll_waiter_flag).await;
+            self.core.subscriptions.set_waiter_flag(&wait_loop.key.keys.poll_waiter_flag()).await;
         }
         loop {
             tokio::select! {
@@ -310,7 +300,7 @@ impl Table {
 
     /// Returns when the quiet period ends while others go first.
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
-        let message_count = wait_loop.subscriptions.message_count(&wait_loop.channel);
+        let message_count = self.message_count(&wait_loop.key);
         // Periodically longer, for subscribers that need more time to respond than most.
         let least = if wait_loop.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
             LONG_QUIET_PERIOD
@@ -323,12 +313,13 @@ impl Table {
             .map_or(Instant::MAX, |turn| self.now() + turn.quiet_period(message_count).max(least))
     }
 
+    fn message_count(&self, key: &LockId) -> Option<u64> {
+        self.core.subscriptions.message_count(&key.keys.channel)
+    }
+
     fn nobody_waits(&self, key: &LockId) -> bool {
         let now = self.now();
         let state = self.state();
-        state
-            .locks
-            .get(key)
-            .is_none_or(|lock| lock.queue.iter().all(|entry| entry.answer.is_closed() || entry.until <= now))
+        state.locks.get(key).is_none_or(|lock| !lock.queue.iter().any(|waiter| waiter.is_live(now)))
     }
 }

@@ -15,7 +15,8 @@ use super::Election;
 use super::kind::{LEADING, proclaim_request};
 use crate::acquire::busy;
 use crate::drive::drive;
-use crate::guard::{LockGuard, LockLost};
+use crate::lock::LockGuard;
+use crate::with::LockLost;
 use crate::{AcquireError, ReleaseError};
 
 /// Maximum length of a leader's proclaimed id: 1,024 bytes, enough for an address and some facts.

@@ -37,8 +37,8 @@ pub(super) fn leader_request(target: &LockKeys) -> Request {
 }
 
 /// Proclaims the leader that holds `field`.
-pub(super) fn proclaim_request(target: &LockKeys, field: &[u8], term: Token, id: Bytes) -> Request {
-    let request = PROCLAIM.with([target.key.clone(), leader_key(target)]).arg(field.to_vec()).arg(term.to_string());
+pub(super) fn proclaim_request(target: &LockKeys, field: Bytes, term: Token, id: Bytes) -> Request {
+    let request = PROCLAIM.with([target.key.clone(), leader_key(target)]).arg(field).arg(term.to_string());
     request.arg(id).publish_arg().arg(observer_channel(target)).idempotent()
 }
 
@@ -70,9 +70,8 @@ impl LockProtocol for Leading {
 
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
         let target = claim.target;
-        let request = RESIGN
-            .with([target.key.clone(), leader_key(target), target.poll_waiter_flag.clone()])
-            .arg(claim.field.clone());
+        let request =
+            RESIGN.with([target.key.clone(), leader_key(target), target.poll_waiter_flag()]).arg(claim.field.clone());
         request.publish_arg().arg(target.channel.clone()).arg(observer_channel(target)).idempotent()
     }
 

@@ -70,9 +70,8 @@ impl Election {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion("redisson_lock__channel", &key);
-            let poll_waiter_flag = companion("redgrid_wait", &key);
             let more = [companion("redgrid_leader", &key), companion("redgrid_leader__channel", &key)].into();
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more })
+            Arc::new(LockKeys { name, key, channel, more })
         });
         Election { client: client.clone(), target }
     }

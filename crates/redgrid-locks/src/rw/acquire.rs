@@ -10,13 +10,21 @@ use redgrid_core::lock::{HoldGuard, LockKeys};
 use redgrid_core::name::InvalidName;
 
 use super::RwLock;
-use super::guards::{ReadGuard, UpgradableGuard, WriteGuard};
+use super::guards::{ReadGuard, WriteGuard};
 use super::kinds::{READING, WRITING};
+use super::upgrade::UpgradableGuard;
 use crate::AcquireError;
-use crate::acquire::{AcquireBuilder, option_methods};
+use crate::acquire::{AcquireBuilder, AcquireOptions};
 use crate::drive::drive;
-use crate::guard::LockGuard;
+use crate::fair::FAIR;
+use crate::lock::LockGuard;
+use crate::options::option_methods;
 use crate::scripts::PLAIN;
+
+/// The longest lease of an entry gate: 5 s, or the configured lease if that is shorter.
+///
+/// If the process that holds the gate dies, the gate stays closed for this long.
+const ENTRY_GATE_LEASE: Duration = Duration::from_secs(5);
 
 /// Acquires the lock for reading when awaited; made by [`RwLock::read`].
 #[must_use = "does nothing until awaited"]
@@ -162,4 +170,46 @@ async fn acquire_upgradable(
     let upgrade = upgrade.acquire_member().await?;
     read.wait = wait.map(|wait| wait.saturating_sub(clock.now().since(began)));
     Ok((upgrade, read.acquire_member().await?))
+}
+
+impl AcquireBuilder {
+    /// Requests the lock while holding the entry gate.
+    pub(crate) async fn attempt_through_gate(
+        &self,
+        entry_gate: &Arc<LockKeys>,
+        try_only: bool,
+    ) -> Result<Option<HoldGuard>, AcquireError> {
+        let (request, target) = (self.request(try_only)?, self.target.as_ref().map_err(Clone::clone)?);
+        if self.client.is_in(self.kind, target, request.holder) {
+            // The holder re-enters: requests at the gate wait for it.
+            return self.attempt_directly(try_only).await;
+        }
+        let granted = drive(&self.client, &target.name, self.wait, |remaining| {
+            let (mut builder, entry_gate) = (self.clone().in_scope(), Arc::clone(entry_gate));
+            builder.wait = remaining;
+            async move { builder.pass_gate(entry_gate, try_only).await }
+        });
+        Ok(granted.await?.inspect(HoldGuard::accept_member))
+    }
+
+    /// Acquires the entry gate, requests the lock, and releases the gate.
+    ///
+    /// The grant is reserved: its caller does not have it yet.
+    pub(crate) async fn pass_gate(
+        mut self,
+        entry_gate: Arc<LockKeys>,
+        try_only: bool,
+    ) -> Result<Option<HoldGuard>, AcquireError> {
+        let began = self.client.clock().now();
+        let gate_lease = ENTRY_GATE_LEASE.min(self.client.watchdog_lease());
+        let options = AcquireOptions { wait: self.wait, renewed_lease: Some(gate_lease), ..AcquireOptions::default() };
+        let gate = self.clone().with_options(&options).for_lock(&entry_gate, &FAIR);
+        let Some(gate) = gate.attempt_directly(try_only).await? else { return Ok(None) };
+        self.wait = self.wait.map(|wait| wait.saturating_sub(self.client.clock().now().since(began)));
+        let outcome = self.enter(try_only)?.member().await;
+        // Granted or given up: the next waiter at the gate may request the lock. The release of the
+        // gate is not awaited.
+        drop(gate);
+        outcome
+    }
 }

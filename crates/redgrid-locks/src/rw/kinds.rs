@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::LockProtocol;
+use redgrid_core::author::{LockProtocol, ReadWriteMode};
 use redgrid_core::lock::{AcquireContext, HoldArgs, LockKeys, TakeoverFrom};
 use redgrid_core::{BulkScript, Request, Script};
 
@@ -51,7 +51,7 @@ pub(crate) static WRITING: Writing = Writing;
 
 /// Returns the key of the announcements: the first further key of a read-write lock.
 fn announcements_key(target: &LockKeys) -> Bytes {
-    target.more.first().cloned().unwrap_or_else(|| target.poll_waiter_flag.clone())
+    target.more.first().cloned().unwrap_or_else(|| target.poll_waiter_flag())
 }
 
 /// Returns the key that exists while a reader's lease lasts.
@@ -147,22 +147,8 @@ impl LockProtocol for Reading {
         "read lock"
     }
 
-    fn is_shared(&self) -> bool {
-        true
-    }
-
-    fn paired_mode(&self) -> Option<&'static str> {
-        Some(WRITING.name())
-    }
-
-    fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request {
-        let request = READ
-            .with([lock_key(&claim), timeout_key(&claim), announcements_key(claim.target)])
-            .arg(claim.field.clone());
-        let converted_from = context.under.as_ref().map_or_else(Bytes::new, |field| writer_field(field));
-        let since = i64::try_from(context.since).unwrap_or(i64::MAX);
-        let request = request.int(millis(claim.lease)).deadline_arg().arg(converted_from).int(since);
-        request.int(i64::from(context.waits)).idempotent()
+    fn read_write(&self) -> Option<&dyn ReadWriteMode> {
+        Some(self)
     }
 
     fn acquire(&self, claim: HoldArgs<'_>) -> Request {
@@ -217,8 +203,81 @@ impl LockProtocol for Writing {
         "write lock"
     }
 
-    fn paired_mode(&self) -> Option<&'static str> {
-        Some(READING.name())
+    fn read_write(&self) -> Option<&dyn ReadWriteMode> {
+        Some(self)
+    }
+
+    fn acquire(&self, claim: HoldArgs<'_>) -> Request {
+        self.enter(claim, &AcquireContext::default())
+    }
+
+    fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
+        let request =
+            TAKE_OVER.with([lock_key(&claim)]).arg(writer_field(claim.field)).int(millis(claim.lease)).deadline_arg();
+        with_takeover_from(request, notices, from, |holder| writer_field(holder)).idempotent()
+    }
+
+    fn release(&self, claim: HoldArgs<'_>) -> Request {
+        self.release_yielding(claim)
+    }
+
+    fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
+        let request =
+            RELEASE_WRITE.with([lock_key(&claim), claim.target.poll_waiter_flag()]).arg(writer_field(claim.field));
+        request.publish_arg().arg(claim.target.channel.clone()).idempotent()
+    }
+
+    fn retain(&self, claim: HoldArgs<'_>) -> Request {
+        let request =
+            RETAIN.with([lock_key(&claim), lock_key(&claim), lock_key(&claim)]).arg(writer_field(claim.field));
+        request.int(millis(claim.lease)).publish_arg().arg(claim.target.channel.clone()).idempotent()
+    }
+
+    fn extend(&self, claim: HoldArgs<'_>) -> Request {
+        let request = EXTEND.with([lock_key(&claim), lock_key(&claim)]).arg(writer_field(claim.field));
+        request.int(millis(claim.lease)).deadline_arg()
+    }
+
+    fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
+        let request = RENEW.with(claims.iter().map(lock_key));
+        let add =
+            |request: Request, claim: &HoldArgs<'_>| request.arg(writer_field(claim.field)).int(millis(claim.lease));
+        claims.iter().fold(request, add).idempotent()
+    }
+
+    fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
+        let request =
+            RELEASE_MANY.with(claims.iter().flat_map(|claim| [lock_key(claim), lock_key(claim)])).publish_arg();
+        let add = |request: Request, claim: &HoldArgs<'_>| {
+            request.arg(writer_field(claim.field)).arg(claim.target.channel.clone())
+        };
+        claims.iter().fold(request, add).idempotent()
+    }
+}
+
+impl ReadWriteMode for Reading {
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn paired_mode(&self) -> &'static str {
+        WRITING.name()
+    }
+
+    fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request {
+        let request = READ
+            .with([lock_key(&claim), timeout_key(&claim), announcements_key(claim.target)])
+            .arg(claim.field.clone());
+        let converted_from = context.under.as_ref().map_or_else(Bytes::new, |field| writer_field(field));
+        let since = i64::try_from(context.since).unwrap_or(i64::MAX);
+        let request = request.int(millis(claim.lease)).deadline_arg().arg(converted_from).int(since);
+        request.int(i64::from(context.waits)).idempotent()
+    }
+}
+
+impl ReadWriteMode for Writing {
+    fn paired_mode(&self) -> &'static str {
+        READING.name()
     }
 
     fn announces_every(&self) -> Option<Duration> {
@@ -253,59 +312,11 @@ impl LockProtocol for Writing {
         request.arg(waiter).int(announcement_ttl).idempotent()
     }
 
-    fn acquire(&self, claim: HoldArgs<'_>) -> Request {
-        self.enter(claim, &AcquireContext::default())
-    }
-
-    fn take_over(&self, claim: HoldArgs<'_>, notices: &str, from: &TakeoverFrom) -> Request {
-        let request =
-            TAKE_OVER.with([lock_key(&claim)]).arg(writer_field(claim.field)).int(millis(claim.lease)).deadline_arg();
-        with_takeover_from(request, notices, from, |holder| writer_field(holder)).idempotent()
-    }
-
-    fn release(&self, claim: HoldArgs<'_>) -> Request {
-        self.release_yielding(claim)
-    }
-
-    fn release_yielding(&self, claim: HoldArgs<'_>) -> Request {
-        let request = RELEASE_WRITE
-            .with([lock_key(&claim), claim.target.poll_waiter_flag.clone()])
-            .arg(writer_field(claim.field));
-        request.publish_arg().arg(claim.target.channel.clone()).idempotent()
-    }
-
-    fn retain(&self, claim: HoldArgs<'_>) -> Request {
-        let request =
-            RETAIN.with([lock_key(&claim), lock_key(&claim), lock_key(&claim)]).arg(writer_field(claim.field));
-        request.int(millis(claim.lease)).publish_arg().arg(claim.target.channel.clone()).idempotent()
-    }
-
     /// The retained field must be removed: the holder may still read, and then renews the key.
     fn end_retained(&self, claim: HoldArgs<'_>) -> Option<Request> {
         let retained = retained_field(&writer_field(claim.field));
-        let request = RELEASE_WRITE.with([lock_key(&claim), claim.target.poll_waiter_flag.clone()]).arg(retained);
+        let request = RELEASE_WRITE.with([lock_key(&claim), claim.target.poll_waiter_flag()]).arg(retained);
         Some(request.publish_arg().arg(claim.target.channel.clone()).idempotent())
-    }
-
-    fn extend(&self, claim: HoldArgs<'_>) -> Request {
-        let request = EXTEND.with([lock_key(&claim), lock_key(&claim)]).arg(writer_field(claim.field));
-        request.int(millis(claim.lease)).deadline_arg()
-    }
-
-    fn renew(&self, claims: &[HoldArgs<'_>]) -> Request {
-        let request = RENEW.with(claims.iter().map(lock_key));
-        let add =
-            |request: Request, claim: &HoldArgs<'_>| request.arg(writer_field(claim.field)).int(millis(claim.lease));
-        claims.iter().fold(request, add).idempotent()
-    }
-
-    fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request {
-        let request =
-            RELEASE_MANY.with(claims.iter().flat_map(|claim| [lock_key(claim), lock_key(claim)])).publish_arg();
-        let add = |request: Request, claim: &HoldArgs<'_>| {
-            request.arg(writer_field(claim.field)).arg(claim.target.channel.clone())
-        };
-        claims.iter().fold(request, add).idempotent()
     }
 }
 
@@ -319,8 +330,7 @@ mod tests {
     fn timeout_keys_are_named_as_in_redisson() {
         for (key, expected) in [("R", "{R}:id:7:rwlock_timeout:1"), ("a{R}", "a{R}:id:7:rwlock_timeout:1")] {
             let (name, key) = (Name::new(key).unwrap(), Bytes::from(key));
-            let target =
-                LockKeys { name, key, channel: Bytes::new(), poll_waiter_flag: Bytes::new(), more: Box::default() };
+            let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default() };
             let field = Bytes::from("id:7");
             assert_eq!(timeout_key(&HoldArgs { target: &target, field: &field, lease: Duration::ZERO }), expected);
         }
@@ -329,8 +339,7 @@ mod tests {
     #[test]
     fn expired_leases_are_checked_for_each_entry_of_each_reader() {
         let (name, key) = (Name::new("R").unwrap(), Bytes::from("R"));
-        let target =
-            LockKeys { name, key, channel: Bytes::new(), poll_waiter_flag: Bytes::new(), more: Box::default() };
+        let target = LockKeys { name, key, channel: Bytes::new(), more: Box::default() };
         let reply =
             ["30000", "5", "mode", "read", "id:7", "1", "id:8:write", "1", "java:3", "2", "odd", "x"].map(Bytes::from);
         let requests = evict_expired_requests(&target, &reply);

@@ -3,6 +3,7 @@
 mod acquire;
 mod guards;
 mod kinds;
+mod upgrade;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,13 @@ use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Name, ServerError};
 
 pub use acquire::{Read, TryRead, TryWrite, UpgradableRead, Write};
-pub use guards::{DowngradeError, ReadGuard, UpgradableGuard, UpgradeError, WriteGuard};
+pub use guards::{DowngradeError, ReadGuard, WriteGuard};
+pub use upgrade::{UpgradableGuard, UpgradeError};
 
 use crate::AcquireError;
 use crate::fair;
 use crate::inspect::{self, LockHolder};
-use crate::lock::{self, FORCED_LEASE};
+use crate::takeover::{FORCED_LEASE, default_request};
 use kinds::WRITING;
 
 /// Prefix of the channel on which releases are published.
@@ -107,9 +109,8 @@ impl RwLock {
         let target = Name::new(name).map(|name| {
             let key = client.key(&name);
             let channel = companion(RW_CHANNEL, &key);
-            let poll_waiter_flag = companion("redgrid_wait", &key);
             let announcements = companion("redgrid_rw_wait", &key);
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more: Box::new([announcements]) })
+            Arc::new(LockKeys { name, key, channel, more: Box::new([announcements]) })
         });
         RwLock { client: client.clone(), target, entry_gate: None }
     }
@@ -141,9 +142,8 @@ impl RwLock {
         let gate_keys = |target: &Arc<LockKeys>| {
             let (name, key) = (target.name.clone(), companion(ENTRY_GATE, &target.key));
             let channel = companion("redisson_lock__channel", &key);
-            let poll_waiter_flag = companion("redgrid_wait", &key);
             let more = fair::more(&key, self.client.fair_wait());
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more })
+            Arc::new(LockKeys { name, key, channel, more })
         };
         let entry_gate = self.target.as_ref().ok().map(gate_keys);
         RwLock { entry_gate, ..self }
@@ -236,8 +236,7 @@ impl RwLock {
         let upgrade_lock = self.target.clone().map(|target| {
             let (name, key) = (target.name.clone(), companion(UPGRADE_LOCK, &target.key));
             let channel = companion("redisson_lock__channel", &key);
-            let poll_waiter_flag = companion("redgrid_wait", &key);
-            Arc::new(LockKeys { name, key, channel, poll_waiter_flag, more: Box::default() })
+            Arc::new(LockKeys { name, key, channel, more: Box::default() })
         });
         UpgradableRead::new(self, upgrade_lock)
     }
@@ -332,7 +331,7 @@ impl RwLock {
         let request = AcquireRequest {
             lease: LeaseMode::Fixed(FORCED_LEASE),
             durability: Durability::Primary,
-            ..lock::default_request(&self.client)
+            ..default_request(&self.client)
         };
         match self.client.take_over(&WRITING, self.valid_target()?, request, from).await? {
             None => Ok(false),

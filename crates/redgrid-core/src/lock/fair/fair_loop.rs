@@ -13,14 +13,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::lock_state::{Busy, LockId, LockState};
-use super::protocol::{LockKeys, LockProtocol};
-use super::table::Table;
-use super::waiter::{Answers, send};
+use super::ServerQueue;
 use crate::clock::Instant;
 use crate::connection::once;
+use crate::lock::table::{Answers, Busy, LockId, LockState, Table, send};
 use crate::observe::count;
 use crate::pubsub::Watch;
+
 /// Interval of the keepalive: 250 ms.
 ///
 /// A silent process counts as dead after four of them. The last live waiter of a queue therefore
@@ -41,18 +40,15 @@ const ALL: Duration = Duration::from_secs(1);
 const NAMES: u64 = 100;
 
 enum Step {
-    /// No waiter is left.
     Done,
     /// Send a keepalive for the positions of these requests.
     Keep(Vec<(u64, u64)>),
     Sleep(Instant),
 }
 
-/// State of the loop of one lock.
 struct FairLoop {
     key: LockId,
-    kind: &'static dyn LockProtocol,
-    target: Arc<LockKeys>,
+    queue: &'static dyn ServerQueue,
     changed: Arc<Notify>,
     /// Channels on which positions are notified, by the number of the position.
     watches: HashMap<u64, Watch>,
@@ -68,11 +64,11 @@ impl Table {
     }
 
     /// Returns how long the server keeps a position without another keepalive.
-    pub(super) fn position_ttl(&self) -> Duration {
+    pub(in crate::lock) fn position_ttl(&self) -> Duration {
         self.keepalive_interval() * MISSED_KEEPALIVES
     }
 
-    pub(super) async fn fair_loop(self: Arc<Self>, key: LockId) {
+    pub(in crate::lock) async fn fair_loop(self: Arc<Self>, key: LockId) {
         let Some(mut line) = self.line(key) else { return };
         let _attended = ActiveFairKey::new(&self);
         loop {
@@ -92,16 +88,8 @@ impl Table {
     fn line(&self, key: LockId) -> Option<FairLoop> {
         let mut state = self.state();
         let lock = state.locks.get_mut(&key)?;
-        let (kind, target, changed) = (lock.protocol, Arc::clone(&lock.keys), lock.changed());
-        Some(FairLoop {
-            key,
-            kind,
-            target,
-            changed,
-            watches: HashMap::new(),
-            next_beat: Instant::MAX,
-            next_all: Instant::MIN,
-        })
+        let (queue, changed, watches) = (lock.protocol.queue()?, lock.changed(), HashMap::new());
+        Some(FairLoop { key, queue, changed, watches, next_beat: Instant::MAX, next_all: Instant::MIN })
     }
 
     fn look(self: &Arc<Self>, line: &mut FairLoop) -> Step {
@@ -112,7 +100,7 @@ impl Table {
         if lock.queue.is_empty() {
             (lock.loop_running, lock.contended) = (false, false);
             lock.shrink_if_idle();
-            Self::remove_if_idle(&mut state, &line.key);
+            state.remove_if_idle(&line.key);
             return Step::Done;
         }
         let mut answers = Answers::new();
@@ -125,7 +113,7 @@ impl Table {
             // must not stand behind it.
             let place = &entry.status.position;
             if place.is_asked() && !place.is_asking() {
-                self.release_position(line.kind, &line.target, (entry.id, &entry.status), &entry.request);
+                self.release_position_of(lock, entry);
             }
         }
         self.listen(line, lock, now);
@@ -166,7 +154,6 @@ impl Table {
     /// Subscribes for each of the first waiters, and processes the notifications received.
     fn listen(&self, line: &mut FairLoop, lock: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
-        let Some(queue) = line.kind.queue() else { return };
         let mut watches = HashMap::new();
         // While this process holds the lock, no position is notified. A waiter that is enqueued
         // meanwhile subscribes when the lock is released.
@@ -182,7 +169,7 @@ impl Table {
                 continue;
             }
             let mut watch = line.watches.remove(&number).unwrap_or_else(|| {
-                let channel = queue.channel(&line.target, &self.core.field(number));
+                let channel = line.queue.channel(&line.key.keys, &self.core.field(number));
                 self.core.subscriptions.watch_with_notify(channel, line.key.key(), Arc::clone(&line.changed))
             });
             if let Some(wake) = watch.take() {
@@ -231,13 +218,12 @@ impl Table {
     async fn keepalive(self: &Arc<Self>, line: &mut FairLoop, places: &[(u64, u64)]) {
         let sent = self.now();
         line.next_beat = sent + self.keepalive_interval();
-        let Some(queue) = line.kind.queue() else { return };
         let fields: Vec<Bytes> = places.iter().map(|(_, number)| self.core.field(*number)).collect();
         let all = sent >= line.next_all;
         if all {
             line.next_all = sent + ALL - KEEPALIVE_INTERVAL / 2;
         }
-        let request = queue.keep(&line.target, &fields, self.position_ttl(), all);
+        let request = line.queue.keep(&line.key.keys, &fields, self.position_ttl(), all);
         // One slow reply must not delay the next keepalive.
         let limit = sent + self.core.settings.response_timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;
@@ -250,7 +236,7 @@ impl Table {
                 // Waiting without a reply counts as loss of contact.
                 lock.contended = false;
                 let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
-                tracing::debug!(name = %line.target.name, error, "places not kept");
+                tracing::debug!(name = %line.key.keys.name, error, "places not kept");
                 return;
             }
         };
@@ -265,8 +251,8 @@ impl Table {
             if *kept == 0 && place.is_inside() && !place.is_asking() {
                 place.left();
                 lost.push(*number);
-                count::position_lost(line.kind.name());
-                tracing::warn!(name = %line.target.name, "thrown out of the queue alive, and lining up again");
+                count::position_lost(line.key.kind);
+                tracing::warn!(name = %line.key.keys.name, "thrown out of the queue alive, and lining up again");
             } else if first == nth {
                 match u64::try_from(left) {
                     Ok(left) => place.is_next_until(received, Duration::from_millis(left.max(1))),

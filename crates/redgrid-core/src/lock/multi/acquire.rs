@@ -8,24 +8,21 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::attempt::AcquireReply;
-use super::enter::reenter;
-use super::error::AcquireError;
-use super::guard::HoldGuard;
-use super::handover::InstallOutcome;
-use super::hold::Hold;
-use super::lock_state::{Busy, LockId, LockState};
-use super::multi_release::MultiGrant;
-use super::multi_request::{MultiCall, MultiRequest};
-use super::pending_acquire::{GRACE, into_acquire_error, no_answer};
-use super::protocol::{HoldArgs, LockKeys, LockProtocol};
-use super::server_lease::{GrantReply, ServerLease};
-use super::table::{State, Table};
-use super::terms::{self, AcquireRequest};
-use super::waiter::{AcquireFailure, Answers, send};
+use super::MultiGrant;
 use crate::clock::Instant;
-use crate::connection::{Client, CommitError, Progress, RetryPolicy, jittered};
+use crate::connection::{Client, Progress, RequestOutcome, RetryPolicy, jittered};
 use crate::error::ServerError;
+use crate::lease::deadline;
+use crate::lock::acquire::{GRACE, HoldGuard};
+use crate::lock::attempt::{GrantReply, InstallOutcome};
+use crate::lock::cleanup::DeferredRelease;
+use crate::lock::error::{AcquireError, AcquireFailure};
+use crate::lock::hold::{Hold, ServerLease};
+use crate::lock::not_granted::no_answer;
+use crate::lock::protocol::{AcquireReply, AcquireRequest, HoldArgs, LockKeys, LockProtocol, parse_reply};
+use crate::lock::reentry::reenter;
+use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, send};
+
 /// Keys processed per acquisition of the table's mutex, so that other tasks can lock it in between.
 const CHUNK: usize = 500;
 
@@ -53,20 +50,68 @@ enum LocalCheck {
     },
     /// Other processes are being notified that the hand-over window ended; try again at this time.
     NotBefore(Instant),
-    /// No other request of this process uses the remaining keys; they may be requested.
-    Reserved(Reserved),
-}
-
-/// Keys that no other request of this process may request meanwhile.
-struct Reserved {
-    /// Guards of keys whose holder re-entered, each with its index in the request.
-    entered: Entered,
-    /// Indexes of the other keys, each with the end of the hand-over window that it continues.
-    wanted: Wanted,
+    /// No other request of this process may use the remaining keys meanwhile.
+    Reserved {
+        /// Guards of keys whose holder re-entered, each with its index in the request.
+        entered: Entered,
+        /// Indexes of the other keys, each with the end of the hand-over window that it continues.
+        wanted: Wanted,
+    },
 }
 
 type Entered = Vec<(usize, HoldGuard)>;
 type Wanted = Vec<(usize, Option<Instant>)>;
+
+/// An acquire of several keys of one lock kind and hash slot.
+struct MultiRequest {
+    client: Client,
+    kind: &'static dyn LockProtocol,
+    targets: Vec<Arc<LockKeys>>,
+    request: AcquireRequest,
+    until: Instant,
+    progress: Arc<Progress>,
+}
+
+impl MultiRequest {
+    fn key(&self, at: usize) -> LockId {
+        LockId::of(self.kind, &self.targets[at])
+    }
+}
+
+/// One request for all keys that are wanted.
+struct MultiCall {
+    /// Index of each key, and the number in its holder field.
+    claims: Vec<(usize, u64)>,
+    asked: RequestOutcome,
+}
+
+impl MultiCall {
+    /// Returns the parsed reply, and the index of the key that it concerns.
+    fn verdict(&self) -> (AcquireReply, usize) {
+        let reply = || self.asked.result.clone();
+        // The reply of the script for a single key has no index.
+        let place = |nth: u64| {
+            let at = usize::try_from(nth).ok().and_then(|nth| self.claims.get(nth.checked_sub(1)?));
+            at.map_or(self.claims[0].0, |claim| claim.0)
+        };
+        let refused = reply().and_then(|reply| reply.into_typed::<(i64, u64, u64, String)>());
+        if let Ok((REFUSED, _, nth, text)) = refused {
+            let failure = AcquireFailure::from(ServerError::refused(text));
+            let failure = if self.asked.was_retransmitted() { failure.unknown() } else { failure };
+            return (AcquireReply::Failed(failure), place(nth));
+        }
+        let nth = reply().and_then(|reply| reply.into_typed::<(i64, u64, i64, u64)>()).map_or(1, |(.., nth)| nth);
+        (parse_reply(&self.asked), place(nth))
+    }
+
+    fn deferred_release(&self, request: &MultiRequest, lease: Duration) -> DeferredRelease {
+        let claims = self.claims.iter().map(|(at, id)| (Arc::clone(&request.targets[*at]), *id)).collect();
+        DeferredRelease::of_all(request.kind, claims, lease, self.asked.retransmission_ends)
+    }
+}
+
+/// Status of a reply that rejects all keys because of one.
+const REFUSED: i64 = 3;
 
 impl Table {
     /// Acquires all of `targets` or none.
@@ -98,82 +143,78 @@ impl Table {
         }));
         tokio::select! {
             biased;
-            answer = outcome => answer.unwrap_or_else(|_| Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, first))),
-            () = self.core.clock.sleep_until(over) => Err(into_acquire_error(&self.core, no_answer(&self.core, &seen, &key), first)),
+            answer = outcome => answer.unwrap_or_else(|_| Err(AcquireFailure::ShuttingDown.into_error(&self.core, &first))),
+            () = self.core.clock.sleep_until(over) => Err(no_answer(&self.core, &seen, &key).into_error(&self.core, &first)),
         }
     }
 
     async fn try_all(self: &Arc<Self>, look: &MultiRequest) -> Result<MultiOutcome, AcquireError> {
         let mut waited = false;
-        let reserved = loop {
+        let (entered, wanted) = loop {
             match self.reserve(look, waited)? {
                 LocalCheck::Busy { at, theirs } => return Ok(MultiOutcome::Busy { at, theirs }),
                 LocalCheck::NotBefore(instant) => self.core.clock.sleep_until(instant).await,
-                LocalCheck::Reserved(reserved) => break reserved,
+                LocalCheck::Reserved { entered, wanted } => break (entered, wanted),
             }
             waited = true;
         };
-        let Reserved { entered, wanted } = reserved;
         if wanted.is_empty() {
             return Ok(MultiOutcome::All(MultiGrant::of(entered.into_iter().map(|(_, grant)| grant).collect())));
         }
         let handover_window = self.handover_window(look.kind, &look.key(wanted[0].0));
         let lease = look.request.server_lease(handover_window);
-        let mut late = false;
-        loop {
-            let ask = self.send_multi(look, &wanted, lease).await;
-            let (asked, first) = (&ask.asked, ask.claims[0].0);
-            let (verdict, at) = ask.verdict();
-            match verdict {
-                AcquireReply::TooLate if !late => {
-                    self.schedule_cleanup_of_all(look, &ask, lease, false);
-                    late = true;
+        let mut was_late = false;
+        let (failure, at) = loop {
+            let call = self.send_multi(look, &wanted, lease).await;
+            let (asked, first) = (&call.asked, call.claims[0].0);
+            let (reply, at) = call.verdict();
+            let token = match reply {
+                AcquireReply::Granted { token, .. } => token,
+                AcquireReply::TooLate if !std::mem::replace(&mut was_late, true) => {
+                    self.clean_up_copies(look, &call, lease, false);
+                    continue;
                 }
-                AcquireReply::TooLate => {
-                    self.schedule_cleanup_of_all(look, &ask, lease, false);
-                    self.unreserve(look, &wanted);
-                    let why = ServerError::not_sent("the server found the request too late, twice: its clock jumps");
-                    return Err(into_acquire_error(&self.core, AcquireFailure::Unavailable(why), look.name(first)));
-                }
-                AcquireReply::Busy(_) => {
-                    self.schedule_cleanup_of_all(look, &ask, lease, false);
+                AcquireReply::Busy { .. } => {
+                    self.clean_up_copies(look, &call, lease, false);
                     self.unreserve(look, &wanted);
                     return Ok(MultiOutcome::Busy { at, theirs: true });
                 }
+                AcquireReply::TooLate => {
+                    self.clean_up_copies(look, &call, lease, false);
+                    break (AcquireFailure::too_late_twice(), first);
+                }
                 AcquireReply::Failed(failure) => {
-                    let failure = if asked.retransmission_ends.is_some() { failure.unknown() } else { failure };
-                    self.schedule_cleanup_of_all(look, &ask, lease, matches!(failure, AcquireFailure::Unknown(_)));
-                    self.unreserve(look, &wanted);
-                    return Err(into_acquire_error(&self.core, failure, look.name(at)));
+                    self.clean_up_copies(look, &call, lease, matches!(failure, AcquireFailure::Unknown(_)));
+                    break (failure, at);
                 }
-                AcquireReply::Granted { token, .. } => {
-                    let key = &look.targets[first].key;
-                    if let Err(error) = self.core.commit(asked, look.request.durability, key).await {
-                        // Release before reporting the error or retrying, so that the own grant
-                        // does not make the keys busy.
-                        self.clean_up_all(look, &ask, lease).await;
-                        if error.is_passing() && self.now() < look.until {
-                            tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
-                            continue;
-                        }
-                        self.unreserve(look, &wanted);
-                        return Err(self.not_durable(error, look.name(first)));
-                    }
-                    let shortest = lease.min(look.request.lease.duration());
-                    if self.now() >= terms::deadline(asked.sent, shortest) {
-                        self.schedule_cleanup_of_all(look, &ask, lease, true);
-                        self.unreserve(look, &wanted);
-                        let why = ServerError::unknown("the answer came when the lease had ended");
-                        return Err(into_acquire_error(&self.core, AcquireFailure::Unknown(why), look.name(first)));
-                    }
-                    return self.install_all(look, &ask, (entered, wanted), token, (lease, handover_window));
+            };
+            if let Err(error) = self.core.commit(asked, look.request.durability, &look.targets[first].key).await {
+                // Release before reporting the error or retrying, so that the own grant does not
+                // make the keys busy.
+                self.clean_up(call.deferred_release(look, lease)).await;
+                if error.is_passing() && self.now() < look.until {
+                    tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
+                    continue;
                 }
+                break (AcquireFailure::NotDurable(error), first);
             }
-        }
+            if self.now() >= deadline(asked.sent, lease.min(look.request.lease.duration())) {
+                self.clean_up_copies(look, &call, lease, true);
+                let why = ServerError::unknown("the answer came when the lease had ended");
+                break (AcquireFailure::Unknown(why), first);
+            }
+            return self.install_all(look, &call, (entered, wanted), token, (lease, handover_window));
+        };
+        self.unreserve(look, &wanted);
+        Err(failure.into_error(&self.core, &look.targets[at].name))
     }
 
-    fn not_durable(&self, error: CommitError, name: crate::Name) -> AcquireError {
-        into_acquire_error(&self.core, AcquireFailure::NotDurable(error), name)
+    /// Schedules the release of what transmissions of the request may acquire; `at_once` if the
+    /// answered one may have.
+    fn clean_up_copies(self: &Arc<Self>, look: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
+        if at_once || call.asked.was_retransmitted() {
+            self.schedule_cleanup(DeferredRelease { at_once, ..call.deferred_release(look, lease) });
+        }
     }
 
     /// Reserves the keys, all or none, so that no other request of this process asks for them.
@@ -181,7 +222,7 @@ impl Table {
         let now = self.now();
         let mut state = self.state();
         if state.closed {
-            return Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, look.name(0)));
+            return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &look.targets[0].name));
         }
         let mut entered: Vec<(usize, Arc<Hold>)> = Vec::new();
         let mut wanted = Vec::with_capacity(look.targets.len());
@@ -191,7 +232,7 @@ impl Table {
             let Some(lock) = state.locks.get_mut(&key) else {
                 // This process released the key recently: other processes go first. Only a queued
                 // request waits for that.
-                let recent = state.recent(&key, now);
+                let recent = state.recent.get(&key, now);
                 let continued = recent.map(|recent| recent.handover_ends).filter(|ends| *ends > now);
                 if let Some(recent) = recent.filter(|_| continued.is_none()) {
                     match recent.yields_until(now) {
@@ -228,7 +269,7 @@ impl Table {
         }
         let entered =
             entered.into_iter().map(|(at, hold)| (at, HoldGuard::further(look.client.clone(), hold))).collect();
-        Ok(LocalCheck::Reserved(Reserved { entered, wanted }))
+        Ok(LocalCheck::Reserved { entered, wanted })
     }
 
     /// Ends the reservation, so that requests which arrived meanwhile can proceed.
@@ -252,16 +293,16 @@ impl Table {
     }
 
     async fn send_multi(&self, look: &MultiRequest, wanted: &[(usize, Option<Instant>)], lease: Duration) -> MultiCall {
-        let number = |(at, _): &(usize, Option<Instant>)| {
-            let id = self.number();
-            (*at, id, self.core.field(id))
-        };
-        let claims: Vec<_> = wanted.iter().map(number).collect();
-        let each: Vec<_> =
-            claims.iter().map(|(at, _, field)| HoldArgs { target: &look.targets[*at], field, lease }).collect();
-        let request = match look.kind.multi_key() {
-            Some(together) if each.len() > 1 => together.acquire_many(&each),
-            _ => look.kind.acquire(each[0]),
+        let claims: Vec<_> = wanted.iter().map(|(at, _)| (*at, self.number())).collect();
+        let request = {
+            let fields: Vec<_> = claims.iter().map(|(_, id)| self.core.field(*id)).collect();
+            let each = claims.iter().zip(&fields);
+            let each: Vec<_> =
+                each.map(|((at, _), field)| HoldArgs { target: &look.targets[*at], field, lease }).collect();
+            match look.kind.multi_key() {
+                Some(together) if each.len() > 1 => together.acquire_many(&each),
+                _ => look.kind.acquire(each[0]),
+            }
         };
         let asked = self.core.exchange(request, look.until, RetryPolicy::Retries, &look.progress).await;
         MultiCall { claims, asked }
@@ -282,13 +323,11 @@ impl Table {
         for part in claimed.chunks(CHUNK) {
             let (mut answers, mut unwanted) = (Answers::new(), Vec::new());
             let mut state = self.state();
-            for ((at, id, field), (_, continued)) in part {
+            for ((at, id), (_, continued)) in part {
                 let ends = continued.unwrap_or(sent + handover_window);
-                let granted =
-                    GrantReply::by(&ask.asked, *id, field.clone(), token, (lease, look.request.durability), ends);
-                let (key, target) = (look.key(*at), Arc::clone(&look.targets[*at]));
-                let server_lease =
-                    Arc::new(ServerLease::new(granted, &key, target, look.kind, self.core.clock.clone()));
+                let granted = GrantReply::by(&ask.asked, *id, token, (lease, look.request.durability), ends);
+                let key = look.key(*at);
+                let server_lease = Arc::new(ServerLease::new(granted, &key, look.kind, self.core.clock.clone()));
                 let request = state.shared(&look.request);
                 match self.install_grant(&mut state, &key, &server_lease, sent) {
                     InstallOutcome::Ours { lock, schedule } => {
@@ -316,42 +355,9 @@ impl Table {
         grants.sort_by_key(|(at, _)| *at);
         let bundle = MultiGrant::of(grants.into_iter().map(|(_, grant)| grant).collect());
         match robbed {
-            _ if closed => Err(into_acquire_error(&self.core, AcquireFailure::ShuttingDown, look.name(0))),
+            _ if closed => Err(AcquireFailure::ShuttingDown.into_error(&self.core, &look.targets[0].name)),
             Some(at) => Ok(MultiOutcome::Busy { at, theirs: true }),
             None => Ok(MultiOutcome::All(bundle)),
-        }
-    }
-
-    /// Releases what transmissions of a multi-key request may have acquired.
-    ///
-    /// The release is sent at once if `at_once`, and again when no transmission can execute any
-    /// more.
-    fn schedule_cleanup_of_all(self: &Arc<Self>, look: &MultiRequest, ask: &MultiCall, lease: Duration, at_once: bool) {
-        let limit = ask.asked.retransmission_ends;
-        if limit.is_none() && !at_once {
-            return;
-        }
-        let (table, kind, claims) = (Arc::clone(self), look.kind, ask.fields(look));
-        self.spawn_background(Box::pin(async move {
-            let limit = limit.unwrap_or(Instant::MIN);
-            if at_once && table.give_back_all(kind, &claims, limit, lease).await >= limit {
-                return;
-            }
-            table.core.clock.sleep_until(limit).await;
-            table.give_back_all(kind, &claims, limit, lease).await;
-        }));
-    }
-
-    /// Like `schedule_cleanup_of_all`, but waits up to one response timeout for the first release.
-    async fn clean_up_all(self: &Arc<Self>, look: &MultiRequest, ask: &MultiCall, lease: Duration) {
-        let (limit, claims) = (ask.asked.retransmission_ends.unwrap_or(Instant::MIN), ask.fields(look));
-        let until = self.now() + self.core.settings.response_timeout;
-        let left = tokio::select! {
-            left = self.give_back_all(look.kind, &claims, limit, lease) => left,
-            () = self.core.clock.sleep_until(until) => Instant::MIN,
-        };
-        if left < limit || left == Instant::MIN {
-            self.schedule_cleanup_of_all(look, ask, lease, left == Instant::MIN);
         }
     }
 }

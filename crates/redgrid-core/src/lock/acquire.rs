@@ -1,0 +1,393 @@
+//! Acquiring a lock: a request enters the queue of its lock, and its caller waits for the answer.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+
+use super::error::{AcquireError, AcquireFailure};
+use super::fair::QueuePosition;
+use super::hold::Hold;
+use super::protocol::{AcquireRequest, Holder, LockKeys, LockProtocol};
+use super::table::{Answer, LockId, LockState, State, Table, Waiter};
+use crate::clock::Instant;
+use crate::connection::{Client, Progress};
+use crate::observe::{OpContext, OpSpan};
+use crate::pinned::pinned;
+use crate::unpolled::{BackgroundTask, InlineTask};
+
+/// How much later than the request its caller gives up: 20 ms.
+pub(crate) const GRACE: Duration = Duration::from_millis(20);
+
+/// What a request has observed, for the error that its timeout returns.
+#[derive(Default)]
+pub(super) struct RequestStatus {
+    pub(super) progress: Progress,
+    busy: AtomicBool,
+    /// Until when a retransmission of the request may still acquire the lock, in nanoseconds.
+    may_execute_until: AtomicU64,
+    /// The request's position in the server's queue, for lock kinds that have one.
+    pub(super) position: QueuePosition,
+}
+
+impl RequestStatus {
+    pub(super) fn set_busy(&self) {
+        self.busy.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_maybe_executed(&self, until: Instant) {
+        self.may_execute_until.fetch_max(until.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(super) fn may_execute_until(&self) -> Instant {
+        Instant::from_nanos(self.may_execute_until.load(Ordering::Relaxed))
+    }
+}
+
+impl Table {
+    /// Requests the lock with these keys. The table owns the request; the returned future waits for
+    /// its outcome.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        client: &Client,
+        kind: &'static dyn LockProtocol,
+        keys: &Arc<LockKeys>,
+        request: AcquireRequest,
+    ) -> Result<PendingAcquire, AcquireError> {
+        self.enter_from(client, kind, keys, &request, None)
+    }
+
+    /// Like `enter`, converting from the server lease with the id `under`.
+    pub(super) fn enter_from(
+        self: &Arc<Self>,
+        client: &Client,
+        kind: &'static dyn LockProtocol,
+        keys: &Arc<LockKeys>,
+        request: &AcquireRequest,
+        under: Option<u64>,
+    ) -> Result<PendingAcquire, AcquireError> {
+        let (now, id) = (self.now(), self.number());
+        let until = request.wait.map_or(Instant::MAX, |wait| now + wait);
+        let (answer, receiver) = oneshot::channel();
+        let status = Arc::new(RequestStatus::default());
+        // Dropping it locks the table, so it is declared before the guard and dropped after it.
+        let mut pending;
+        let mut state = self.state();
+        let request = state.shared(request);
+        pending = PendingAcquire {
+            client: client.clone(),
+            kind,
+            request: Arc::clone(&request),
+            key: LockId::of(kind, keys),
+            id,
+            entered: now,
+            until,
+            receiver,
+            status: Arc::clone(&status),
+            under,
+            inline_task: None,
+            ready: None,
+            is_member: false,
+            done: false,
+        };
+        if state.closed {
+            return Err(AcquireFailure::ShuttingDown.into_error(&self.core, &keys.name));
+        }
+        // A request without a holder cannot re-enter: skip the search.
+        let may_reenter = request.holder.is_some() || Holder::current().is_some();
+        if (may_reenter || kind.read_write().is_some())
+            && let Some(guard) = self.share_held(&mut state, &mut pending)?
+        {
+            pending.ready = Some(Ok(Some(guard)));
+            return Ok(pending);
+        }
+        let key = pending.key.clone();
+        let State { locks, recent, .. } = &mut *state;
+        let lock = locks.entry(key.clone()).or_insert_with(|| Box::new(LockState::new(kind, Arc::clone(keys), now)));
+        if lock.is_taken() {
+            status.set_busy();
+            if request.once {
+                pending.ready = Some(Ok(None));
+                return Ok(pending);
+            }
+        }
+        let is_alone = lock.is_idle();
+        let mut not_before = Instant::MIN;
+        if is_alone {
+            (lock.continued, lock.yield_plan) = (Instant::MIN, None);
+            if !recent.names.is_empty()
+                && let Some(last) = recent.take(&key, now)
+            {
+                if last.handover_ends > now {
+                    lock.continued = last.handover_ends;
+                } else if !request.once {
+                    lock.yield_plan = Some(Box::new(last.plan));
+                } else if let Some(yields_until) = last.yields_until(now) {
+                    // A try-only request that is sent while others are being notified would always
+                    // overtake them.
+                    recent.insert(key.clone(), last, now);
+                    not_before = yields_until;
+                    if last.plan.is_wanted() {
+                        locks.remove(&key);
+                        pending.ready = Some(Ok(None));
+                        return Ok(pending);
+                    }
+                }
+            }
+        }
+        lock.enqueue(Waiter { id, request, client: client.clone(), answer, status, until });
+        if !is_alone {
+            self.join_queue(state, &key, now);
+        } else if lock.yield_plan.is_some() {
+            self.start_loop(&key, lock);
+        } else if let Some(attempt) = self.attempt_of(&key, lock, now) {
+            lock.asking = true;
+            let table = Arc::clone(self);
+            let mut work: BackgroundTask = pinned(|| table.try_for(attempt).map(drop));
+            if not_before > now {
+                work = self.begin_at(not_before, work);
+            }
+            let inline_task = InlineTask::observed(&self.core.unpolled, work);
+            lock.inline_task = Some((id, inline_task.clone()));
+            pending.inline_task = Some(inline_task);
+        }
+        Ok(pending)
+    }
+
+    fn begin_at(&self, at: Instant, work: BackgroundTask) -> BackgroundTask {
+        let clock = self.core.clock.clone();
+        Box::pin(async move {
+            clock.sleep_until(at).await;
+            work.await;
+        })
+    }
+}
+
+/// A pending acquire. Dropping it cancels the request and releases what was granted meanwhile.
+pub struct PendingAcquire {
+    /// Also keeps the client alive during the wait.
+    pub(super) client: Client,
+    pub(super) kind: &'static dyn LockProtocol,
+    pub(super) request: Arc<AcquireRequest>,
+    pub(super) key: LockId,
+    pub(super) id: u64,
+    pub(super) entered: Instant,
+    pub(super) until: Instant,
+    receiver: oneshot::Receiver<Answer>,
+    pub(super) status: Arc<RequestStatus>,
+    /// Id of the server lease that the request converts from.
+    pub(super) under: Option<u64>,
+    inline_task: Option<InlineTask>,
+    ready: Option<Answer>,
+    /// Part of a multi-key acquire: the grant reaches the caller only when all members are granted.
+    is_member: bool,
+    done: bool,
+}
+
+impl PendingAcquire {
+    /// Waits for the grant, or returns `None` if the request is try-only and the lock is taken.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] describes the state of the lock for each error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the position in the queue. A grant of the server is released in
+    /// the background.
+    pub fn outcome(self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
+        let context = OpContext { kind: self.kind.name(), name: &self.key.keys.name };
+        let op = OpSpan::acquire(context, &self.table().core.clock, self.entered);
+        op.instrument(self.wait())
+    }
+
+    /// Waits like [`outcome`](PendingAcquire::outcome), for one member of a multi-key acquire.
+    ///
+    /// The grant is handed to the caller only by [`HoldGuard::accept_member`]. If it is released
+    /// before, it counts as never held.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`PendingAcquire::outcome`].
+    ///
+    /// # Cancel safety
+    ///
+    /// That of [`PendingAcquire::outcome`].
+    pub fn member(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send + use<> {
+        self.is_member = true;
+        self.outcome()
+    }
+
+    pub(super) fn table(&self) -> &Arc<Table> {
+        self.client.table()
+    }
+
+    #[expect(clippy::manual_async_fn, reason = "that one would have room for the request twice")]
+    fn wait(mut self) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
+        async move {
+            let core = Arc::clone(&self.table().core);
+            let patience = match self.request.wait {
+                // A request with a timeout waits that long, even without contact to the server.
+                Some(_) => Duration::MAX,
+                // Slightly longer than the request itself, so that its own error arrives first.
+                None => core.settings.patience() + self.request.durability.timeout() + GRACE,
+            };
+            // A try-only request on a lost connection waits at most one response timeout. With a
+            // live connection the request was sent.
+            let mut looks = self.request.once && !core.is_connected(self.key.key());
+            // An inline request without a timeout is woken by its own reply before `patience` ends.
+            // Most are answered by then and need no timer.
+            let mut wakes_itself = self.inline_task.is_some() && self.request.wait.is_none() && !looks;
+            let mut contact = self.entered;
+            let answer = loop {
+                if std::mem::take(&mut wakes_itself) {
+                    let mut polled = false;
+                    let woken = poll_fn(|cx| match self.poll_answer(cx) {
+                        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                        // Once the request runs in a background task, a reply that is not the
+                        // answer does not wake this caller.
+                        Poll::Pending if std::mem::replace(&mut polled, true) || self.is_driven() => Poll::Ready(None),
+                        Poll::Pending => Poll::Pending,
+                    });
+                    if let Some(answer) = woken.await {
+                        break answer;
+                    }
+                }
+                let shortest = core.settings.response_timeout + GRACE;
+                let patience = if looks { patience.min(shortest) } else { patience };
+                let wake = self.until.min(contact + patience);
+                tokio::select! {
+                    biased;
+                    answer = poll_fn(|cx| self.poll_answer(cx)) => break answer,
+                    () = core.clock.wait_until(wake) => {
+                        if let Ok(answer) = self.receiver.try_recv() {
+                            break answer;
+                        }
+                        let now = core.clock.now();
+                        contact = self.contact(contact);
+                        if looks && self.status.progress.is_sent() {
+                            looks = false;
+                        } else if now >= self.until || now >= contact + patience {
+                            return Err(self.timeout_error(now, contact));
+                        }
+                    }
+                }
+            };
+            self.done = true;
+            match self.answered(answer) {
+                Some(outcome) => outcome,
+                None => Box::pin(self.retry()).await,
+            }
+        }
+    }
+
+    /// Accepts the grant. Returns `None` if the request must be sent again.
+    ///
+    /// That happens if the unpolled grant went to another waiter, or if the holder was granted the
+    /// lock by another request.
+    fn answered(&mut self, answer: Answer) -> Option<Result<Option<HoldGuard>, AcquireError>> {
+        let granted = match answer {
+            Ok(granted) => granted,
+            Err(AcquireFailure::Reenters) => return None,
+            Err(failure) => return Some(Err(failure.into_error(&self.table().core, &self.key.keys.name))),
+        };
+        let accept = if self.is_member { HoldGuard::reserve } else { HoldGuard::accept };
+        granted.as_ref().is_none_or(accept).then_some(Ok(granted))
+    }
+
+    async fn retry(&mut self) -> Result<Option<HoldGuard>, AcquireError> {
+        let now = self.table().now();
+        if now >= self.until {
+            return Err(self.timeout_error(now, self.contact(self.entered)));
+        }
+        let wait = self.request.wait.map(|_| self.until.since(now));
+        let request = AcquireRequest { wait, ..AcquireRequest::clone(&self.request) };
+        let mut again = self.table().enter_from(&self.client, self.kind, &self.key.keys, &request, self.under)?;
+        again.is_member = self.is_member;
+        again.wait().await
+    }
+
+    /// Returns whether the request is not polled inline, or no longer.
+    fn is_driven(&self) -> bool {
+        self.inline_task.as_ref().is_none_or(InlineTask::is_over)
+    }
+
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Answer> {
+        if let Some(answer) = self.ready.take() {
+            return Poll::Ready(answer);
+        }
+        if let Some(inline_task) = &self.inline_task
+            && inline_task.poll(cx)
+        {
+            // Do not register with the receiver: an answer of the inline request would wake the
+            // task that polls it.
+            return match self.receiver.try_recv() {
+                Ok(answer) => Poll::Ready(answer),
+                Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
+                Err(oneshot::error::TryRecvError::Closed) => Poll::Ready(Err(AcquireFailure::ShuttingDown)),
+            };
+        }
+        Pin::new(&mut self.receiver).poll(cx).map(|answer| answer.unwrap_or(Err(AcquireFailure::ShuttingDown)))
+    }
+}
+
+impl Drop for PendingAcquire {
+    fn drop(&mut self) {
+        if !self.done {
+            self.client.table().cancel(&self.key, self.id, &mut self.receiver);
+            self.release_position();
+        }
+        // If a shutdown answered, the inline request may still be in flight.
+        if let Some(work) = self.inline_task.take().and_then(|inline_task| inline_task.take()) {
+            self.client.table().spawn_background(work);
+        }
+    }
+}
+
+/// A hold, and the means to end it. Dropping it releases the hold in the background.
+#[must_use = "dropping the guard releases the hold"]
+pub struct HoldGuard {
+    pub(super) client: Client,
+    pub(super) hold: Arc<Hold>,
+    /// It is the first guard of its hold. The hold is revoked if its caller does not poll for it.
+    pub(super) is_first: bool,
+    pub(super) armed: bool,
+}
+
+impl HoldGuard {
+    /// Creates the first guard of a hold, on its way to the caller that requested it.
+    ///
+    /// It is counted under the table's lock, which every caller holds.
+    pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
+        hold.guards.fetch_add(1, Ordering::AcqRel);
+        HoldGuard { client, hold, is_first: true, armed: true }
+    }
+
+    /// Accepts the offered hold. Returns false if it was revoked for other waiters meanwhile.
+    pub(super) fn accept(&self) -> bool {
+        if self.is_first {
+            return self.hold.accept();
+        }
+        self.hold.set_given();
+        true
+    }
+
+    /// Reserves the offered hold for a multi-key acquire. Returns false if it was revoked
+    /// meanwhile.
+    pub(super) fn reserve(&self) -> bool {
+        !self.is_first || self.hold.reserve()
+    }
+
+    pub(super) fn table(&self) -> &Arc<Table> {
+        self.client.table()
+    }
+}

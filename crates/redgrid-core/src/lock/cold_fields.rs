@@ -1,0 +1,203 @@
+//! The fields of a server lease that most do not need: durability, retransmissions, shorter leases
+//! in flight.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::attempt::GrantReply;
+use super::hold::{LeaseInner, ServerLease};
+use crate::clock::Instant;
+use crate::config::Durability;
+use crate::connection::NodeId;
+use crate::lease::deadline;
+
+#[derive(Default)]
+pub(super) struct ColdFields {
+    durability: Durability,
+    /// The durability that its owner wants for renewals.
+    wanted_durability: Durability,
+    shortenings: Shortenings,
+    /// Until when a retransmission of the acquire may execute, and the lease that it would get.
+    pub(super) retransmission: Option<(Instant, Duration)>,
+    /// Latest end on the server after an extension or renewal that was unanswered or does not
+    /// count.
+    pub(super) server_lease_upper_bound: Instant,
+    /// Notifies a waiter that only one sharer is left; created by the first waiter.
+    alone: Option<Arc<Notify>>,
+}
+
+impl ColdFields {
+    pub(super) fn of(granted: &GrantReply) -> Box<ColdFields> {
+        Box::new(ColdFields {
+            durability: granted.durability,
+            wanted_durability: granted.durability,
+            retransmission: granted.retransmission_ends.map(|until| (until, granted.lease)),
+            ..ColdFields::default()
+        })
+    }
+}
+
+impl LeaseInner {
+    fn cold(&mut self) -> &mut ColdFields {
+        self.cold.get_or_insert_default()
+    }
+
+    fn raise_upper_bound(&mut self, until: Instant) {
+        let bound = &mut self.cold().server_lease_upper_bound;
+        *bound = until.max(*bound);
+    }
+}
+
+impl ServerLease {
+    /// Records the node that has it now. Returns whether another node had it before.
+    pub(super) fn has_moved(&self, to: &NodeId) -> bool {
+        let mut inner = self.inner();
+        inner.node != *to && {
+            inner.node = to.clone();
+            true
+        }
+    }
+
+    /// Stops hand-over and sharing; call it under the table's lock.
+    pub(super) fn seal(&self) {
+        self.sealed.store(true, Ordering::Release);
+    }
+
+    /// Stops the renewals and leaves it to its lease.
+    pub(super) fn stop_renewing(&self) {
+        self.renewed_until.store(0, Ordering::Release);
+    }
+
+    /// Notifies the last sharer that all others have left.
+    pub(super) fn left_alone(&self) {
+        // A waiter that registers now checks once more before it waits.
+        if let Some(alone) = self.inner().cold.as_ref().and_then(|cold| cold.alone.as_ref()) {
+            alone.notify_waiters();
+        }
+    }
+
+    /// Returns the `Notify` of `left_alone`, and creates it on first use.
+    pub(super) fn alone(&self) -> Arc<Notify> {
+        Arc::clone(self.inner().cold().alone.get_or_insert_default())
+    }
+
+    pub(super) fn retransmitted_lease(&self) -> Option<Duration> {
+        self.inner().cold.as_ref()?.retransmission.map(|(_, lease)| lease)
+    }
+
+    /// Raises the latest end on the server to `until`.
+    ///
+    /// An extension or renewal that was unanswered, or does not count, may have lasted on the
+    /// server until then. It is not valid locally for that time.
+    pub(super) fn raise_upper_bound(&self, until: Instant) {
+        self.inner().raise_upper_bound(until);
+    }
+
+    pub(super) fn durability(&self) -> Durability {
+        self.inner().cold.as_ref().map(|cold| cold.durability).unwrap_or_default()
+    }
+
+    /// Returns the durability that renewals must have.
+    pub(super) fn wanted_durability(&self) -> Durability {
+        self.inner().cold.as_ref().map(|cold| cold.wanted_durability).unwrap_or_default()
+    }
+
+    pub(super) fn want_durability(&self, wanted: Durability) {
+        self.inner().cold().wanted_durability = wanted;
+    }
+
+    /// Records a confirmation of a request sent at `sent`, with its durability. Returns the
+    /// deadline.
+    ///
+    /// The deadline moves forward unless a shortening may still execute after it. In that case, or
+    /// if the confirmation came too late, only the latest end on the server is raised.
+    pub(super) fn confirmed(&self, sent: Instant, lease: Duration, durability: Durability) -> Instant {
+        let mut inner = self.inner();
+        if durability != inner.cold.as_ref().map(|cold| cold.durability).unwrap_or_default() {
+            inner.cold().durability = durability;
+        }
+        let now = self.clock.now();
+        let counts = inner.cold.as_ref().is_none_or(|cold| cold.shortenings.allow(sent));
+        if !counts || !self.deadline.extend(deadline(sent, lease), now) {
+            inner.raise_upper_bound(now + lease);
+        }
+        self.deadline()
+    }
+
+    /// Lowers the deadline for a shortening that is sent at `sent` or later.
+    pub(super) fn begin_shortening(&self, sent: Instant, lease: Duration) {
+        self.inner().cold().shortenings.begin();
+        self.deadline.lower(deadline(sent, lease));
+    }
+
+    /// Ends a shortening that was answered, or that may execute until `unanswered_until`.
+    ///
+    /// Confirmations of requests that are sent from then on count again.
+    pub(super) fn end_shortening(&self, unanswered_until: Option<Instant>) {
+        let now = self.clock.now();
+        self.inner().cold().shortenings.end(unanswered_until, now);
+    }
+}
+
+/// Extensions to a shorter lease that may execute late.
+#[derive(Default)]
+struct Shortenings {
+    /// Until when each unanswered one may execute; `Instant::MAX` for those that have just begun.
+    unanswered: Vec<Instant>,
+    /// When the last answered one was answered. Confirmations of earlier requests do not count.
+    settled: Instant,
+}
+
+impl Shortenings {
+    fn begin(&mut self) {
+        self.unanswered.push(Instant::MAX);
+    }
+
+    /// Ends one that was answered at `now`, or that may execute until `unanswered_until`.
+    fn end(&mut self, unanswered_until: Option<Instant>, now: Instant) {
+        if let Some(begun) = self.unanswered.iter().position(|until| *until == Instant::MAX) {
+            self.unanswered.swap_remove(begun);
+        }
+        match unanswered_until {
+            Some(until) => self.unanswered.push(until),
+            None => self.settled = now.max(self.settled),
+        }
+    }
+
+    /// Returns whether a request that was sent at `sent` has certainly executed after all of them.
+    fn allow(&self, sent: Instant) -> bool {
+        sent >= self.settled && self.unanswered.iter().all(|until| sent >= *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::MIN + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn only_requests_after_a_shortening_confirm_a_longer_lease() {
+        let mut shortenings = Shortenings::default();
+        assert!(shortenings.allow(at(0)));
+        shortenings.begin();
+        shortenings.begin();
+        assert!(!shortenings.allow(at(1000)), "two are in flight");
+        shortenings.end(None, at(10));
+        assert!(!shortenings.allow(at(1000)), "one is in flight");
+        shortenings.end(Some(at(20)), at(12));
+        for (sent, allowed) in [(9, false), (11, false), (19, false), (20, true)] {
+            assert_eq!(shortenings.allow(at(sent)), allowed, "{sent}");
+        }
+        shortenings.begin();
+        shortenings.end(None, at(30));
+        assert!(!shortenings.allow(at(29)) && shortenings.allow(at(30)), "answers may come in any order");
+    }
+}

@@ -1,0 +1,366 @@
+//! Local pass: hand-over along the server's queue inside one process.
+//!
+//! The positions at the head of the queue may belong to this process. As long as they do, a task
+//! that releases the lock hands it to the next of them without a request.
+//!
+//! One reply of the server lists the positions of this process at the head, up to the first of
+//! another process: a *run*. No waiter gets between two of them, since new waiters enqueue at the
+//! end. So the lock passes along the run under the holder field that has it. One pass request
+//! reports all waiters that were served meanwhile, enqueues all that arrived meanwhile, and learns
+//! the run anew. A run is valid as long as a hand-over window may last: a forced takeover waits for
+//! that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pass_request::{NewPosition, PassReply, PassRequest};
+use super::{ReleaseAfterPass, ServerQueue};
+use crate::clock::Instant;
+use crate::connection::{RequestOutcome, RetryPolicy};
+use crate::lease::LONGEST_WINDOW;
+use crate::lock::cleanup::DeferredRelease;
+use crate::lock::error::LostReason;
+use crate::lock::handover::Fitted;
+use crate::lock::hold::ServerLease;
+use crate::lock::release::{ReleaseMode, Released, released};
+use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter, send};
+
+/// What is known of this process's positions at the head of the server's queue while it has the
+/// lock.
+#[derive(Default)]
+pub(in crate::lock) struct LocalPass {
+    /// Numbers of the next positions, in their order. Some may have left since the reply.
+    next: VecDeque<u64>,
+    /// When the pass request left whose reply listed them.
+    listed: Option<Instant>,
+    /// Numbers of the served positions, which stay in the server's queue until that is reported.
+    served: Vec<u64>,
+    /// A pass request is in flight.
+    asking: bool,
+    /// Served positions that it reports.
+    reporting: Vec<u64>,
+    /// Server lease whose hand-over is suspended until the pass request completes, and the waiter to
+    /// which its lease was adjusted.
+    suspended: Option<(u64, Option<Fitted>)>,
+    /// Server lease that is no longer passed along: a pass request was not answered, or a
+    /// retransmission of one may still release it.
+    ended: Option<u64>,
+}
+
+impl LocalPass {
+    pub(in crate::lock) fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    /// Removes a position that is not at the head any more.
+    pub(super) fn lost(&mut self, number: u64) {
+        self.next.retain(|next| *next != number);
+    }
+}
+
+impl LockState {
+    /// Moves the next waiter of the run to the front of the local queue; false where none is known.
+    fn promote_next_of_pass(&mut self, now: Instant) -> bool {
+        let Some(pass) = &mut self.local_pass else { return false };
+        if pass.listed.is_none_or(|listed| now >= listed + LONGEST_WINDOW) {
+            return false;
+        }
+        while let Some(number) = pass.next.front() {
+            let is_it = |waiter: &Waiter| {
+                let position = &waiter.status.position;
+                position.is_inside() && position.number(waiter.id) == *number && waiter.is_live(now)
+            };
+            if let Some(waiter) = self.queue.iter().position(is_it).and_then(|at| self.queue.remove(at)) {
+                self.queue.push_front(waiter);
+                return true;
+            }
+            pass.next.pop_front();
+        }
+        false
+    }
+}
+
+impl Table {
+    /// Forgets the run, for a new server lease.
+    pub(in crate::lock) fn begin_local_pass(self: &Arc<Self>, lock: &mut LockState) {
+        if let Some(pass) = &mut lock.local_pass {
+            (pass.next, pass.listed, pass.ended) = (VecDeque::new(), None, None);
+        }
+        self.take_out_served(lock);
+    }
+
+    /// Returns the server queue along which the current server lease is passed, if it is.
+    pub(in crate::lock) fn passes_locally(&self, lock: &LockState) -> Option<&'static dyn ServerQueue> {
+        let queue = lock.protocol.queue().filter(|_| self.core.settings.handover_window != Some(Duration::ZERO))?;
+        let server_lease = lock.server_lease.as_ref().filter(|server_lease| server_lease.is_valid_locally())?;
+        let has_ended = lock.local_pass.as_ref().is_some_and(|pass| pass.ended == Some(server_lease.id));
+        (!has_ended && !matches!(lock.busy, Busy::Release { .. })).then_some(queue)
+    }
+
+    /// Returns whether the next waiter of the run is at the front and may have the server lease.
+    ///
+    /// Otherwise the server is asked which waiter is next, or the server lease is released.
+    pub(in crate::lock) fn is_next(
+        self: &Arc<Self>,
+        state: &mut State,
+        key: &LockId,
+        server_lease: &Arc<ServerLease>,
+        fitted: Option<Fitted>,
+    ) -> bool {
+        let now = self.now();
+        let Some(lock) = state.locks.get_mut(key) else { return false };
+        if lock.promote_next_of_pass(now) {
+            return true;
+        }
+        lock.busy = Busy::AdjustingLease(server_lease.id);
+        let is_asked = lock.local_pass.as_ref().is_some_and(|pass| pass.asking) || self.send_pass(state, key, true);
+        let Some(lock) = state.locks.get_mut(key) else { return false };
+        match lock.local_pass.as_mut().filter(|_| is_asked) {
+            Some(pass) => pass.suspended = Some((server_lease.id, fitted)),
+            None => self.release_unclaimed_grant(lock, server_lease, Instant::MIN),
+        }
+        false
+    }
+
+    /// Records that a request got the server lease by its position.
+    pub(in crate::lock) fn served(self: &Arc<Self>, lock: &mut LockState, waiter: &Waiter, now: Instant) {
+        let position = &waiter.status.position;
+        if !position.is_inside() {
+            return;
+        }
+        let number = position.number(waiter.id);
+        position.left();
+        let pass = lock.local_pass.get_or_insert_default();
+        pass.lost(number);
+        pass.served.push(number);
+        let limit = waiter.status.may_execute_until();
+        if now < limit {
+            // An earlier request for this position may execute late, and create one that no waiter
+            // wants.
+            self.take_out(lock, number, Some(limit), false);
+        }
+    }
+
+    /// Releases a server lease by a pass request that reports the served positions.
+    ///
+    /// Returns `None` if there are none to report, or if the server lease must be released like any
+    /// other.
+    pub(in crate::lock) async fn release_in_queue(
+        self: &Arc<Self>,
+        server_lease: &ServerLease,
+        keep_until: Instant,
+    ) -> Option<Released> {
+        let queue = server_lease.protocol.queue()?;
+        let (mode, until) = self.release_mode(server_lease, keep_until, false);
+        if let ReleaseMode::Retain(_) = mode {
+            self.take_out_served_of(server_lease);
+            return None;
+        }
+        let served = {
+            let mut state = self.state();
+            let pass = Self::pass_of(&mut state, server_lease)?.local_pass.as_mut()?;
+            // A pass request in flight may not have left yet: report its served positions here,
+            // too.
+            pass.reporting.iter().copied().chain(std::mem::take(&mut pass.served)).collect::<Vec<_>>()
+        };
+        if served.is_empty() {
+            return None;
+        }
+        let asked = self
+            .send_pass_request(queue, server_lease, (&served, &[]), ReleaseAfterPass::Yes, until, RetryPolicy::ToTheEnd)
+            .await;
+        let reply = asked.result.clone().and_then(PassReply::read);
+        if reply.is_err() {
+            let mut state = self.state();
+            let lock = state.locks.get_mut(&server_lease.lock_id())?;
+            lock.local_pass.get_or_insert_default().served.extend(served);
+            self.take_out_served(lock);
+            // The server may refuse only this pass request.
+            return None;
+        }
+        self.released_by_pass(server_lease, &asked);
+        let was_ours = reply.map(|reply| matches!(reply, PassReply::Released));
+        Some(Released { result: released(server_lease, &asked, was_ours), subscribers: None })
+    }
+
+    fn pass_of<'a>(state: &'a mut State, server_lease: &ServerLease) -> Option<&'a mut LockState> {
+        let lock = state.locks.get_mut(&server_lease.lock_id())?;
+        lock.server_lease.as_ref().is_some_and(|ours| ours.id == server_lease.id).then_some(&mut **lock)
+    }
+
+    /// Remembers a pass request that released the lock as the release of its server lease.
+    fn released_by_pass(self: &Arc<Self>, server_lease: &ServerLease, answered: &RequestOutcome) {
+        self.release_late_copies(server_lease, answered.sent, Instant::MIN);
+        let field = self.core.field(server_lease.id);
+        let release = server_lease.protocol.release(server_lease.claim(&field, Duration::ZERO));
+        self.core.given_back.remember(&release, answered);
+    }
+
+    /// Removes served positions that were not reported from the server's queue, one by one.
+    pub(in crate::lock) fn take_out_served(self: &Arc<Self>, lock: &mut LockState) {
+        let served = lock.local_pass.as_mut().map(|pass| std::mem::take(&mut pass.served)).unwrap_or_default();
+        for number in served {
+            self.take_out(lock, number, None, true);
+        }
+    }
+
+    /// Removes the served positions of a server lease that is released in another way.
+    pub(in crate::lock) fn take_out_served_of(self: &Arc<Self>, server_lease: &ServerLease) {
+        if let Some(lock) = Self::pass_of(&mut self.state(), server_lease) {
+            self.take_out_served(lock);
+        }
+    }
+
+    fn take_out(self: &Arc<Self>, lock: &LockState, number: u64, limit: Option<Instant>, at_once: bool) {
+        let lease = self.core.settings.watchdog_lease;
+        let release = DeferredRelease::of(lock.protocol, &lock.keys, number, lease, limit);
+        self.schedule_cleanup(DeferredRelease { at_once, ..release });
+    }
+
+    /// Sends a pass request, if there is something to report and none is in flight.
+    ///
+    /// The request reports the served positions, enqueues new waiters, and asks which positions are
+    /// next. Returns whether it was sent.
+    pub(in crate::lock) fn send_pass(self: &Arc<Self>, state: &mut State, key: &LockId, frees: bool) -> bool {
+        let now = self.now();
+        let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
+        let Some(lock) = state.locks.get_mut(key) else { return false };
+        let Some((queue, server_lease)) = self.passes_locally(lock).zip(lock.server_lease.clone()) else {
+            return false;
+        };
+        let pass = lock.local_pass.get_or_insert_default();
+        if pass.asking {
+            return false;
+        }
+        let waits = lock.queue.iter().filter(|waiter| !waiter.request.once && waiter.is_live(now));
+        let is_outside = |waiter: &&Waiter| {
+            let position = &waiter.status.position;
+            !position.is_inside() && !position.is_asking()
+        };
+        let new: Vec<_> = waits.take(depth).filter(is_outside).map(NewPosition::of).collect();
+        if new.is_empty() && pass.served.is_empty() && !frees {
+            return false;
+        }
+        pass.asking = true;
+        let served = std::mem::take(&mut pass.served);
+        pass.reporting.clone_from(&served);
+        let request = PassRequest { server_lease, queue, served, new, frees };
+        self.spawn_background(Box::pin(Arc::clone(self).run_pass(key.clone(), request)));
+        true
+    }
+
+    async fn run_pass(self: Arc<Self>, key: LockId, request: PassRequest) {
+        let PassRequest { server_lease, queue, served, new, frees } = &request;
+        let gives_back = if *frees { ReleaseAfterPass::UnlessNext } else { ReleaseAfterPass::No };
+        let until = (self.now() + self.core.settings.patience()).min(server_lease.deadline());
+        let positions = (&served[..], &new[..]);
+        let asked =
+            self.send_pass_request(*queue, server_lease, positions, gives_back, until, RetryPolicy::Retries).await;
+        self.passed(&key, request, &asked);
+    }
+
+    fn passed(self: &Arc<Self>, key: &LockId, request: PassRequest, asked: &RequestOutcome) {
+        let reply = asked.result.clone().and_then(PassReply::read);
+        let PassRequest { server_lease, served, new, frees, .. } = request;
+        let mut state = self.state();
+        let mut answers = Answers::new();
+        for new in &new {
+            self.enqueued(&state, &server_lease, new, asked, reply.is_ok());
+        }
+        let Some(lock) = state.locks.get_mut(key) else { return };
+        let pass = lock.local_pass.get_or_insert_default();
+        pass.asking = false;
+        pass.reporting.clear();
+        if reply.is_ok() {
+            lock.contact = asked.received;
+        } else {
+            pass.served.extend(served);
+        }
+        // A server lease that is being adjusted to a request waits for something else.
+        let suspended = pass.suspended.take().filter(|(id, _)| lock.busy == Busy::AdjustingLease(*id));
+        let suspended = suspended.map(|(_, fitted)| fitted);
+        if suspended.is_some() {
+            lock.busy = Busy::No;
+        }
+        if !lock.has(&server_lease) {
+            self.take_out_served(lock);
+            // The current grant's hand-over was suspended on this request; resume it.
+            if let Some(fitted) = suspended {
+                answers = self.hand_over_next(&mut state, key, fitted, self.now());
+            }
+            self.go_on(&mut state, key);
+            drop(state);
+            return send(answers);
+        }
+        let pass = lock.local_pass.get_or_insert_default();
+        match reply {
+            Ok(PassReply::Held(next)) => {
+                (pass.next, pass.listed) = (next, Some(asked.sent));
+                // A late retransmission could release what another task has got meanwhile.
+                let may_be_undone = frees && asked.was_retransmitted();
+                if may_be_undone {
+                    pass.ended = Some(server_lease.id);
+                }
+                if let Some(fitted) = suspended {
+                    match may_be_undone || (frees && !lock.promote_next_of_pass(asked.received)) {
+                        true => self.release_unclaimed_grant(lock, &server_lease, Instant::MIN),
+                        false => answers = self.hand_over_next(&mut state, key, fitted, self.now()),
+                    }
+                }
+                self.send_pass(&mut state, key, false);
+                self.go_on(&mut state, key);
+            }
+            Ok(PassReply::NotOurs) if !frees => {
+                self.mark_lost(&mut state, &server_lease, LostReason::Gone);
+            }
+            Ok(PassReply::Released | PassReply::NotOurs) => {
+                state.schedule.remove(server_lease.id);
+                drop(state);
+                self.released_by_pass(&server_lease, asked);
+                return self.release_answered(None, &server_lease, None);
+            }
+            Err(error) => {
+                tracing::debug!(name = %server_lease.keys.name, %error, "not passed along");
+                pass.ended = Some(server_lease.id);
+                self.take_out_served(lock);
+                if suspended.is_some() {
+                    self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
+                }
+                self.go_on(&mut state, key);
+            }
+        }
+        drop(state);
+        send(answers);
+    }
+
+    /// Records what the reply means for a waiter that was to be enqueued: it is queued, or that is
+    /// unknown.
+    fn enqueued(
+        self: &Arc<Self>,
+        state: &State,
+        server_lease: &ServerLease,
+        new: &NewPosition,
+        asked: &RequestOutcome,
+        is_known: bool,
+    ) {
+        let NewPosition { waiter, number, status, request } = new;
+        let lock = state.locks.get(&server_lease.lock_id());
+        if status.position.number(*waiter) == *number {
+            asked.retransmission_ends.into_iter().for_each(|until| status.set_maybe_executed(until));
+            let is_it = |waiting: &Waiter| waiting.id == *waiter && !waiting.answer.is_closed();
+            if lock.is_some_and(|lock| lock.queue.iter().any(is_it)) {
+                return status.position.landed(is_known);
+            }
+            status.position.left();
+        }
+        // The request does not wait any more, or is enqueued under another number. A server lease
+        // of this process under this number is released with its hold.
+        let ours = lock.and_then(|lock| lock.server_lease.as_ref());
+        if ours.is_none_or(|ours| ours.id != *number) {
+            let limit = asked.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());
+            let (keys, lease) = (&server_lease.keys, request.lease.duration());
+            self.schedule_cleanup(DeferredRelease::of(server_lease.protocol, keys, *number, lease, Some(limit)));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Locks whose waiters queue on the server, in the order of their arrival there.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `fair_loop` | the loop of a lock: keepalives of its positions, and whose turn it is |
+//! | `queue_position` | the position of one request |
+//! | `local_pass` | hand-over along the queue, while its first positions belong to this process |
+//! | `pass_request` | the request of a local pass |
+
+mod fair_loop;
+mod local_pass;
+mod pass_request;
+mod queue_position;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+pub(super) use self::local_pass::LocalPass;
+pub(super) use self::queue_position::QueuePosition;
+pub use self::queue_position::QueuePositionView;
+use super::protocol::{HoldArgs, LockKeys};
+use crate::connection::Request;
+
+/// What a process reports about its queue positions while it holds the lock.
+#[derive(Debug, Clone, Copy)]
+// Exhaustive: only authors of objects use it.
+pub struct PassArgs<'a> {
+    /// Positions that were served inside the process and leave the queue.
+    pub served: &'a [Bytes],
+    /// Positions that are enqueued, in order.
+    pub new: &'a [Bytes],
+    /// How long the new positions, and those in the reply, are kept without a further request.
+    pub kept: Duration,
+    /// When the lock is released.
+    pub gives_back: ReleaseAfterPass,
+}
+
+/// When a pass request releases the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub enum ReleaseAfterPass {
+    /// Never: a task of the process holds the lock.
+    No,
+    /// Unless a position of this process is next.
+    UnlessNext,
+    /// Always.
+    Yes,
+}
+
+/// The server's queue of a lock kind. Each waiter has a position under its future holder field.
+///
+/// `release` and its variants also remove positions: their field may be a holder or a position.
+/// `acquire` is a single attempt and creates no position.
+pub trait ServerQueue: Send + Sync {
+    /// Acquires the lock if it is free and no other position is first, or enqueues the request.
+    ///
+    /// A position is kept for `kept` without a further request. The reply is that of `acquire`. Its
+    /// `left` is the PTTL of the holder for the head of the queue, and -1 for other positions.
+    fn enter(&self, claim: HoldArgs<'_>, kept: Duration) -> Request;
+
+    /// Keeps positions alive and removes expired ones; with `all` it checks the whole queue.
+    ///
+    /// The reply is `{time, left, first, kept, …}`:
+    ///
+    /// | element | meaning |
+    /// |---|---|
+    /// | `left` | PTTL of the lock, -2 if it is free |
+    /// | `first` | number of the position at the head, counted from 1, or 0 |
+    /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
+    fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
+
+    /// Keeps the lock under `claim`'s field for the next positions of this process, and enqueues
+    /// new ones.
+    ///
+    /// The reply is one of:
+    ///
+    /// | reply | meaning |
+    /// |---|---|
+    /// | `{1, time, number, …}` | held; numbers of its positions at the head of the queue |
+    /// | `{0, time}` | the lock is not held under this field |
+    /// | `{3, time}` | the lock was released |
+    /// | `{-1, time}` | too late |
+    fn pass(&self, claim: HoldArgs<'_>, along: &PassArgs<'_>) -> Request;
+
+    /// Returns the channel on which a position is notified that it is next.
+    fn channel(&self, target: &LockKeys, place: &Bytes) -> Bytes;
+}

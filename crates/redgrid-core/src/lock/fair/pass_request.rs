@@ -1,0 +1,80 @@
+//! The request that reports the served positions of this process, and enqueues new ones.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{PassArgs, ReleaseAfterPass, ServerQueue};
+use crate::clock::Instant;
+use crate::connection::{Progress, Reply, RequestOutcome, RetryPolicy};
+use crate::error::ServerError;
+use crate::lock::acquire::RequestStatus;
+use crate::lock::hold::ServerLease;
+use crate::lock::protocol::AcquireRequest;
+use crate::lock::table::{Table, Waiter};
+
+/// One pass request.
+pub(super) struct PassRequest {
+    pub(super) server_lease: Arc<ServerLease>,
+    pub(super) queue: &'static dyn ServerQueue,
+    pub(super) served: Vec<u64>,
+    pub(super) new: Vec<NewPosition>,
+    /// No local task is inside: the lock is released unless a position of this process is next.
+    pub(super) frees: bool,
+}
+
+/// A request to be enqueued.
+pub(super) struct NewPosition {
+    pub(super) waiter: u64,
+    pub(super) number: u64,
+    pub(super) status: Arc<RequestStatus>,
+    pub(super) request: Arc<AcquireRequest>,
+}
+
+impl NewPosition {
+    /// Marks the position of this waiter as requested.
+    pub(super) fn of(waiter: &Waiter) -> NewPosition {
+        waiter.status.position.asked();
+        let (number, status) = (waiter.status.position.number(waiter.id), Arc::clone(&waiter.status));
+        NewPosition { waiter: waiter.id, number, status, request: Arc::clone(&waiter.request) }
+    }
+}
+
+/// Parsed reply to a pass request.
+pub(super) enum PassReply {
+    Held(VecDeque<u64>),
+    Released,
+    NotOurs,
+}
+
+impl PassReply {
+    pub(super) fn read(reply: Reply) -> Result<PassReply, ServerError> {
+        let parts: Vec<u64> = reply.into_typed()?;
+        match &parts[..] {
+            [1, _, next @ ..] => Ok(PassReply::Held(next.iter().copied().collect())),
+            [0, ..] => Ok(PassReply::NotOurs),
+            [3, ..] => Ok(PassReply::Released),
+            _ => Err(ServerError::unknown("an answer of another kind")),
+        }
+    }
+}
+
+impl Table {
+    pub(super) async fn send_pass_request(
+        &self,
+        queue: &dyn ServerQueue,
+        server_lease: &ServerLease,
+        (served, new): (&[u64], &[NewPosition]),
+        gives_back: ReleaseAfterPass,
+        until: Instant,
+        policy: RetryPolicy,
+    ) -> RequestOutcome {
+        let request = {
+            let served: Vec<_> = served.iter().map(|number| self.core.field(*number)).collect();
+            let new: Vec<_> = new.iter().map(|new| self.core.field(new.number)).collect();
+            let args = PassArgs { served: &served, new: &new, kept: self.position_ttl(), gives_back };
+            queue.pass(server_lease.claim(&self.core.field(server_lease.id), Duration::ZERO), &args)
+        };
+        self.core.exchange(request, until, policy, &Progress::default()).await
+    }
+}

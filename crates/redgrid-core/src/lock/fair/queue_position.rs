@@ -1,0 +1,173 @@
+//! A request's position in the server's queue: its holder field and its state.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::clock::Instant;
+use crate::lease::LeaseMode;
+use crate::lock::acquire::{PendingAcquire, RequestStatus};
+use crate::lock::attempt::Attempt;
+use crate::lock::cleanup::DeferredRelease;
+use crate::lock::protocol::{LockKeys, LockProtocol};
+use crate::lock::table::{LockState, Table, Waiter};
+
+/// One request's position. The holder field is constant from the first request to the grant.
+#[derive(Default)]
+pub(in crate::lock) struct QueuePosition(Mutex<Place>);
+
+#[derive(Default)]
+struct Place {
+    /// Number of the holder field, if not the id of the request: a released field is never reused.
+    number: Option<u64>,
+    /// A request for it was sent: it may be queued, or hold the lock.
+    is_asked: bool,
+    /// A request for it is in flight.
+    is_asking: bool,
+    /// The server has the position in its queue.
+    is_inside: bool,
+    /// A notification or a reply said that it is next.
+    is_called: bool,
+    /// When the holder's lease ends, if this position is the head.
+    next_at: Option<Instant>,
+}
+
+impl QueuePosition {
+    fn place(&self) -> MutexGuard<'_, Place> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Returns the number of the holder field; `request` is the id of the request.
+    pub(in crate::lock) fn number(&self, request: u64) -> u64 {
+        self.place().number.unwrap_or(request)
+    }
+
+    /// Moves the position to another holder field; the old one is released and the request enqueues
+    /// again.
+    pub(in crate::lock) fn moved(&self, number: u64) {
+        *self.place() = Place { number: Some(number), ..Place::default() };
+    }
+
+    pub(in crate::lock) fn asked(&self) {
+        let mut place = self.place();
+        (place.is_asked, place.is_asking, place.is_called, place.next_at) = (true, true, false, None);
+    }
+
+    /// Records that the server enqueued the position, behind others.
+    ///
+    /// If the request was cancelled meanwhile, the position may have been created after its
+    /// release.
+    pub(in crate::lock) fn landed(&self, waits: bool) {
+        let mut place = self.place();
+        place.is_inside = std::mem::take(&mut place.is_asking) && waits;
+        place.is_asked |= !waits;
+    }
+
+    /// Records that the position left the queue: it was granted, removed, given up, or is about to be
+    /// enqueued again. Returns `false` if no request for it was sent.
+    pub(in crate::lock) fn left(&self) -> bool {
+        let mut place = self.place();
+        let number = place.number;
+        std::mem::replace(&mut *place, Place { number, ..Place::default() }).is_asked
+    }
+
+    pub(in crate::lock) fn is_inside(&self) -> bool {
+        self.place().is_inside
+    }
+
+    pub(in crate::lock) fn is_asked(&self) -> bool {
+        self.place().is_asked
+    }
+
+    pub(in crate::lock) fn is_asking(&self) -> bool {
+        self.place().is_asking
+    }
+
+    /// Records that the position is next and the lock may be free.
+    pub(in crate::lock) fn notify(&self) {
+        self.place().is_called = true;
+    }
+
+    pub(in crate::lock) fn clear_notification(&self) {
+        let mut place = self.place();
+        (place.is_called, place.next_at) = (false, None);
+    }
+
+    /// Records that the position is the head and the lock is taken for `left`.
+    ///
+    /// `left` is `Duration::MAX` if it is not the head, or if the time is unknown.
+    pub(in crate::lock) fn is_next_until(&self, now: Instant, left: Duration) {
+        self.place().next_at = (left != Duration::MAX).then(|| now + left);
+    }
+
+    /// Returns when to try: at once after a notification, otherwise when the holder's lease ends.
+    pub(in crate::lock) fn due(&self) -> Instant {
+        let place = self.place();
+        if place.is_called { Instant::MIN } else { place.next_at.unwrap_or(Instant::MAX) }
+    }
+}
+
+impl Table {
+    /// Releases the position of a request that has ended.
+    ///
+    /// The release is sent at once, and again when no request for the position can execute any
+    /// more.
+    fn release_position(
+        self: &Arc<Self>,
+        protocol: &'static dyn LockProtocol,
+        keys: &Arc<LockKeys>,
+        (waiter, status): (u64, &RequestStatus),
+        lease: LeaseMode,
+    ) {
+        if status.position.left() {
+            let (number, limit) = (status.position.number(waiter), status.may_execute_until());
+            self.schedule_cleanup(DeferredRelease::of(protocol, keys, number, lease.duration(), Some(limit)));
+        }
+    }
+
+    pub(in crate::lock) fn release_position_of(self: &Arc<Self>, lock: &LockState, waiter: &Waiter) {
+        self.release_position(lock.protocol, &lock.keys, (waiter.id, &waiter.status), waiter.request.lease);
+    }
+
+    /// Releases the position of an attempt whose waiter has left.
+    pub(in crate::lock) fn leave_queue(self: &Arc<Self>, attempt: &Attempt) {
+        let Attempt { protocol, key, entry, status, request, .. } = attempt;
+        self.release_position(*protocol, &key.keys, (*entry, status), request.lease);
+    }
+}
+
+impl PendingAcquire {
+    /// Returns a view of the position in the server's queue, for lock kinds that have one.
+    pub fn queue_position(&self) -> QueuePositionView {
+        let (client, status) = (self.table().core.id.clone(), Arc::clone(&self.status));
+        QueuePositionView { client, waiter: self.id, status }
+    }
+
+    /// Releases the position of the request, for lock kinds that have one.
+    pub(in crate::lock) fn release_position(&self) {
+        self.table().release_position(self.kind, &self.key.keys, (self.id, &self.status), self.request.lease);
+    }
+}
+
+/// A view of a request's position in the server's queue.
+#[derive(Clone)]
+pub struct QueuePositionView {
+    client: String,
+    waiter: u64,
+    status: Arc<RequestStatus>,
+}
+
+impl QueuePositionView {
+    /// Returns the holder field in the queue; `None` while the request is not queued.
+    pub fn field(&self) -> Option<Bytes> {
+        let Self { client, waiter, status } = self;
+        status.position.is_inside().then(|| format!("{client}:{}", status.position.number(*waiter)).into())
+    }
+}
+
+impl std::fmt::Debug for QueuePositionView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueuePositionView").field("field", &self.field()).finish()
+    }
+}

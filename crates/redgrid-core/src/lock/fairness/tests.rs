@@ -1,0 +1,98 @@
+//! Tests of yields.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn audience(listeners: u64, message_count: Option<u64>) -> SubscriberCount {
+    SubscriberCount {
+        listeners,
+        own: OwnSubscription { message_count, is_pending: false },
+        ..SubscriberCount::default()
+    }
+}
+
+#[test]
+fn alone_there_is_no_turn() {
+    assert_eq!(YieldPlan::after(audience(1, Some(7)), MS), None);
+    assert_eq!(YieldPlan::after(audience(0, None), MS), None);
+}
+
+#[test]
+fn a_turn_lets_everybody_go_once() {
+    let mut turn = YieldPlan::after(audience(3, Some(7)), MS).unwrap();
+    assert_eq!([8, 9].map(|message_count| turn.is_over(Some(message_count))), [false, false]);
+    assert!(turn.is_over(Some(10)));
+}
+
+#[test]
+fn a_listener_that_may_be_this_process_is_not_waited_for_once_the_subscription_is_confirmed() {
+    let after = |listeners, is_pending| {
+        let unannounced = Some(Duration::from_secs(600));
+        let own = OwnSubscription { message_count: None, is_pending };
+        YieldPlan::after(SubscriberCount { unannounced, own, ..audience(listeners, None) }, MS).unwrap()
+    };
+    assert!(!after(1, true).is_over(None), "the subscription may be refused: then it is another process");
+    assert!(after(1, true).is_over(Some(0)));
+    assert!(!after(2, true).is_over(Some(0)));
+    assert!(!after(1, false).is_over(Some(0)), "it began to listen after the release");
+}
+
+#[test]
+fn who_was_not_subscribed_counts_from_when_it_is() {
+    let mut turn = YieldPlan::after(audience(2, None), MS).unwrap();
+    assert!(!turn.is_over(None));
+    assert_eq!([5, 6, 7].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
+    // A new subscription counts from its own beginning.
+    let mut turn = YieldPlan::after(audience(2, Some(5)), MS).unwrap();
+    assert_eq!([0, 1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
+}
+
+#[test]
+fn who_can_only_poll_is_given_the_time_of_a_poll() {
+    let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
+    let mut turn = YieldPlan::after(unseen, MS).unwrap();
+    assert_eq!(turn.quiet_period(Some(2)), SILENCE_FOR_POLLERS);
+    // The message of this process, and that of the waiter that receives none.
+    assert_eq!([1, 2].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
+}
+
+#[test]
+fn listeners_to_a_release_that_was_not_published_are_given_the_time_of_their_poll() {
+    let interval = 1000 * MS;
+    let refused = |listeners| SubscriberCount { unannounced: Some(interval), ..audience(listeners, Some(7)) };
+    assert_eq!(YieldPlan::after(refused(1), MS), None);
+    let turn = YieldPlan::after(refused(2), MS).unwrap();
+    assert!(turn.is_wanted() && turn.quiet_period(Some(7)) > interval + POLL_TICK);
+    assert_eq!(turn.quiet_period(Some(8)), turn.quiet_period(None));
+}
+
+#[test]
+fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
+    // The primary reaches no subscriber: without the replica's count there would be no yield.
+    assert_eq!(YieldPlan::after(audience(0, Some(7)), MS), None);
+    let mut turn = YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(2))), MS).unwrap();
+    assert_eq!(turn.quiet_period(Some(7)), 2 * PATIENCE);
+    assert!(turn.quiet_period(Some(8)) < 2 * SILENCE);
+    assert_eq!([8, 9].map(|message_count| turn.is_over(Some(message_count))), [false, true]);
+    // Alone at the replica, and alone although no subscriber was counted there.
+    assert_eq!(YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(1))), MS), None);
+    assert_eq!(YieldPlan::after(audience(1, Some(7)).with(None), MS), None);
+    // If the replica did not answer, one other subscriber is assumed.
+    for message_count in [Some(7), None] {
+        assert_eq!(audience(0, message_count).with(Some(ReplicaSubscribers::Unknown)).others(), 1);
+    }
+}
+
+#[test]
+fn who_is_next_probes_first() {
+    let turn = YieldPlan::after(audience(5, Some(0)), MS).unwrap();
+    assert_eq!(turn.quiet_period(Some(5)), 2 * MS);
+    assert!(
+        turn.quiet_period(Some(4)) < turn.quiet_period(Some(3))
+            && turn.quiet_period(Some(3)) < turn.quiet_period(Some(0))
+    );
+    assert_eq!(turn.quiet_period(Some(0)), 4 * MS);
+    // Two round trips, where they are longer.
+    assert_eq!(YieldPlan::after(audience(2, Some(0)), 5 * MS).unwrap().quiet_period(Some(2)), 10 * MS);
+}

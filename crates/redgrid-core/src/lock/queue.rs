@@ -1,0 +1,248 @@
+//! The queue of one lock in this process: who is next, who has left, and who is rejected.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, MutexGuard};
+
+use tokio::sync::oneshot;
+
+use super::hold::Hold;
+use super::protocol::HolderId;
+use super::release::Release;
+use super::table::{Answer, Answers, Busy, LockId, LockState, State, Table, Waiter, send};
+use crate::clock::Instant;
+
+impl LockState {
+    /// Returns the holds that are locally valid and have a guard.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Hold>> {
+        self.holds.iter().filter(|hold| hold.is_guarded() && hold.is_held())
+    }
+
+    /// Returns whether all holds were forgotten, and so left to their leases.
+    pub(super) fn is_forgotten(&self) -> bool {
+        !self.holds.is_empty() && self.holds.iter().all(|hold| !hold.is_guarded())
+    }
+
+    /// Remembers a lost hold until its last guard is dropped.
+    pub(super) fn remember_lost(&mut self, hold: &Arc<Hold>) {
+        self.lost.get_or_insert_default().push(Arc::downgrade(hold));
+    }
+
+    /// Returns the first waiter that still wants the lock at `now`.
+    pub(super) fn next(&mut self, now: Instant) -> Option<&Waiter> {
+        let at = self.next_at(now)?;
+        self.queue.get(at)
+    }
+
+    /// Returns the index of that waiter in the queue.
+    pub(super) fn next_at(&mut self, now: Instant) -> Option<usize> {
+        self.drop_cancelled_head();
+        self.queue.iter().position(|waiter| waiter.is_live(now))
+    }
+
+    /// Removes the cancelled waiters at the head. A queue without live waiters is empty afterwards.
+    pub(super) fn drop_cancelled_head(&mut self) {
+        while self.queue.front().is_some_and(|waiter| waiter.answer.is_closed()) {
+            self.queue.pop_front();
+        }
+    }
+
+    /// Removes a request that was cancelled and can no longer receive an answer.
+    ///
+    /// Returns whether the loop must be notified: the queue is empty now, or a position on the
+    /// server is free.
+    fn cancel(&mut self, id: u64) -> bool {
+        let waited = self.queue.len();
+        if self.protocol.queue().is_none() && !self.protocol.is_shared() {
+            mark_cancelled(&mut self.queue, &mut self.cancelled, |waiter| waiter.answer.is_closed());
+            return waited > 0 && self.queue.is_empty();
+        }
+        // Other lock kinds count waiters by position, on the server or among the sharers. Waiters
+        // are sorted by id, except for promoted ones.
+        let in_order = self.queue.binary_search_by_key(&id, |waiter| waiter.id).ok();
+        if let Some(at) = in_order.or_else(|| self.queue.iter().position(|waiter| waiter.id == id)) {
+            self.queue.remove(at);
+        }
+        waited > self.queue.len() && (self.queue.is_empty() || self.protocol.queue().is_some())
+    }
+
+    pub(super) fn take_all_of(&mut self, holder: Option<HolderId>) -> Vec<Waiter> {
+        if self.queue.iter().all(|waiter| waiter.request.holder != holder) {
+            return Vec::new();
+        }
+        let (same, others) = self.queue.drain(..).partition::<Vec<_>, _>(|waiter| waiter.request.holder == holder);
+        self.queue = others.into();
+        same
+    }
+
+    /// Replaces each waiter by the result of `keep`, in order; `None` removes it.
+    pub(super) fn retain_map(&mut self, mut keep: impl FnMut(Waiter) -> Option<Waiter>) {
+        for _ in 0..self.queue.len() {
+            let kept = self.queue.pop_front().and_then(&mut keep);
+            self.queue.extend(kept);
+        }
+    }
+
+    /// Rejects the try-only waiters, because another process has the lock.
+    pub(super) fn reject_try_waiters(&mut self) -> Answers {
+        self.reject_try_waiters_unless(|_| false)
+    }
+
+    fn reject_try_waiters_unless(&mut self, is_admitted: impl Fn(&Waiter) -> bool) -> Answers {
+        let mut answers = Answers::new();
+        let is_rejected = |waiter: &Waiter| waiter.request.once && !is_admitted(waiter);
+        if self.queue.iter().any(is_rejected) {
+            self.retain_map(|waiter| match is_rejected(&waiter) {
+                true => {
+                    answers.push((waiter.answer, Ok(None)));
+                    None
+                }
+                false => Some(waiter),
+            });
+        }
+        answers
+    }
+
+    /// Answers those that a grant leaves behind: try-only waiters are rejected, others see it taken.
+    ///
+    /// The grant goes to `first`, or else to the next waiter. Others of the same holder, and all that
+    /// share the grant, are admitted too.
+    pub(super) fn reject_others(&mut self, first: Option<&Waiter>, now: Instant) -> Answers {
+        let first = first.map(|waiter| (waiter.id, waiter.request.holder));
+        let first = first.or_else(|| self.next(now).map(|waiter| (waiter.id, waiter.request.holder)));
+        let is_shared = self.protocol.is_shared();
+        let is_one = |waiter: &Waiter, (id, holder): (u64, Option<HolderId>)| {
+            waiter.id == id || (holder.is_some() && waiter.request.holder == holder)
+        };
+        let answers = self.reject_try_waiters_unless(|waiter| is_shared || first.is_some_and(|of| is_one(waiter, of)));
+        self.queue.iter().for_each(|waiter| waiter.status.set_busy());
+        answers
+    }
+
+    /// Returns whether a new request may reclaim the server lease, whose release was not sent yet.
+    pub(super) fn is_reclaimable(&self, now: Instant) -> bool {
+        let Some(server_lease) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
+        let is_queued = matches!(self.busy, Busy::Release { queued: true, .. });
+        is_queued && server_lease.is_valid_locally() && server_lease.may_hand_over(now)
+    }
+}
+
+impl Table {
+    /// Continues for a waiter that has joined a lock in use.
+    pub(super) fn join_queue(self: &Arc<Self>, mut state: MutexGuard<'_, State>, key: &LockId, now: Instant) {
+        let Some(lock) = state.locks.get_mut(key) else { return };
+        let (mut answers, mut inline_task) = (Answers::new(), None);
+        if lock.is_reclaimable(now) {
+            // The server lease is about to be released: reclaim it instead of sending a request.
+            lock.busy = Busy::No;
+            answers = self.hand_over_next(&mut state, key, None, self.now());
+            self.go_on(&mut state, key);
+        } else {
+            // A second waiter now depends on the in-flight request, which must not depend on its
+            // caller polling.
+            inline_task = lock.inline_task.take();
+            // The loop needs no notification for each new waiter, unless it waits for nothing else.
+            // In a server queue each waiter needs its position at once.
+            let is_free = lock.server_lease.is_none() && lock.busy == Busy::No && !lock.asking;
+            if is_free || !lock.loop_running || lock.protocol.queue().is_some() {
+                self.start_loop(key, lock);
+            }
+        }
+        drop(state);
+        send(answers);
+        if let Some(work) = inline_task.and_then(|(_, inline_task)| inline_task.take()) {
+            self.spawn_background(work);
+        }
+    }
+
+    /// Begins the release, which is sent next.
+    ///
+    /// Returns whether requests of this process wait, or `None` if the server lease was reclaimed.
+    pub(super) fn begin_release(&self, release: &Release) -> Option<bool> {
+        let Release { id: Some(id), server_lease, .. } = release else { return Some(false) };
+        let mut state = self.state();
+        let lock = state.locks.get_mut(&server_lease.lock_id())?;
+        match &mut lock.busy {
+            Busy::Release { id: current, queued } if current == id => *queued = false,
+            _ => return None,
+        }
+        // Most locks have no waiter; then the clock is not read.
+        let is_waited_for = !lock.queue.is_empty() && lock.next(self.now()).is_some();
+        state.schedule.remove(server_lease.id);
+        Some(is_waited_for)
+    }
+
+    /// Removes a cancelled request from its queue.
+    ///
+    /// From then on it does not count as a waiter. A grant that was sent to it before is released
+    /// with the receiver.
+    pub(super) fn cancel(&self, key: &LockId, id: u64, receiver: &mut oneshot::Receiver<Answer>) {
+        let mut state = self.state();
+        // Close under the lock: code that reads the queue twice must see the same.
+        receiver.close();
+        let Some(lock) = state.locks.get_mut(key) else { return };
+        if lock.cancel(id) {
+            lock.notify_loop();
+        }
+        state.remove_if_idle(key);
+    }
+}
+
+/// Records that one entry of a queue was cancelled.
+///
+/// Readers skip cancelled entries. Those at both ends are removed at once, and all of them when
+/// they may be half of the queue. So a queue without waiters is empty. Cancelling n entries in any
+/// order costs O(n), not O(n²), also for a hundred thousand.
+fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut u32, has_left: impl Fn(&T) -> bool) {
+    *left += 1;
+    while queue.front().is_some_and(&has_left) {
+        queue.pop_front();
+    }
+    while queue.back().is_some_and(&has_left) {
+        queue.pop_back();
+    }
+    if *left as usize * 2 > queue.len() {
+        queue.retain(|entry| !has_left(entry));
+        *left = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Counts the checks of queue entries when `count` entries are cancelled in the given order.
+    fn looks(count: usize, order: impl Fn(usize) -> usize) -> usize {
+        let all: Vec<Cell<bool>> = vec![Cell::new(false); count];
+        let (mut queue, mut left): (VecDeque<usize>, u32) = ((0..count).collect(), 0);
+        let looks = Cell::new(0);
+        for number in 0..count {
+            all[order(number)].set(true);
+            mark_cancelled(&mut queue, &mut left, |at| {
+                looks.set(looks.get() + 1);
+                all[*at].get()
+            });
+            let waiting = count - number - 1;
+            assert!(queue.len() >= waiting && queue.len() <= 2 * waiting, "{waiting} wait, {} stand", queue.len());
+        }
+        looks.get()
+    }
+
+    #[test]
+    fn leaving_costs_the_same_however_many_wait() {
+        const MANY: usize = 100_000;
+        // In the order of arrival, in reverse, from both ends to the middle, and scattered.
+        type Order = fn(usize) -> usize;
+        let orders: [(&str, Order); 4] = [
+            ("first come", |number| number),
+            ("last come", |number| MANY - 1 - number),
+            ("by turns", |number| if number % 2 == 0 { number / 2 } else { MANY - 1 - number / 2 }),
+            ("anyhow", |number| number * 7919 % MANY),
+        ];
+        for (name, order) in orders {
+            let looks = looks(MANY, order);
+            assert!(looks <= 12 * MANY, "{name}: {looks} looks");
+        }
+    }
+}

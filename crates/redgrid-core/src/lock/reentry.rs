@@ -1,0 +1,105 @@
+//! Requests of a holder that has the lock already, and questions about who holds it.
+
+use std::sync::Arc;
+
+use super::acquire::{HoldGuard, PendingAcquire};
+use super::error::AcquireError;
+use super::hold::Hold;
+use super::protocol::{AcquireRequest, Holder, HolderId, LockKeys, LockProtocol};
+use super::shared::Placement;
+use super::table::{LockState, State, Table};
+
+impl Hold {
+    fn is_released(&self) -> bool {
+        self.end.get() == Some(&None)
+    }
+}
+
+impl Table {
+    /// Re-enters a hold of the request's holder, or shares a grant of readers, without a request.
+    ///
+    /// Returns `None` if the request must wait for a grant of its own; then its key is set.
+    pub(super) fn share_held(
+        &self,
+        state: &mut State,
+        pending: &mut PendingAcquire,
+    ) -> Result<Option<HoldGuard>, AcquireError> {
+        let (kind, keys, request) = (pending.kind, Arc::clone(&pending.key.keys), Arc::clone(&pending.request));
+        let known = match request.holder.is_some() || Holder::current().is_some() {
+            true => {
+                state.grants_of(kind.name(), &keys).find_map(|key| reenter(state.locks.get(&key)?, &request, &keys))
+            }
+            false => None,
+        };
+        // An exclusive hold is re-entered, even if the request converts from another hold of its
+        // holder.
+        if let Some(known) = known.filter(|_| pending.under.is_none() || !kind.is_shared()) {
+            return Ok(Some(HoldGuard::further(pending.client.clone(), known?)));
+        }
+        if kind.read_write().is_none() {
+            return Ok(None);
+        }
+        let under = match pending.under {
+            None => state.held_in_paired_mode(kind, &keys, &request)?,
+            given => given,
+        };
+        match self.place(state, kind, &keys, &request, under) {
+            Placement::Queue(key) => {
+                pending.key = key;
+                Ok(None)
+            }
+            Placement::Shared(hold) => Ok(Some(HoldGuard::first(pending.client.clone(), hold))),
+        }
+    }
+
+    /// Returns whether the holder has the key, in this mode or the paired one.
+    pub(crate) fn is_in(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, holder: HolderId) -> bool {
+        self.any_hold(kind, keys, |hold| hold.holder() == Some(holder))
+    }
+
+    /// Returns whether this client holds the key, in this mode or the paired one.
+    pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> bool {
+        self.any_hold(kind, keys, |_| true)
+    }
+
+    fn any_hold(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, is_it: impl Fn(&Hold) -> bool) -> bool {
+        let state = self.state();
+        let locks = state.all_of(kind, keys);
+        let mut held = locks.iter().filter_map(|key| state.locks.get(key)).flat_map(|lock| lock.held());
+        held.any(|hold| is_it(hold))
+    }
+}
+
+/// Re-enters the hold of the request's holder without a request; fails if that hold was lost.
+pub(super) fn reenter(
+    lock: &LockState,
+    request: &AcquireRequest,
+    keys: &LockKeys,
+) -> Option<Result<Arc<Hold>, AcquireError>> {
+    let name = || keys.name.clone();
+    if let Some(holder) = request.holder {
+        if let Some(hold) = lock.held().find(|hold| hold.holder() == Some(holder)) {
+            if !request.reenters {
+                return Some(Err(AcquireError::AlreadyHeld { name: name() }));
+            }
+            if request.at_least > hold.request.at_least {
+                let expected = "as set by the holder's first acquire";
+                let error = AcquireError::invalid_argument(&keys.name, "hold_at_least", expected, request.at_least);
+                return Some(Err(error));
+            }
+            return Some(Ok(Arc::clone(hold)));
+        }
+        // A loss ends with the last guard of its hold: then the holder may request again.
+        let lost_by = |hold: &Arc<Hold>| hold.holder() == Some(holder) && !hold.is_released() && hold.is_guarded();
+        let mut former = lock.lost.iter().flat_map(|lost| lost.iter()).filter_map(std::sync::Weak::upgrade);
+        if lock.holds.iter().any(lost_by) || former.any(|hold| lost_by(&hold)) {
+            return Some(Err(AcquireError::Lost { name: name() }));
+        }
+    }
+    if lock.protocol.is_shared() || request.wait.is_some() || request.once {
+        return None;
+    }
+    let scope: HolderId = Holder::current()?.id();
+    let is_by_scope = lock.held().any(|hold| hold.holder() == Some(scope));
+    is_by_scope.then(|| Err(AcquireError::WouldDeadlock { name: name() }))
+}

@@ -1,0 +1,373 @@
+//! Readers and writers: several grants of one key, and holds that are converted into others.
+//!
+//! Tasks that may hold together share a grant if they request it within its hand-over window, with
+//! options that it satisfies. Later requests, or those with other options, open a further grant
+//! beside it. A request that converts from another hold has a grant of its own, too. Examples are a
+//! writer that reads and a reader that becomes a writer.
+
+mod waiting;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::acquire::HoldGuard;
+use super::error::AcquireError;
+use super::handover_window::LeaseFit;
+use super::hold::{Hold, ServerLease};
+use super::protocol::{AcquireRequest, HoldArgs, Holder, LockKeys, LockProtocol};
+use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter};
+use crate::clock::Instant;
+use crate::connection::Request;
+
+/// How a request arrives, apart from its options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub struct AcquireContext {
+    /// Holder field of another hold on the same key from which this request converts.
+    ///
+    /// For example a write lock from which a read lock is acquired, or a read lock that is to
+    /// become a write lock.
+    pub under: Option<Bytes>,
+    /// Server time since which the request waits, in microseconds; zero for a new request.
+    pub since: u64,
+    /// Whether the request waits if the lock is taken; `false` for a try-only request.
+    pub waits: bool,
+}
+
+/// What distinguishes the two modes of a read-write lock.
+pub trait ReadWriteMode: Send + Sync {
+    /// Returns whether tasks of this process share a grant: requests within its hand-over window
+    /// join it.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Returns the name of the kind that is held on the same key beside this one.
+    fn paired_mode(&self) -> &'static str;
+
+    /// Acquires like [`LockProtocol::acquire`], depending on how the request arrives.
+    fn enter(&self, claim: HoldArgs<'_>, context: &AcquireContext) -> Request;
+
+    /// Returns how often a client announces its waiting request, for the mode for which others step
+    /// back.
+    fn announces_every(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Announces that the client with this id has a waiting request.
+    ///
+    /// Each announcement has a higher number than those before it. That includes acquires, whose
+    /// number is in the holder field.
+    fn announce(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
+        None
+    }
+
+    /// Withdraws the announcement, unless one with a higher number arrived before.
+    fn withdraw(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
+        None
+    }
+
+    /// Requests the list of holders for [`evict_expired`](ReadWriteMode::evict_expired).
+    fn holders(&self, _target: &LockKeys) -> Option<Request> {
+        None
+    }
+
+    /// Removes the holders with expired leases among those that `holders` returned.
+    ///
+    /// Waiters call it periodically.
+    fn evict_expired(&self, _target: &LockKeys, _holders: &[Bytes]) -> Vec<Request> {
+        Vec::new()
+    }
+
+    /// Ends what [`LockProtocol::retain`] keeps, if the lifetime of the key does not.
+    ///
+    /// Further holders extend the key's lifetime. The request is sent more than once.
+    fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
+        None
+    }
+}
+
+/// What a lock state of a reader or writer has beside that of other locks.
+#[derive(Default)]
+pub(in crate::lock) struct SharedGrant {
+    /// Id of the server lease that the requests convert from.
+    pub(in crate::lock) under: Option<u64>,
+    /// No further request may share this grant.
+    is_private: bool,
+    /// Server time since which the requests wait, in microseconds; 0 while none waits.
+    waits_since: u64,
+    /// The server was notified that this client has a waiter.
+    is_announced: bool,
+}
+
+impl SharedGrant {
+    /// Records that a waiter was granted the lock. The grant has withdrawn its announcement.
+    pub(in crate::lock) fn stops_waiting(&mut self) {
+        (self.waits_since, self.is_announced) = (0, false);
+    }
+}
+
+/// Grants that a new request is compared with, newest first. Further grants exist only for other
+/// options.
+const COMPARED_GRANTS: usize = 4;
+
+/// The further grants of each key, by lock kind.
+#[derive(Default)]
+pub(in crate::lock) struct GrantSet(HashMap<(&'static str, Bytes), Vec<u64>>);
+
+impl GrantSet {
+    pub(in crate::lock) fn insert(&mut self, key: &LockId) {
+        self.0.entry((key.kind, key.key().clone())).or_default().push(key.grant);
+    }
+
+    pub(in crate::lock) fn remove(&mut self, key: &LockId) {
+        let of = (key.kind, key.key().clone());
+        if let Some(grants) = self.0.get_mut(&of) {
+            grants.retain(|grant| *grant != key.grant);
+            if grants.is_empty() {
+                self.0.remove(&of);
+            }
+        }
+    }
+
+    /// Returns the grants of a key, newest first.
+    fn of(&self, kind: &'static str, target: &Arc<LockKeys>) -> impl Iterator<Item = LockId> + use<'_> {
+        let grants = if self.0.is_empty() { None } else { self.0.get(&(kind, target.key.clone())) };
+        let target = Arc::clone(target);
+        grants.into_iter().flatten().rev().map(move |grant| LockId { kind, keys: Arc::clone(&target), grant: *grant })
+    }
+}
+
+impl State {
+    /// Returns the ids of all lock states of a key, of this kind and of its paired mode.
+    pub(in crate::lock) fn all_of(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> Vec<LockId> {
+        let kinds = std::iter::once(kind.name()).chain(kind.read_write().map(ReadWriteMode::paired_mode));
+        kinds.flat_map(|kind| self.grants_of(kind, keys)).collect()
+    }
+
+    /// Returns the ids of a key's lock states, including one that may not exist.
+    pub(in crate::lock) fn grants_of(
+        &self,
+        kind: &'static str,
+        keys: &Arc<LockKeys>,
+    ) -> impl Iterator<Item = LockId> + use<'_> {
+        std::iter::once(LockId { kind, keys: Arc::clone(keys), grant: 0 }).chain(self.grants.of(kind, keys))
+    }
+
+    /// Returns whether a request of this process waits for the key in the paired mode.
+    pub(in crate::lock) fn waits_in_paired_mode(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> bool {
+        let waits = |key: LockId| {
+            self.locks.get(&key).is_some_and(|lock| lock.queue.iter().any(|waiter| !waiter.answer.is_closed()))
+        };
+        kind.read_write().is_some_and(|mode| self.grants_of(mode.paired_mode(), keys).any(waits))
+    }
+
+    /// Returns the server lease from which the request may convert, if its holder has the paired
+    /// mode.
+    ///
+    /// A request that would wait for its own hold fails with [`AcquireError::WouldDeadlock`].
+    pub(in crate::lock) fn held_in_paired_mode(
+        &self,
+        kind: &dyn LockProtocol,
+        keys: &Arc<LockKeys>,
+        request: &AcquireRequest,
+    ) -> Result<Option<u64>, AcquireError> {
+        let scope = Holder::current().map(|holder| holder.id());
+        let Some(mode) = kind.read_write().filter(|_| request.holder.is_some() || scope.is_some()) else {
+            return Ok(None);
+        };
+        let locks: Vec<&LockState> = self
+            .grants_of(mode.paired_mode(), keys)
+            .filter_map(|key| self.locks.get(&key).map(|lock| &**lock))
+            .collect();
+        let mut held = locks.iter().flat_map(|lock| lock.held()).filter(|hold| hold.holder().is_some());
+        match held.find(|hold| hold.holder() == request.holder || hold.holder() == scope) {
+            Some(hold) if mode.is_shared() && hold.holder() == request.holder => {
+                // While a second hold exists under it, the lease is released without local
+                // hand-over.
+                hold.server_lease.seal();
+                Ok(Some(hold.server_lease.id))
+            }
+            Some(_) if !request.once => Err(AcquireError::WouldDeadlock { name: keys.name.clone() }),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Where a request was placed.
+pub(in crate::lock) enum Placement {
+    Queue(LockId),
+    /// Granted already, through a shared grant.
+    Shared(Arc<Hold>),
+}
+
+impl Table {
+    /// Places a request into an existing or new lock state, or shares an existing grant at once.
+    pub(in crate::lock) fn place(
+        &self,
+        state: &mut State,
+        kind: &'static dyn LockProtocol,
+        keys: &Arc<LockKeys>,
+        request: &Arc<AcquireRequest>,
+        under: Option<u64>,
+    ) -> Placement {
+        let whole = LockId::of(kind, keys);
+        if under.is_none() && !kind.is_shared() {
+            return Placement::Queue(whole);
+        }
+        let is_private = under.is_some() || !request.at_least.is_zero() || request.max_hold.is_some();
+        let (now, handover_window) = (self.now(), self.handover_window(kind, &whole));
+        if !is_private {
+            let candidates: Vec<LockId> = state.grants.of(whole.kind, keys).take(COMPARED_GRANTS).collect();
+            let State { locks, schedule, .. } = &mut *state;
+            for key in candidates {
+                let Some(lock) = locks.get_mut(&key) else { continue };
+                if lock.shared.as_ref().is_some_and(|shared| shared.is_private) {
+                    continue;
+                }
+                if let Some(server_lease) = shareable(lock, request, handover_window, now) {
+                    let hold = self.create_hold((schedule, lock), &server_lease, (now, now), Arc::clone(request));
+                    return Placement::Shared(hold);
+                }
+                if lock.can_join_pending(request, handover_window, now) {
+                    return Placement::Queue(key);
+                }
+            }
+        }
+        let key = LockId { grant: self.number(), ..whole };
+        let mut lock = Box::new(LockState::new(kind, Arc::clone(keys), now));
+        lock.shared = Some(Box::new(SharedGrant { under, is_private, ..SharedGrant::default() }));
+        state.grants.insert(&key);
+        state.locks.insert(key.clone(), lock);
+        Placement::Queue(key)
+    }
+
+    /// Gives every waiter a hold of the shared grant.
+    pub(in crate::lock) fn share(
+        &self,
+        (schedule, lock): (&mut Schedule, &mut LockState),
+        server_lease: &Arc<ServerLease>,
+        (from, now): (Instant, Instant),
+        waiters: impl Iterator<Item = Waiter>,
+    ) -> Answers {
+        let mut answers = Answers::new();
+        for waiter in waiters.filter(|waiter| !waiter.answer.is_closed()) {
+            let hold = self.create_hold((schedule, lock), server_lease, (from, now), waiter.request);
+            answers.push((waiter.answer, Ok(Some(HoldGuard::first(waiter.client, hold)))));
+        }
+        answers
+    }
+
+    /// Returns whether other holds share the server lease.
+    pub(in crate::lock) fn is_shared(&self, hold: &Arc<Hold>) -> bool {
+        let state = self.state();
+        let lock = state.locks.get(&hold.server_lease.lock_id());
+        lock.is_some_and(|lock| lock.has(&hold.server_lease) && lock.holds.len() > 1)
+    }
+}
+
+impl HoldGuard {
+    /// Requests a hold of another kind on the same key, under this one.
+    ///
+    /// Returns `None` if other holders have the key. The same holds if tasks share this hold that
+    /// the new one would exclude.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says what is true then; `Lost` when this hold has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves this hold as it is. A grant of the server is released in the
+    /// background.
+    pub async fn convert(
+        &self,
+        kind: &'static dyn LockProtocol,
+        request: AcquireRequest,
+    ) -> Result<Option<HoldGuard>, AcquireError> {
+        let (table, server_lease) = (self.table(), &self.hold.server_lease);
+        {
+            let state = table.state();
+            if !self.hold.is_held() {
+                return Err(AcquireError::Lost { name: server_lease.keys.name.clone() });
+            }
+            // Seal before checking for other sharers: no task joins them afterwards.
+            server_lease.seal();
+            let lock = state.locks.get(&server_lease.lock_id()).filter(|lock| lock.has(server_lease));
+            if !kind.is_shared() && lock.is_none_or(|lock| lock.holds.len() != 1) {
+                return Ok(None);
+            }
+        }
+        let under = Some(server_lease.id);
+        table.enter_from(&self.client, kind, &server_lease.keys, &request, under)?.outcome().await
+    }
+
+    /// Returns whether other tasks of this process share the same grant of the server.
+    pub fn is_shared(&self) -> bool {
+        self.table().is_shared(&self.hold)
+    }
+
+    /// Completes when no other task shares the grant any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn unshared(&self) {
+        let alone = self.hold.server_lease.alone();
+        loop {
+            let mut told = std::pin::pin!(alone.notified());
+            told.as_mut().enable();
+            if !self.is_shared() {
+                return;
+            }
+            told.await;
+        }
+    }
+}
+
+/// Returns the server lease of a lock state, if it can be shared with the request.
+fn shareable(
+    lock: &LockState,
+    request: &AcquireRequest,
+    handover_window: Duration,
+    now: Instant,
+) -> Option<Arc<ServerLease>> {
+    let server_lease = lock.server_lease.as_ref().filter(|ours| ours.is_valid_locally() && ours.may_hand_over(now))?;
+    let is_held = lock.busy == Busy::No && lock.held().next().is_some();
+    (is_held && satisfies(server_lease, request, handover_window, now)).then(|| Arc::clone(server_lease))
+}
+
+fn satisfies(server_lease: &ServerLease, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
+    // All sharers have the same durability, so that renewals satisfy each of them.
+    request.durability == server_lease.wanted_durability()
+        && server_lease.fit(request, handover_window, now) == LeaseFit::Yes
+}
+
+impl LockState {
+    /// Returns whether the request may wait with the others, because it can share their grant.
+    fn can_join_pending(&self, request: &AcquireRequest, handover_window: Duration, now: Instant) -> bool {
+        if self.is_reclaimable(now) {
+            return self.queue.is_empty()
+                && self.server_lease.as_ref().is_some_and(|had| satisfies(had, request, handover_window, now));
+        }
+        let is_alike =
+            |waiter: &Waiter| waiter.request.lease == request.lease && waiter.request.durability == request.durability;
+        self.server_lease.is_none()
+            && self.busy == Busy::No
+            && !self.queue.is_empty()
+            && self.queue.iter().all(is_alike)
+    }
+
+    /// Continues with the holds that are left of a shared grant.
+    pub(in crate::lock) fn left_by_one(&self, server_lease: &ServerLease) {
+        if self.holds.len() == 1 {
+            server_lease.left_alone();
+        }
+        if self.is_forgotten() {
+            server_lease.stop_renewing();
+        }
+    }
+}
