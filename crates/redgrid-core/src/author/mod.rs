@@ -121,8 +121,7 @@ pub trait ClientExt: client::Sealed {
         request: IdempotentRequest,
     ) -> impl Future<Output = Result<T, ServerError>> + Send;
 
-    /// Executes a script exactly once, as [`ClientExt::run_exactly_once`], and waits for its reply
-    /// until `until`.
+    /// Executes a script as [`ClientExt::run_exactly_once`], and waits for its reply until `until`.
     fn run_exactly_once_until<T: FromReply>(
         &self,
         request: IdempotentRequest,
@@ -231,9 +230,7 @@ pub trait ClientExt: client::Sealed {
     /// Messages arrive in the order in which they are published at the server.
     fn subscribe_ordered(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> OrderedSubscription;
 
-    /// Subscribes to `channels` in the slot of a key, without a key to poll.
-    ///
-    /// Use it for objects whose key need not exist while they are awaited.
+    /// Subscribes to `channels` in the slot of a key that need not exist, and polls nothing.
     fn subscribe_ordered_unpolled(
         &self,
         channels: impl IntoIterator<Item = Bytes>,

@@ -117,7 +117,6 @@ fn shortfall(asked: &Durability, acknowledged: u32) -> String {
     }
 }
 
-/// The group commits of one node.
 pub(super) struct DurabilityWaiter {
     commands: Arc<ConnectionPool>,
     connections: Arc<Connections>,
@@ -156,7 +155,8 @@ impl DurabilityWaiter {
         let name = format!("{}:commit", target.settings.client_name);
         let link = self.connections.open_to(&patient, name, Handshake::Identity, None);
         let (members, waiting) = mpsc::unbounded_channel();
-        let lane = Lane::new(level, link, Arc::clone(&self.commands), target.clock.clone(), slice, waiting);
+        let (commands, clock) = (Arc::clone(&self.commands), target.clock.clone());
+        let lane = Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 };
         // It ends with its connection. Its waiters then learn that the client is shut down.
         tokio::spawn(lane.run());
         lanes.insert(level, members.clone());
@@ -181,7 +181,6 @@ impl Level {
         }
     }
 
-    /// Returns the number of acknowledgements that are required.
     fn needs(self) -> u32 {
         match self {
             Level::Replicas(at_least) => at_least,
@@ -189,7 +188,6 @@ impl Level {
         }
     }
 
-    /// Converts a refusal by the server.
     fn refused(self, error: ServerError) -> CommitError {
         match (self, &error) {
             (Level::Disk, ServerError::Refused { code: Code::Other, message })

@@ -25,7 +25,6 @@ pub enum NotDriven {
 }
 
 impl Client {
-    /// See [`ClientExt::drive_acquire`].
     pub(crate) async fn drive<T, E, F>(
         &self,
         wait: Option<Duration>,

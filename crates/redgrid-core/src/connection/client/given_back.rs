@@ -55,7 +55,6 @@ type ByProcess = Vec<(Process, Last)>;
 struct Last {
     releases: VecDeque<Release>,
     bytes: VecDeque<u8>,
-    /// Number of keys of all releases.
     keys: usize,
 }
 
@@ -73,12 +72,10 @@ struct Release {
     batch: Option<(&'static BatchScript, BatchPhase)>,
     keys: u32,
     args: u32,
-    /// Size of its part of the bytes.
     size: usize,
 }
 
 impl Last {
-    /// Adds a release, and forgets the oldest ones.
     fn push(&mut self, now: Instant, request: &Request) {
         debug_assert!(
             request.idempotent && !request.late_reply_has_time && !request.in_order,
@@ -148,7 +145,6 @@ impl Last {
 }
 
 impl Release {
-    /// Restores the request from its bytes.
     fn request(&self, bytes: &[u8]) -> Request {
         let mut rest = bytes;
         let mut next = || {
@@ -197,7 +193,6 @@ impl GivenBack {
         self.news.notify_one();
     }
 
-    /// Remembers a release that was answered.
     pub(crate) fn remember(&self, request: &Request, answered: &RequestOutcome) {
         let Some(epoch) = &answered.epoch else { return };
         let now = answered.received;

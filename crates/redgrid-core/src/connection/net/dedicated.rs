@@ -31,12 +31,10 @@ use crate::connection::pool::ConnectionPool;
 use crate::connection::{ConnectionId, Reply};
 use crate::error::{Code, ServerError};
 
-/// A dedicated connection of a node.
 pub(in crate::connection) struct DedicatedConnection {
     connections: Arc<Connections>,
     /// The connections for requests, if this one must lead to the same process.
     beside: Option<Arc<ConnectionPool>>,
-    /// Opened at first use.
     link: OnceLock<Arc<Connection>>,
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Number of the connection on which MULTI is known to be permitted.

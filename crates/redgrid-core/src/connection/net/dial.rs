@@ -67,7 +67,6 @@ async fn to_address(address: &Address, network: &Network, within: Duration) -> R
     Ok(Box::new(connect(address, network, within).await?))
 }
 
-/// Connects by TCP.
 async fn connect(Address { host, port }: &Address, network: &Network, within: Duration) -> Result<TcpStream, Trouble> {
     let unknown = |error: io::Error| Trouble::unresolved(host, &error);
     let addresses = match (host.parse::<IpAddr>(), &network.resolver) {
@@ -87,7 +86,6 @@ async fn connect(Address { host, port }: &Address, network: &Network, within: Du
     Ok(stream)
 }
 
-/// Connects to the first address that accepts a connection.
 async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<TcpStream> {
     let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     let step = NEXT_ADDRESS.min(share);

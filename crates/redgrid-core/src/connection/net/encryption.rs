@@ -34,7 +34,6 @@ mod with {
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 
-    /// The certificates of new connections.
     struct Current {
         connector: TlsConnector,
         /// The files' contents that they were made from; `None` if they never change.

@@ -45,7 +45,6 @@ impl Connections {
         self.open_to(&self.target, name, greeting, None)
     }
 
-    /// Opens a connection of a pool.
     pub(in crate::connection) fn open_member(&self, greeting: Handshake, member: PoolMember) -> Arc<Connection> {
         self.open_to(&self.target, self.target.settings.client_name.clone(), greeting, Some(member))
     }
@@ -73,7 +72,6 @@ impl Connections {
         open
     }
 
-    /// Closes all connections.
     pub(in crate::connection) async fn close(&self) {
         join_all(self.stop().iter().map(|connection| connection.ended())).await;
     }
@@ -107,7 +105,6 @@ pub(in crate::connection) struct ConnectOptions {
     pub(in crate::connection) logins: Option<Arc<Logins>>,
     pub(in crate::connection) database: u8,
     pub(in crate::connection) encryption: Option<Encryption>,
-    /// How connections are opened.
     pub(in crate::connection) network: Arc<Network>,
 }
 

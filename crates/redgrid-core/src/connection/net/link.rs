@@ -19,21 +19,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 pub(in crate::connection) use self::handshake::{Handshake, NodeRole};
-use self::pipeline::{Answer, Expects, Pipeline, Unanswered};
+use self::pipeline::{Expects, Pipeline};
+use self::server_text::without_arguments;
 pub(in crate::connection) use self::server_text::{info_field, wants_login};
-use self::server_text::{is_read_only, without_arguments};
 use self::set_up::login_words;
-use self::silence::{Asked, Silence};
+use self::silence::Silence;
 use crate::config::Credentials;
 use crate::connection::endpoint::Target;
 use crate::connection::login::Login;
 use crate::connection::pool::PoolMember;
-use crate::connection::trouble::{LATE_ANSWER, Trouble};
+use crate::connection::trouble::Trouble;
 use crate::connection::{ConnectionId, Push, Reply};
 use crate::error::ServerError;
 
@@ -60,16 +60,8 @@ pub(in crate::connection) fn patience(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
 
-/// Longest wait for a reply while a long reply or request is being transferred, in response
-/// timeouts: 20.
-///
-/// That is a minute with the default timeout. 512 MB, the largest value, take that long at 9 MB/s.
-const LONGEST_TRANSFER: u32 = 20;
-
-/// A command as it is sent: its name and its arguments.
 pub(in crate::connection) type WireCommand = Vec<Bytes>;
 
-/// Returns a command of fixed words.
 pub(in crate::connection) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
     words.map(Bytes::from).to_vec()
 }
@@ -96,7 +88,6 @@ pub(in crate::connection) struct Connection {
     /// It leads to the wrong process: the next probe replaces the connection.
     leaving: AtomicBool,
     closing: watch::Sender<bool>,
-    /// The task that supervises the connection.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -104,7 +95,6 @@ struct State {
     /// The `master_replid` that the handshake read; replaced before the id that belongs to it is
     /// published.
     history: Arc<str>,
-    /// Why there is no connection.
     trouble: Trouble,
     /// When the server began to refuse this client, or this client the server's certificate.
     refused_since: Option<Instant>,
@@ -152,7 +142,6 @@ impl Connection {
         self.task.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// Returns how long a reply may take.
     fn timeout(&self) -> Duration {
         self.target.settings.response_timeout
     }
@@ -190,7 +179,6 @@ impl Connection {
         self.is_up() && self.silent_for() < patience(round_trip)
     }
 
-    /// Returns for how long the server has sent nothing while a reply is outstanding.
     pub(in crate::connection) fn silent_for(&self) -> Duration {
         self.silence.lasts(&self.target.clock)
     }
@@ -203,30 +191,6 @@ impl Connection {
     pub(in crate::connection) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
         let unread = self.unread.lock().unwrap_or_else(|p| p.into_inner()).take();
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
-    }
-
-    /// Sends one command, once. The order of first polls is the order on the wire.
-    ///
-    /// If a provider has the password, a command that was refused for a missing login is sent again
-    /// after a login.
-    pub(in crate::connection) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
-        self.send_for(command, Expects::Reply).await
-    }
-
-    async fn send_for(&self, command: WireCommand, expects: Expects) -> Result<Reply, ServerError> {
-        let Some(login) = &self.login else { return self.send_once(&command, expects).await };
-        let count = login.count();
-        match self.send_once(&command, expects.clone()).await {
-            Err(refused) if wants_login(&refused) => {
-                let again = async {
-                    login.again(count, |credentials| self.authenticate(credentials)).await?;
-                    self.send_once(&command, expects).await
-                };
-                // Boxed because it is rare: the future of every call would reserve its size.
-                Box::pin(again).await
-            }
-            answer => answer,
-        }
     }
 
     /// Sends a command that subscribes or unsubscribes channels.
@@ -249,59 +213,13 @@ impl Connection {
         let _ = self.answer(&pipeline, asked, owed).await;
     }
 
-    async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
+    pub(in crate::connection) async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
         let login = login_words(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
             // A server that does not know the command repeats its arguments.
             Err(ServerError::Refused { message, .. }) => Err(ServerError::refused(without_arguments(&message))),
             answer => answer.map(drop),
-        }
-    }
-
-    async fn send_once(&self, command: &[Bytes], expects: Expects) -> Result<Reply, ServerError> {
-        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
-        let asked = pipeline.ask(command, expects);
-        self.answer(&pipeline, asked, owed).await
-    }
-
-    /// Waits for a reply, beyond the timeout while a long reply or request is being transferred on
-    /// this connection.
-    async fn answer(
-        &self,
-        pipeline: &Pipeline,
-        asked: Result<oneshot::Receiver<Answer>, Unanswered>,
-        owed: Asked<'_>,
-    ) -> Result<Reply, ServerError> {
-        let mut answer = asked.map_err(|why| self.unanswered(pipeline, why))?;
-        let (mut waited, limit) = (1, self.timeout());
-        let answered = loop {
-            match timeout(limit, &mut answer).await {
-                Ok(answered) => break answered.unwrap_or(Err(Unanswered::Lost)),
-                Err(_) if pipeline.is_midway() && self.silent_for() < limit && waited < LONGEST_TRANSFER => {}
-                Err(_) => {
-                    self.doubt.notify_one();
-                    return Err(ServerError::unknown(format!("{LATE_ANSWER} (at {})", self.target.place)));
-                }
-            }
-            waited += 1;
-        };
-        drop(owed);
-        match answered {
-            Ok(Reply::Error(error)) => {
-                if is_read_only(&error) {
-                    self.report_read_only();
-                }
-                Err(self.named(error))
-            }
-            Ok(reply) => Ok(reply),
-            Err(why) => {
-                let error = self.unanswered(pipeline, why);
-                if error.is_unknown() {
-                    self.doubt.notify_one();
-                }
-                Err(error)
-            }
         }
     }
 
@@ -346,12 +264,10 @@ impl Connection {
         self.closing.send_replace(true);
     }
 
-    /// Completes when the connection should close.
     pub(in crate::connection) async fn closing(&self) {
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    /// Schedules a probe.
     pub(in crate::connection) fn suspect(&self) {
         self.doubt.notify_one();
     }
@@ -365,7 +281,7 @@ impl Connection {
         let count = login.count();
         let answers = self.send_together_once(&commands).await;
         let is_refused = |answer: &Result<_, ServerError>| answer.as_ref().is_err_and(wants_login);
-        if !answers.iter().all(is_refused) || login.again(count, |with| self.authenticate(with)).await.is_err() {
+        if !answers.iter().all(is_refused) || login.again(count, self).await.is_err() {
             return answers;
         }
         self.send_together_once(&commands).await

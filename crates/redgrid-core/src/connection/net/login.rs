@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::config::{Credentials, Provider, Settings};
+use crate::connection::link::Connection;
 use crate::error::ServerError;
 
 /// The credential provider of a client, and its last result.
@@ -46,7 +47,6 @@ impl Logins {
         }
     }
 
-    /// Returns fresh credentials from the provider.
     async fn now(&self) -> Result<Credentials, String> {
         let said = self.ask().await;
         *self.last() = Some((Instant::now(), said.clone()));
@@ -72,20 +72,16 @@ impl Logins {
     }
 }
 
-/// The credentials of one connection.
 pub(in crate::connection) struct Login {
     logins: Arc<Logins>,
     state: Mutex<State>,
-    /// Held while the connection logs in again.
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     shown: Option<Credentials>,
-    /// Number of logins on the connection.
     count: u64,
-    /// The last failure of the provider.
     trouble: Option<String>,
 }
 
@@ -94,12 +90,10 @@ impl Login {
         Arc::new(Login { logins, state: Mutex::default(), turn: tokio::sync::Mutex::default() })
     }
 
-    /// Returns the interval of regular calls of the provider.
     pub(in crate::connection) fn every(&self) -> Duration {
         self.logins.every
     }
 
-    /// Returns why a new connection cannot log in.
     pub(in crate::connection) fn trouble(&self) -> Option<String> {
         self.state().trouble.clone()
     }
@@ -126,49 +120,31 @@ impl Login {
         asked
     }
 
-    /// Logs in again, by `auth`, if the provider's credentials have changed.
-    pub(in crate::connection) async fn follow<F>(&self, auth: impl FnOnce(Credentials) -> F) -> Result<(), ServerError>
-    where
-        F: Future<Output = Result<(), ServerError>>,
-    {
+    /// Logs in again if the provider's credentials have changed.
+    pub(in crate::connection) async fn follow(&self, link: &Connection) -> Result<(), ServerError> {
         let _turn = self.turn.lock().await;
         let (credentials, count) = (self.logins.lately().await.map_err(ServerError::not_sent)?, self.count());
         if self.state().shown.as_ref() == Some(&credentials) {
             return Ok(());
         }
-        self.show(credentials, count, auth).await?;
+        self.show(credentials, count, link).await?;
         tracing::debug!("logged in anew with other credentials");
         Ok(())
     }
 
     /// Logs in again after a request sent at `count` was refused, unless a login has happened
     /// since.
-    pub(in crate::connection) async fn again<F>(
-        &self,
-        count: u64,
-        auth: impl FnOnce(Credentials) -> F,
-    ) -> Result<(), ServerError>
-    where
-        F: Future<Output = Result<(), ServerError>>,
-    {
+    pub(in crate::connection) async fn again(&self, count: u64, link: &Connection) -> Result<(), ServerError> {
         let _turn = self.turn.lock().await;
         if self.count() != count {
             return Ok(());
         }
         let credentials = self.logins.now().await.map_err(ServerError::not_sent)?;
-        self.show(credentials, count, auth).await
+        self.show(credentials, count, link).await
     }
 
-    async fn show<F>(
-        &self,
-        credentials: Credentials,
-        count: u64,
-        auth: impl FnOnce(Credentials) -> F,
-    ) -> Result<(), ServerError>
-    where
-        F: Future<Output = Result<(), ServerError>>,
-    {
-        auth(credentials.clone()).await?;
+    async fn show(&self, credentials: Credentials, count: u64, link: &Connection) -> Result<(), ServerError> {
+        link.authenticate(credentials.clone()).await?;
         let mut state = self.state();
         // A connection made meanwhile has used newer credentials.
         if state.count == count {

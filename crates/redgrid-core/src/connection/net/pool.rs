@@ -22,7 +22,6 @@ pub(in crate::connection) struct ConnectionPool {
 }
 
 impl ConnectionPool {
-    /// Opens `count` connections.
     pub(in crate::connection) fn open(
         connections: &Connections,
         count: u32,
@@ -49,7 +48,6 @@ impl ConnectionPool {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
 
-    /// Returns the index of the connection for a key.
     pub(in crate::connection) fn shard_of(&self, key: &[u8]) -> u16 {
         let count = u16::try_from(self.links.len()).unwrap_or(u16::MAX);
         if count > 1 { slot(key) % count } else { 0 }
@@ -90,7 +88,6 @@ impl ConnectionPool {
         Arc::clone(&self.together.members().history)
     }
 
-    /// Returns the error of a request that is not sent because a connection is missing.
     pub(in crate::connection) fn down(&self) -> ServerError {
         self.missing().down()
     }
@@ -104,7 +101,6 @@ impl ConnectionPool {
         self.links.iter().find(|link| !link.is_up()).unwrap_or(&self.links[0])
     }
 
-    /// Schedules a probe of all connections.
     pub(in crate::connection) fn suspect(&self) {
         self.links.iter().for_each(|link| link.suspect());
     }
@@ -119,7 +115,6 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.reconnect(why));
     }
 
-    /// Starts a new connection id on the same connections.
     pub(in crate::connection) fn repeat_handshake(&self, why: &str) {
         self.links.iter().for_each(|link| link.repeat_handshake(why));
     }
@@ -134,7 +129,6 @@ struct PoolState {
 #[derive(Default)]
 struct Members {
     links: Vec<Weak<Connection>>,
-    /// The id of each connection while it is up.
     lives: Vec<Option<ConnectionId>>,
     history: Arc<str>,
 }
@@ -154,7 +148,6 @@ fn of_all(lives: &[Option<ConnectionId>]) -> Option<ConnectionId> {
     ids.into_iter().max_by_key(|id| id.connection).filter(|_| is_one)
 }
 
-/// A connection's membership in its pool.
 pub(in crate::connection) struct PoolMember {
     at: usize,
     together: Arc<PoolState>,

@@ -48,7 +48,6 @@ struct Samples {
 }
 
 impl Samples {
-    /// Returns the highest lower bound.
     fn offset(&self, now: Instant) -> Option<i128> {
         let best = self.best.map(|sample| sample.aged(now));
         let former = self.former.filter(|sample| now.since(sample.at) < 2 * WINDOW).map(|sample| sample.aged(now));

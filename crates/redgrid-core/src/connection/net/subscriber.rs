@@ -24,7 +24,6 @@ use crate::error::{Code, ServerError};
 /// one is retried.
 const CONNECTING: Duration = Duration::from_millis(250);
 
-/// All subscriptions at one node.
 pub(in crate::connection) struct Subscriptions {
     connections: Arc<Connections>,
     /// The id of the connections for requests. If those lead to another process, the connections
@@ -36,11 +35,9 @@ pub(in crate::connection) struct Subscriptions {
     patterns: OnceLock<Arc<Subscriber>>,
 }
 
-/// The stream of pushes of all connections.
 type Pushes = Arc<Mutex<mpsc::UnboundedSender<Push>>>;
 
 impl Subscriptions {
-    /// Opens the connection for plain and sharded channels.
     pub(in crate::connection) fn open(
         connections: &Arc<Connections>,
         commands: watch::Receiver<Option<ConnectionId>>,
@@ -67,7 +64,6 @@ impl Subscriptions {
         })
     }
 
-    /// Subscribes channels, and returns those that the server refused.
     pub(in crate::connection) async fn subscribe(
         &self,
         kind: ChannelKind,
@@ -96,7 +92,6 @@ impl Subscriptions {
     }
 }
 
-/// One connection with subscriptions.
 struct Subscriber {
     link: Arc<Connection>,
     /// Ended subscriptions, to be reported after their last message.

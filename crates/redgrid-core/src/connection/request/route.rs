@@ -1,56 +1,18 @@
-//! One transmission of a request: to the node of its keys, and on along its redirects.
+//! Redirects of one transmission, and topology hints after failures.
 //!
-//! MOVED and ASK say that nothing was executed, so following them is not a retransmission. Any
-//! other failure triggers a topology refresh. The retry loop in `retry` decides about the request
-//! itself.
+//! MOVED and ASK say that nothing was executed, so following them is not a retransmission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::send::Answer;
 use crate::clock::Instant;
-use crate::config::Durability;
-use crate::connection::slot::hash_tag;
-use crate::connection::{CommitError, ConnectionId, Reply, Request, Server, Topology, TopologyHint};
+use crate::connection::{Request, Topology, TopologyHint};
 use crate::error::{Code, ServerError};
 
 /// Maximum number of redirects that one transmission follows. One is usual; a slot that moves on
 /// meanwhile causes a second.
 const MOST_HOPS: usize = 3;
-
-/// The result of one transmission, and the node that answered.
-pub(crate) struct Answer {
-    pub(crate) result: Result<Reply, ServerError>,
-    pub(crate) by: Arc<dyn Server>,
-    /// The connection on which it was sent.
-    pub(crate) epoch: Option<ConnectionId>,
-    /// Whether the node was the primary of the key at the time of sending. False after a redirect,
-    /// and for reads, which may go to a replica.
-    pub(in crate::connection) at_home: bool,
-}
-
-impl Answer {
-    /// Waits until the reply is as durable as requested.
-    pub(crate) async fn commit(&self, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
-        commit(&*self.by, self.epoch.as_ref(), durability, key).await
-    }
-}
-
-/// Waits until the reply of `by` on connection `epoch`, about `key`, is as durable as requested.
-pub(in crate::connection) async fn commit(
-    by: &dyn Server,
-    epoch: Option<&ConnectionId>,
-    durability: Durability,
-    key: &[u8],
-) -> Result<(), CommitError> {
-    if Durability::Primary.covers(durability) {
-        return Ok(());
-    }
-    match epoch {
-        // Boxed because it is rare: the future of every acquire would reserve its size.
-        Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
-        None => Err(ServerError::not_sent("no connection").into()),
-    }
-}
 
 /// Where a slot is served, according to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,59 +37,46 @@ impl Redirection {
     }
 }
 
-/// Sends one transmission of `request`, not to be executed after `limit`.
-pub(crate) async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
-    let key = request.first_key();
-    let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
-    once_telling(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
-}
-
-/// Sends one transmission, first to `by`; sets `sent_on` at the first redirect.
-pub(in crate::connection) async fn once_telling(
+/// Handles a transmission that failed: follows its redirects, up to [`MOST_HOPS`] of them.
+///
+/// Sets `sent_on` at the first redirect. A failure that may come from the wrong node triggers a
+/// topology refresh.
+pub(super) async fn follow(
     topology: &dyn Topology,
-    mut by: Arc<dyn Server>,
+    mut answer: Answer,
     request: &Arc<Request>,
     limit: Instant,
     sent_on: &AtomicBool,
 ) -> Answer {
-    let mut asking = false;
-    let mut hops = 0;
-    loop {
+    for hops in 0.. {
+        let Err(error) = &answer.result else { break };
+        let by = answer.by.id();
+        // A script may return the same error, which is not followed.
+        let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
+        let Some(redirection) = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS) else {
+            if is_doubtful(error) {
+                topology.suspect(TopologyHint::Node(by.clone()));
+            }
+            break;
+        };
+        sent_on.store(true, Ordering::Relaxed);
+        let (next, asking) = match redirection {
+            Redirection::Moved { slot, address } => {
+                let next = topology.at(&address);
+                topology.suspect(TopologyHint::Moved(slot, address));
+                (next, false)
+            }
+            Redirection::Ask { address } => (topology.at(&address), true),
+        };
+        let Some(by) = next else { break };
         let epoch = by.current_connection_id();
         let result = match asking {
             false => by.ask(request, limit).await,
             true => by.call_asking(Request::clone(request).not_after(limit)).await,
         };
-        let at_home = hops == 0 && !request.reads;
-        let Err(error) = &result else { return Answer { result, by, epoch, at_home } };
-        let host = by.id().host();
-        // A script may return the same error, which is not followed.
-        let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
-        let Some(redirection) = Redirection::of(error, host).filter(|_| own && hops < MOST_HOPS) else {
-            if is_doubtful(error) {
-                topology.suspect(TopologyHint::Node(by.id().clone()));
-            }
-            return Answer { result, by, epoch, at_home };
-        };
-        hops += 1;
-        sent_on.store(true, Ordering::Relaxed);
-        let next = match redirection {
-            Redirection::Moved { slot, address } => {
-                asking = false;
-                let next = topology.at(&address);
-                topology.suspect(TopologyHint::Moved(slot, address));
-                next
-            }
-            Redirection::Ask { address } => {
-                asking = true;
-                topology.at(&address)
-            }
-        };
-        match next {
-            Some(next) => by = next,
-            None => return Answer { result, by, epoch, at_home },
-        }
+        answer = Answer { result, by, epoch, at_home: false };
     }
+    answer
 }
 
 /// Returns whether an error may come from using the wrong node.
@@ -144,6 +93,7 @@ pub(in crate::connection) fn is_doubtful(error: &ServerError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::Reply;
     use crate::connection::traits::of_asking;
 
     #[test]

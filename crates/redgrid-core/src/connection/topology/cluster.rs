@@ -6,7 +6,6 @@
 
 mod look;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -17,9 +16,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::lag::{self, Copies};
-use super::map::{Known, Map, Served};
+use super::map::{Known, Map};
 use super::nowhere::Nowhere;
-use super::slots::Range;
 use super::{close, listener, reader, shard};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
@@ -118,85 +116,6 @@ impl Cluster {
         map.owners().into_iter().map(copies).collect()
     }
 
-    /// Applies the map that a node has reported.
-    fn take_in(&self, ranges: &[Range]) {
-        let now = self.nodes.clock.now();
-        let mut map = self.map();
-        // The `Arc`s are kept, not only pointers: a node opened below cannot reuse one of these
-        // addresses.
-        let (moved, read) = (map.moved.len(), map.replicas.clone());
-        let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
-        let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
-        let mut named: HashSet<Address> = HashSet::new();
-        for range in ranges {
-            let (address, kept_until) = (range.primary.clone(), Instant::MAX);
-            let Some(node) = self.node(&mut map, &address, NodeRole::Any, Instant::MIN) else { return };
-            served.push(Served { first: range.first, last: range.last, address, node, kept_until });
-            named.insert(range.primary.clone());
-            if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
-                continue;
-            }
-            let mut copies = Vec::new();
-            for replica in &range.replicas {
-                copies.extend(self.node(&mut map, replica, NodeRole::ClusterReplica, Instant::MIN));
-                named.insert(replica.clone());
-            }
-            replicas.insert(range.primary.clone(), copies);
-        }
-        served.sort_by_key(|served| served.first);
-        for kept in map.left_out(&served, now) {
-            if !map.is_known(&kept.address, &kept.node) {
-                continue;
-            }
-            if !replicas.contains_key(&kept.address) {
-                // The replicas stay as well: one of them may be about to be promoted.
-                let stays = |(address, known): (&Address, &Known)| {
-                    let of = map.replicas.get(&kept.address);
-                    let is_its = of.is_some_and(|of| of.iter().any(|node| Arc::ptr_eq(node, &known.node)));
-                    (is_its && !named.contains(address)).then(|| (address.clone(), Arc::clone(&known.node)))
-                };
-                let (addresses, copies): (Vec<_>, Vec<_>) = map.known.iter().filter_map(stays).unzip();
-                named.extend(addresses);
-                replicas.insert(kept.address.clone(), copies);
-            }
-            named.insert(kept.address.clone());
-            served.push(kept);
-        }
-        served.sort_by_key(|served| served.first);
-        map.remember_left(ranges, now);
-        map.moved.retain(|_, (_, until)| *until > now);
-        let all_read = |copies: &HashMap<Address, Vec<Arc<Node>>>| {
-            copies.values().flatten().map(Arc::as_ptr).collect::<HashSet<_>>()
-        };
-        let changed = map.served != served || map.moved.len() != moved || all_read(&read) != all_read(&replicas);
-        map.served = served;
-        map.replicas = replicas;
-        let mut gone = Vec::new();
-        map.known.retain(|address, known| {
-            if known.until == Instant::MAX {
-                // A seed that no map names by that address has served its purpose.
-                known.until = now;
-            }
-            let stays = named.contains(address) || known.until > now;
-            if !stays {
-                gone.push(Arc::clone(&known.node));
-            }
-            stays
-        });
-        if now.since(map.looked_after) >= self.nodes.settings.scan_interval {
-            // At most once per interval, however often the map is refreshed.
-            map.looked_after = now;
-            map.replicas.values().flatten().for_each(|replica| replica.look_after());
-        }
-        drop(map);
-        close(gone);
-        if changed {
-            tracing::debug!(nodes = named.len(), "slots");
-            self.changes.send_modify(|count| *count += 1);
-        }
-    }
-
-    /// Returns the server that `choose` takes of the primary of a key and its replicas.
     fn choose(&self, key: &[u8], choose: impl Fn(&Map, &Arc<Node>) -> Arc<dyn Server>) -> Arc<dyn Server> {
         let map = self.map();
         match map.owner(slot(key)) {
@@ -299,6 +218,7 @@ impl Topology for Cluster {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slots::Range;
     use super::*;
     use crate::clock::Clock;
     use crate::config::{Config, ReadMode, Servers};

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::gap;
-use super::replicated::{Replicated, Role, role};
+use super::replicated::Replicated;
+use super::role::{Role, role};
 use crate::config::{Address, MasterSlave};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};

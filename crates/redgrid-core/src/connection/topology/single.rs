@@ -7,7 +7,6 @@ use tokio::sync::watch;
 
 use super::super::{Server, Topology};
 
-/// A single server that serves all keys.
 pub(in crate::connection) struct Single {
     server: Arc<dyn Server>,
     changes: watch::Sender<u64>,

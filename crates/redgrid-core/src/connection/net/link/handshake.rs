@@ -28,7 +28,6 @@ pub(in crate::connection) enum NodeRole {
     ClusterReplica,
 }
 
-/// What the handshake of a new connection requests.
 pub(in crate::connection) enum Handshake {
     /// Nothing: a server with a script that runs for too long refuses everything except ending it.
     Nothing,

@@ -46,7 +46,6 @@ impl Silence {
         Asked(self)
     }
 
-    /// Notes received data.
     pub(super) fn heard(&self, now: Instant) {
         let mut owed = self.owed();
         (owed.since, owed.unheard) = (now, Instant::MAX);
@@ -71,7 +70,6 @@ impl Silence {
         }
     }
 
-    /// Returns how long the server has been silent with a request outstanding.
     pub(super) fn lasts(&self, clock: &Clock) -> Duration {
         let owed = self.owed();
         if owed.answers == 0 { Duration::ZERO } else { clock.now().since(owed.since) }
@@ -114,7 +112,6 @@ impl Silence {
     }
 }
 
-/// One outstanding request.
 pub(super) struct Asked<'a>(&'a Silence);
 
 impl Drop for Asked<'_> {

@@ -11,7 +11,6 @@ use crate::connection::trouble::{Kind, Trouble, readable};
 use crate::error::ServerError;
 
 impl Connection {
-    /// Returns the error of a request that is not sent because there is no connection.
     pub(in crate::connection) fn down(&self) -> ServerError {
         self.refusal().unwrap_or_else(|| self.unconnected())
     }
@@ -48,7 +47,6 @@ impl Connection {
         ServerError::Unauthorized { message: format!("{words} (at {})", self.target.place) }
     }
 
-    /// Returns the error of a request without a reply.
     pub(super) fn unanswered(&self, pipeline: &Pipeline, why: Unanswered) -> ServerError {
         let place = &self.target.place;
         match why {

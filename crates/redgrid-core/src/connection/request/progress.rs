@@ -11,7 +11,6 @@ use crate::error::ServerError;
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     stage: AtomicU8,
-    /// The obstacle to the next transmission.
     obstacle: Mutex<Option<Obstacle>>,
 }
 
@@ -20,7 +19,6 @@ pub(crate) struct Progress {
 pub(super) enum Obstacle {
     /// The request was rejected temporarily, or a queue is full.
     Error(ServerError),
-    /// No connection to this node.
     Node(Arc<dyn Server>),
 }
 
