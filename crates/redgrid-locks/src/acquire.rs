@@ -226,8 +226,8 @@ impl AcquireBuilder {
     // Separate from the wait for the outcome, whose future would reserve the size of the pending
     // acquire twice.
     fn enter(&self, try_only: bool) -> Result<PendingAcquire, AcquireError> {
-        let pending =
-            self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.request(try_only)?)?;
+        let target = self.target.as_ref().map_err(Clone::clone)?;
+        let pending = PendingAcquire::start(&self.client, self.kind, target, self.request(try_only)?)?;
         if let Some(position) = &self.position {
             position.follow(pending.queue_position());
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
-use redgrid_core::lock::{AcquireRequest, HoldGuard, MultiGrant, MultiOutcome};
+use redgrid_core::lock::{AcquireRequest, HoldGuard, MultiGrant, MultiOutcome, PendingAcquire};
 use redgrid_core::{Client, InvalidName, Name};
 
 use crate::AcquireError;
@@ -254,7 +254,7 @@ impl Members {
 
 /// Acquires one lock as a member of the multi-lock; `None` if it is taken.
 async fn acquire_member(lock: &Lock, request: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
-    lock.client().enter(lock.kind(), lock.target()?, request)?.member().await
+    PendingAcquire::start(lock.client(), lock.kind(), lock.target()?, request)?.member().await
 }
 
 /// Makes one attempt to acquire all locks. `waited` is the grant of the lock that was waited for.

@@ -16,9 +16,9 @@ use crate::error::ServerError;
 use crate::exactly_once::IdempotentRequest;
 use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, LockProtocol, MultiOutcome,
-    PendingAcquire, TakeoverFrom,
+    TakeoverFrom,
 };
-use crate::observe::{OpContext, OpSpan, Outcome, count};
+use crate::observe::{OpContext, OpSpan};
 use crate::participant::Participant;
 use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
@@ -239,20 +239,6 @@ impl ClientExt for Client {
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
         self.drive(wait, start).await
-    }
-
-    fn enter(
-        &self,
-        kind: &'static dyn LockProtocol,
-        target: &Arc<LockKeys>,
-        request: AcquireRequest,
-    ) -> Result<PendingAcquire, AcquireError> {
-        let entered = self.table().enter(self, kind, target, request);
-        // Borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
-        if let Err(error) = &entered {
-            count::refused(kind.name(), error.outcome(), Duration::ZERO);
-        }
-        entered
     }
 
     fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {

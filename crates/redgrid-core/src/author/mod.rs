@@ -33,8 +33,7 @@ use crate::exactly_once::IdempotentRequest;
 pub use crate::lock::guard::FromHoldGuard;
 pub use crate::lock::protocol::{LockProtocol, MultiKeyProtocol, ServerQueue};
 use crate::lock::{
-    AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, MultiOutcome,
-    PendingAcquire, TakeoverFrom,
+    AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, MultiOutcome, TakeoverFrom,
 };
 pub use crate::object::pages::{PageRequest, Paged, Pages};
 use crate::participant::Participant;
@@ -54,7 +53,7 @@ use crate::unpolled::Offer;
 /// | contact and end | `epoch_of`, `out_of_contact`, `ended` |
 /// | messages | `watch`, `watch_unpolled`, `subscribe_ordered`, `subscribe_ordered_unpolled`, `subscribe`, `message_stream`, `local_subscriptions`, `is_subscribed`, `subscribers`, `subscribers_at_primary`, `waiting_subscribers`, `channels_matching` |
 /// | state and tasks | `shared`, `kept`, `run_in_background`, `spawn_attached`, `participant`, `offer`, `drive_acquire` |
-/// | locks and permits | `enter`, `is_in`, `holds`, `take_all`, `take_over`, `attach`, `permits` |
+/// | locks and permits | `is_in`, `holds`, `take_all`, `take_over`, `attach`, `permits` |
 ///
 /// # Errors
 ///
@@ -342,17 +341,9 @@ pub trait ClientExt: client::Sealed {
         E: Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static;
 
-    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this method.
-    fn enter(
-        &self,
-        kind: &'static dyn LockProtocol,
-        target: &Arc<LockKeys>,
-        request: AcquireRequest,
-    ) -> Result<PendingAcquire, AcquireError>;
-
     /// Returns whether the holder already holds the key in this mode or in its paired mode.
     ///
-    /// An acquire with [`ClientExt::enter`] then does not queue behind other requests.
+    /// An acquire with [`PendingAcquire::start`](crate::lock::PendingAcquire::start) then does not queue behind other requests.
     fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool;
 
     /// Returns whether this client holds the key, in this mode or in its paired mode.

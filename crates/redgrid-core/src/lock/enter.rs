@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -21,19 +22,29 @@ use super::terms::AcquireRequest;
 use super::waiter::{AcquireFailure, Answers, RequestStatus, Waiter, send};
 use crate::clock::Instant;
 use crate::connection::Client;
-impl Table {
-    /// Requests `target`. The table owns the request; the returned future waits for its outcome.
-    pub(crate) fn enter(
-        self: &Arc<Self>,
+use crate::observe::{Outcome, count};
+
+impl PendingAcquire {
+    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this.
+    pub fn start(
         client: &Client,
         kind: &'static dyn LockProtocol,
         target: &Arc<LockKeys>,
         request: AcquireRequest,
     ) -> Result<PendingAcquire, AcquireError> {
-        self.enter_from(client, kind, target, request, None)
+        let entered = client.table().enter_from(client, kind, target, request, None);
+        // Borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
+        if let Err(error) = &entered {
+            count::refused(kind.name(), error.outcome(), Duration::ZERO);
+        }
+        entered
     }
+}
 
-    /// Like `enter`, converting from the hold with the holder field `under`.
+impl Table {
+    /// Requests `target`, and converts the hold with the holder field `under` if there is one.
+    ///
+    /// The table owns the request; the returned future waits for its outcome.
     pub(super) fn enter_from(
         self: &Arc<Self>,
         client: &Client,
