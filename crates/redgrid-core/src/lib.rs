@@ -43,6 +43,7 @@ mod pinned;
 mod pubsub;
 mod script;
 mod shrink;
+mod sync;
 mod token;
 mod unpolled;
 pub mod wait_queue;

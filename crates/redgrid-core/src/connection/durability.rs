@@ -40,7 +40,7 @@ mod question;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,6 +53,7 @@ use super::link::Handshake;
 use super::pool::ConnectionPool;
 use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};
+use crate::sync::Mutex;
 
 /// Why it is not proven that a reply is as durable as requested.
 ///
@@ -142,7 +143,7 @@ impl DurabilityWaiter {
     }
 
     fn lane(&self, level: Level) -> mpsc::UnboundedSender<Member> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner());
+        let mut lanes = self.lanes.lock();
         if let Some(members) = lanes.get(&level) {
             return members.clone();
         }

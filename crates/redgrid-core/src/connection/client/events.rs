@@ -5,7 +5,7 @@
 //! order.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use crate::connection::views::Views;
 use crate::connection::{Deployment, NodeId, Server};
 use crate::observe::count;
+use crate::sync::Mutex;
 
 /// Number of events that are buffered for a slow receiver: 256.
 ///
@@ -119,7 +120,7 @@ impl Events {
     }
 
     pub(in crate::connection) fn receiver(&self) -> ConnectionEvents {
-        let state = self.state();
+        let state = self.0.lock();
         ConnectionEvents(match &state.sender {
             Some(sender) => sender.subscribe(),
             None => broadcast::channel(1).1,
@@ -129,7 +130,7 @@ impl Events {
     /// Watches the connection of a node until the result is dropped.
     pub(in crate::connection) fn watch(self: &Arc<Self>, server: Arc<dyn Server>) -> Watching {
         let node = server.id().clone();
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.next += 1;
         let watcher = state.next;
         state.nodes.insert(node.clone(), Seen { watcher, is_up: false, gap: false });
@@ -140,7 +141,7 @@ impl Events {
     }
 
     fn connected(&self, node: &NodeId, watcher: u64, again: bool) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(seen) = state.watched(node, watcher) else { return };
         seen.is_up = true;
         let gap = std::mem::take(&mut seen.gap);
@@ -152,7 +153,7 @@ impl Events {
     }
 
     fn lost(&self, node: &NodeId, watcher: u64, why: impl FnOnce() -> String) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(seen) = state.watched(node, watcher) else { return };
         if std::mem::take(&mut seen.is_up) {
             count::disconnected();
@@ -163,7 +164,7 @@ impl Events {
     /// Reports that subscriptions of a node, or ones that have moved there, are active again.
     pub(crate) fn gap(&self, node: &NodeId) {
         count::gap();
-        let mut state = self.state();
+        let mut state = self.0.lock();
         match state.nodes.get_mut(node) {
             Some(seen) if !seen.is_up => seen.gap = true,
             _ => state.tell(|| ConnectionEvent::Gap { node: node.clone() }),
@@ -172,7 +173,7 @@ impl Events {
 
     pub(in crate::connection) fn changed(&self, views: &mut Views, now: Deployment) {
         let news = views.next(now);
-        let state = self.state();
+        let state = self.0.lock();
         for event in news {
             count::topology_changed(&event);
             state.tell(|| event);
@@ -180,11 +181,7 @@ impl Events {
     }
 
     pub(in crate::connection) fn close(&self) {
-        self.state().sender = None;
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock().sender = None;
     }
 }
 
@@ -215,7 +212,7 @@ impl Drop for Watching {
         let node = self.server.id();
         self.events.lost(node, self.watcher, || "it is asked no more".into());
         count::node_removed();
-        let mut state = self.events.state();
+        let mut state = self.events.0.lock();
         if state.watched(node, self.watcher).is_some() {
             state.nodes.remove(node);
         }
@@ -269,7 +266,7 @@ mod tests {
         let events = Events::new();
         let mut receiver = events.receiver();
         let node = NodeId("a".into());
-        events.state().nodes.insert(node.clone(), Seen { watcher: 1, is_up: true, gap: false });
+        events.0.lock().nodes.insert(node.clone(), Seen { watcher: 1, is_up: true, gap: false });
         events.lost(&node, 1, || "cut".into());
         events.gap(&node);
         events.connected(&node, 2, true);

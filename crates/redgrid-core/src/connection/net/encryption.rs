@@ -12,7 +12,7 @@ pub(in crate::connection) use without::Encryption;
 #[cfg(feature = "tls")]
 mod with {
     use std::io;
-    use std::sync::{Arc, Mutex, MutexGuard};
+    use std::sync::Arc;
 
     use rustls::ClientConfig;
     use rustls::pki_types::ServerName;
@@ -21,6 +21,7 @@ mod with {
     use super::certificates::{Pems, Wrong};
     use crate::config::network::Stream;
     use crate::config::{Config, ConfigError, Tls};
+    use crate::sync::Mutex;
 
     /// TLS state that all connections of a client share: certificates, and sessions to resume.
     #[derive(Clone)]
@@ -79,7 +80,7 @@ mod with {
         ) -> io::Result<Box<dyn Stream>> {
             let name = self.0.tls.server_name.as_deref().unwrap_or(host).to_owned();
             let name = ServerName::try_from(name).map_err(io::Error::other)?;
-            let connector = self.0.current().connector.clone();
+            let connector = self.0.current.lock().connector.clone();
             Ok(Box::new(connector.connect(name, stream).await?))
         }
 
@@ -92,7 +93,7 @@ mod with {
         /// The future may be dropped at any time. A read that has begun continues, and the next one
         /// starts after it.
         pub(in crate::connection) async fn refresh(&self) {
-            if self.0.current().pems.is_none() {
+            if self.0.current.lock().pems.is_none() {
                 return;
             }
             let shared = Arc::clone(&self.0);
@@ -111,18 +112,14 @@ mod with {
     }
 
     impl Shared {
-        fn current(&self) -> MutexGuard<'_, Current> {
-            self.current.lock().unwrap_or_else(|p| p.into_inner())
-        }
-
         fn read_again(&self) {
             let changed = Pems::read(&self.tls).and_then(|pems| {
-                if self.current().pems.as_ref() == Some(&pems) {
+                if self.current.lock().pems.as_ref() == Some(&pems) {
                     return Ok(None);
                 }
                 Ok(Some((pems.client_config()?, pems)))
             });
-            let mut current = self.current();
+            let mut current = self.current.lock();
             match changed {
                 Ok(None) => current.trouble = None,
                 Ok(Some((client, pems))) => {

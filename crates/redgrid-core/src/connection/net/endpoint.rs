@@ -3,7 +3,7 @@
 use std::fmt;
 #[cfg(unix)]
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 
@@ -13,6 +13,7 @@ use crate::connection::encryption::Encryption;
 use crate::connection::link::{Connection, Handshake};
 use crate::connection::login::Logins;
 use crate::connection::pool::PoolMember;
+use crate::sync::Mutex;
 
 /// The address of one server, and how to connect to it.
 #[derive(Clone)]
@@ -58,7 +59,7 @@ impl Connections {
         member: Option<PoolMember>,
     ) -> Arc<Connection> {
         let connection = Connection::open(target, name, greeting, member);
-        match &mut *self.open.lock().unwrap_or_else(|p| p.into_inner()) {
+        match &mut *self.open.lock() {
             Some(open) => open.push(Arc::clone(&connection)),
             None => connection.close(),
         }
@@ -67,7 +68,7 @@ impl Connections {
 
     /// Signals all connections to close; no further one is opened. Returns those that were open.
     pub(in crate::connection) fn stop(&self) -> Vec<Arc<Connection>> {
-        let open = self.open.lock().unwrap_or_else(|p| p.into_inner()).take().unwrap_or_default();
+        let open = self.open.lock().take().unwrap_or_default();
         open.iter().for_each(|connection| connection.close());
         open
     }

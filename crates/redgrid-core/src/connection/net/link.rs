@@ -13,8 +13,8 @@ mod set_up;
 mod silence;
 mod state;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +36,7 @@ use crate::connection::pool::PoolMember;
 use crate::connection::trouble::Trouble;
 use crate::connection::{ConnectionId, Push, Reply};
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// Longest back-off: 1 to 2 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -72,7 +73,6 @@ pub(in crate::connection) struct Connection {
     /// The current connection, or the last one.
     pipeline: Mutex<Pipeline>,
     messages: mpsc::UnboundedSender<Push>,
-    /// The receiver of those messages, until it is taken.
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
     greeting: Handshake,
     /// The credentials in use, if they change.
@@ -130,16 +130,8 @@ impl Connection {
             closing: watch::Sender::new(false),
             task: Mutex::default(),
         });
-        *link.task() = Some(tokio::spawn(Arc::clone(&link).keep()));
+        *link.task.lock() = Some(tokio::spawn(Arc::clone(&link).keep()));
         link
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
-    fn task(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.task.lock().unwrap_or_else(|p| p.into_inner())
     }
 
     fn timeout(&self) -> Duration {
@@ -148,7 +140,7 @@ impl Connection {
 
     /// Waits until its task has ended, after [`Connection::close`].
     pub(in crate::connection) async fn ended(&self) {
-        let task = self.task().take();
+        let task = self.task.lock().take();
         if let Some(task) = task {
             let _ = task.await;
         }
@@ -163,7 +155,7 @@ impl Connection {
     /// It is random, and changes with every promotion and every full copy from another server. It
     /// is empty if the handshake did not request it, or may not read it.
     pub(in crate::connection) fn history(&self) -> Arc<str> {
-        Arc::clone(&self.state().history)
+        Arc::clone(&self.state.lock().history)
     }
 
     pub(in crate::connection) fn is_up(&self) -> bool {
@@ -184,12 +176,12 @@ impl Connection {
     }
 
     fn pipeline(&self) -> Pipeline {
-        self.pipeline.lock().unwrap_or_else(|p| p.into_inner()).clone()
+        self.pipeline.lock().clone()
     }
 
     /// Returns the messages of all generations of this connection; later calls get an empty stream.
     pub(in crate::connection) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
-        let unread = self.unread.lock().unwrap_or_else(|p| p.into_inner()).take();
+        let unread = self.unread.lock().take();
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
     }
 
@@ -205,7 +197,6 @@ impl Connection {
         self.send_for(command, Expects::Confirmations(name, channels.to_vec())).await.map(drop)
     }
 
-    /// Unsubscribes sharded channels; completes when the server has done so.
     pub(in crate::connection) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
         let asked = pipeline.leave(channels);
@@ -245,7 +236,7 @@ impl Connection {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.left_at.is_none_or(|at| at.elapsed() >= LONGEST_WAIT) {
             state.left_at = Some(Instant::now());
             drop(state);

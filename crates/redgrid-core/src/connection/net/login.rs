@@ -6,7 +6,7 @@
 //! the server does not know the new password yet. A connection with subscriptions that uses RESP2
 //! accepts no login: it is replaced after a short-lived connection has logged in.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::config::{Credentials, Provider, Settings};
 use crate::connection::link::Connection;
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// The credential provider of a client, and its last result.
 pub(in crate::connection) struct Logins {
@@ -49,7 +50,7 @@ impl Logins {
 
     async fn now(&self) -> Result<Credentials, String> {
         let said = self.ask().await;
-        *self.last() = Some((Instant::now(), said.clone()));
+        *self.last.lock() = Some((Instant::now(), said.clone()));
         said
     }
 
@@ -60,15 +61,11 @@ impl Logins {
     /// provider.
     async fn lately(&self) -> Result<Credentials, String> {
         let _turn = self.turn.lock().await;
-        let recent = self.last().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
+        let recent = self.last.lock().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
         match recent {
             Some((_, said)) => said,
             None => self.now().await,
         }
-    }
-
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Result<Credentials, String>)>> {
-        self.last.lock().unwrap_or_else(|p| p.into_inner())
     }
 }
 
@@ -95,12 +92,12 @@ impl Login {
     }
 
     pub(in crate::connection) fn trouble(&self) -> Option<String> {
-        self.state().trouble.clone()
+        self.state.lock().trouble.clone()
     }
 
     /// Returns the number of logins; to be read before a request that may be refused.
     pub(in crate::connection) fn count(&self) -> u64 {
-        self.state().count
+        self.state.lock().count
     }
 
     /// Returns fresh credentials for a new connection.
@@ -110,7 +107,7 @@ impl Login {
     /// The provider's failure.
     pub(in crate::connection) async fn fetch(&self) -> Result<Credentials, String> {
         let asked = self.logins.now().await;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &asked {
             Ok(credentials) => {
                 *state = State { shown: Some(credentials.clone()), count: state.count + 1, trouble: None };
@@ -124,7 +121,7 @@ impl Login {
     pub(in crate::connection) async fn follow(&self, link: &Connection) -> Result<(), ServerError> {
         let _turn = self.turn.lock().await;
         let (credentials, count) = (self.logins.lately().await.map_err(ServerError::not_sent)?, self.count());
-        if self.state().shown.as_ref() == Some(&credentials) {
+        if self.state.lock().shown.as_ref() == Some(&credentials) {
             return Ok(());
         }
         self.show(credentials, count, link).await?;
@@ -145,16 +142,12 @@ impl Login {
 
     async fn show(&self, credentials: Credentials, count: u64, link: &Connection) -> Result<(), ServerError> {
         link.authenticate(credentials.clone()).await?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // A connection made meanwhile has used newer credentials.
         if state.count == count {
             (state.shown, state.count) = (Some(credentials), count + 1);
         }
         Ok(())
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 }
 

@@ -5,7 +5,7 @@
 //! as soon as any connection is new. All grants are verified then, as if all connections were new.
 //! That costs a few superfluous requests, and never misses one.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -15,6 +15,7 @@ use crate::connection::endpoint::Connections;
 use crate::connection::link::{Connection, Handshake};
 use crate::connection::slot::slot;
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 pub(in crate::connection) struct ConnectionPool {
     links: Vec<Arc<Connection>>,
@@ -37,7 +38,7 @@ impl ConnectionPool {
         for at in 0..count {
             let member = PoolMember { at, together: Arc::clone(&together) };
             let link = connections.open_member(greeting(), member);
-            together.members().links.push(Arc::downgrade(&link));
+            together.seats.lock().links.push(Arc::downgrade(&link));
             links.push(link);
         }
         Arc::new(ConnectionPool { links, together })
@@ -85,7 +86,7 @@ impl ConnectionPool {
     /// Returns the replication history of the current id, as the last handshake read it; see
     /// [`Connection::history`].
     pub(in crate::connection) fn history(&self) -> Arc<str> {
-        Arc::clone(&self.together.members().history)
+        Arc::clone(&self.together.seats.lock().history)
     }
 
     pub(in crate::connection) fn down(&self) -> ServerError {
@@ -110,7 +111,6 @@ impl ConnectionPool {
         self.links.iter().for_each(|link| link.report_read_only());
     }
 
-    /// Schedules the replacement of all connections, because they lead elsewhere.
     pub(in crate::connection) fn reconnect(&self, why: &str) {
         self.links.iter().for_each(|link| link.reconnect(why));
     }
@@ -133,11 +133,7 @@ struct Members {
     history: Arc<str>,
 }
 
-impl PoolState {
-    fn members(&self) -> std::sync::MutexGuard<'_, Members> {
-        self.seats.lock().unwrap_or_else(|p| p.into_inner())
-    }
-}
+impl PoolState {}
 
 /// Returns the id of the pool: the common process, and the highest connection number.
 ///
@@ -162,7 +158,7 @@ impl PoolMember {
     /// Reports the new id of this connection and the replication history from its handshake, or
     /// that it is down.
     pub(in crate::connection) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
-        let mut seats = self.together.members();
+        let mut seats = self.together.seats.lock();
         let mut astray = Vec::new();
         match epoch {
             Some((epoch, history)) => {

@@ -6,7 +6,7 @@
 //! first subscription.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use crate::connection::endpoint::Connections;
 use crate::connection::link::{Connection, Handshake, wants_login};
 use crate::connection::{ChannelKind, ConnectionId, Push, Refused};
 use crate::error::{Code, ServerError};
+use crate::sync::Mutex;
 
 /// How long to wait for a connection that is opened at the first subscription: 250 ms.
 ///
@@ -87,7 +88,7 @@ impl Subscriptions {
     /// Returns the stream of pushes from now on; the stream of an earlier call ends.
     pub(in crate::connection) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        *self.pushes.lock().unwrap_or_else(|p| p.into_inner()) = sender;
+        *self.pushes.lock() = sender;
         receiver
     }
 }
@@ -189,7 +190,7 @@ impl Subscriber {
         mut commands: watch::Receiver<Option<ConnectionId>>,
         gap: Push,
     ) {
-        let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
+        let push = |push| pushes.lock().send(push);
         let mut messages = self.link.messages();
         let mut epoch = self.link.epoch();
         // The connection may already be up.

@@ -8,6 +8,7 @@ mod words;
 
 use std::io;
 
+use self::words::TLS;
 pub(in crate::connection) use self::words::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
 
 /// Why there is no connection.
@@ -55,47 +56,22 @@ impl Trouble {
 
 impl Kind {
     fn of(why: &str) -> Self {
-        let has = |marks: &[&str]| marks.iter().any(|mark| why.contains(mark));
-        match () {
-            () if has(&UNAUTHORIZED) => Kind::Unauthorized,
-            () if has(&LASTING) => Kind::Lasting,
-            () => Kind::Passing,
-        }
+        let tls = TLS.iter().map(|(mark, kind, _)| (*mark, *kind));
+        tls.chain(SERVER).find(|(mark, _)| why.contains(mark)).map_or(Kind::Passing, |(_, kind)| kind)
     }
 }
 
-/// Substrings that mark a refusal of this client by the server, or of the server's certificate by
-/// this client. Alerts come from a server that rejects the client's certificate.
-const UNAUTHORIZED: [&str; 16] = [
-    "WRONGPASS ",
-    "NOAUTH ",
+/// Substrings of servers' errors that mark a refusal of this client, or a server other than the
+/// expected one.
+const SERVER: [(&str, Kind); 7] = [
+    ("WRONGPASS ", Kind::Unauthorized),
+    ("NOAUTH ", Kind::Unauthorized),
     // From AUTH, at servers before version 6 and at proxies.
-    "ERR invalid password",
-    "DENIED Redis is running in protected mode",
-    "InvalidCertificate(",
-    "UnknownIssuer",
-    "NotValidForName",
-    "AlertReceived(CertificateRequired)",
-    "AlertReceived(BadCertificate)",
-    "AlertReceived(UnsupportedCertificate)",
-    "AlertReceived(CertificateRevoked)",
-    "AlertReceived(CertificateExpired)",
-    "AlertReceived(CertificateUnknown)",
-    "AlertReceived(UnknownCA)",
-    "AlertReceived(AccessDenied)",
-    // The signature of the client's certificate is invalid.
-    "AlertReceived(DecryptError)",
-];
-
-/// Substrings that mark a server other than the expected one.
-const LASTING: [&str; 7] = [
-    "NOPROTO ",
-    "ERR DB index is out of range",
-    "ERR invalid DB index",
-    "InvalidMessage(",
-    "PeerIncompatible(",
-    "AlertReceived(HandshakeFailure)",
-    "AlertReceived(ProtocolVersion)",
+    ("ERR invalid password", Kind::Unauthorized),
+    ("DENIED Redis is running in protected mode", Kind::Unauthorized),
+    ("NOPROTO ", Kind::Lasting),
+    ("ERR DB index is out of range", Kind::Lasting),
+    ("ERR invalid DB index", Kind::Lasting),
 ];
 
 /// Messages of the resolvers of Linux (glibc, musl), macOS and Windows for a name that does not

@@ -157,7 +157,7 @@ async fn ask(
         let (by, received) = (Arc::clone(server), core.clock.now());
         let outcome = RequestOutcome { result, sent, received, retransmission_ends: tries.unanswered, by, epoch };
         // Not at home: the first key, which it does not have, leads elsewhere.
-        if let Some(last) = tries.next(core, &request, (outcome, false), (limit, &progress)).await {
+        if let Some(last) = tries.next(core, &request, outcome, false, limit, &progress).await {
             break last;
         }
     };

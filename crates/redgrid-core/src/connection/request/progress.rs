@@ -1,11 +1,12 @@
 //! The send state of a request, and the obstacle to its next transmission.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crate::connection::Server;
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// The send state of a request, for a caller that leaves before the reply.
 #[derive(Debug, Default)]
@@ -98,7 +99,7 @@ impl Progress {
     }
 
     pub(super) fn waits(&self, obstacle: Option<Obstacle>) {
-        *self.obstacle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = obstacle;
+        *self.obstacle.lock() = obstacle;
     }
 
     /// Returns the error that describes the state at the deadline.
@@ -106,7 +107,7 @@ impl Progress {
         if self.is_sent() {
             return ServerError::unknown("no answer came in time");
         }
-        let obstacle = self.obstacle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let obstacle = self.obstacle.lock().clone();
         match obstacle {
             Some(Obstacle::Error(error)) => error,
             Some(Obstacle::Node(node)) if node.current_connection_id().is_none() => node.unreached(),

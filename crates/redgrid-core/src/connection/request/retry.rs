@@ -80,8 +80,10 @@ impl Tries {
         &mut self,
         core: &Core,
         request: &Request,
-        (mut outcome, at_home): (RequestOutcome, bool),
-        (limit, progress): (Instant, &Progress),
+        mut outcome: RequestOutcome,
+        at_home: bool,
+        limit: Instant,
+        progress: &Progress,
     ) -> Option<RequestOutcome> {
         let mut is_lasting = false;
         if matches!(outcome.result, Err(ServerError::NotSent { .. }))

@@ -98,7 +98,7 @@ impl Core {
                 }
                 drop(permit);
                 // Boxed, like everything rare: every request would reserve its size.
-                if let Some(last) = Box::pin(tries.next(self, &request, (outcome, at_home), (limit, progress))).await {
+                if let Some(last) = Box::pin(tries.next(self, &request, outcome, at_home, limit, progress)).await {
                     return last;
                 }
             }

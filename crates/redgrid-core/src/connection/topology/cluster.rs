@@ -6,8 +6,8 @@
 
 mod look;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,6 +25,7 @@ use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
+use crate::sync::Mutex;
 
 /// How long a node that only a redirect has named stays open: 30 s after the last one. By then the
 /// migration of a slot is over.
@@ -52,14 +53,14 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
     for seed in &seeds.seeds {
         let node = cluster.nodes.open(seed, NodeRole::Any);
         let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
-        cluster.map().known.insert(seed.clone(), known);
+        cluster.map.lock().known.insert(seed.clone(), known);
     }
     let mut watching = vec![tokio::spawn(Arc::clone(&cluster).watch())];
     if cluster.nodes.settings.uses_replicas() {
         let (of, changes) = (Arc::clone(&cluster), cluster.changes.clone());
         watching.push(tokio::spawn(lag::watch(cluster.nodes.clone(), move || of.copies(), changes)));
     }
-    *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = watching;
+    *cluster.watching.lock() = watching;
     cluster
 }
 
@@ -77,10 +78,6 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    fn map(&self) -> MutexGuard<'_, Map> {
-        self.map.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -111,13 +108,13 @@ impl Cluster {
     }
 
     fn copies(&self) -> Vec<Copies> {
-        let map = self.map();
+        let map = self.map.lock();
         let copies = |primary: Arc<Node>| Copies { replicas: map.replicas_of(&primary).to_vec(), primary };
         map.owners().into_iter().map(copies).collect()
     }
 
     fn choose(&self, key: &[u8], choose: impl Fn(&Map, &Arc<Node>) -> Arc<dyn Server>) -> Arc<dyn Server> {
-        let map = self.map();
+        let map = self.map.lock();
         match map.owner(slot(key)) {
             Some(primary) => choose(&map, primary),
             None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
@@ -132,7 +129,7 @@ impl Topology for Cluster {
     }
 
     fn primaries(&self) -> Vec<Arc<dyn Server>> {
-        let owners = self.map().owners();
+        let owners = self.map.lock().owners();
         if owners.is_empty() {
             return vec![Arc::clone(&self.nowhere) as Arc<dyn Server>];
         }
@@ -144,7 +141,7 @@ impl Topology for Cluster {
     }
 
     fn shards(&self) -> Vec<ShardServers> {
-        let map = self.map();
+        let map = self.map.lock();
         map.owners().iter().map(|primary| shard(primary, map.slots_of(primary), map.replicas_of(primary))).collect()
     }
 
@@ -170,7 +167,7 @@ impl Topology for Cluster {
         let (host, port) = address.rsplit_once(':')?;
         let address = Address::new(host, port.parse().ok()?);
         let until = self.nodes.clock.now() + NAMED_FOR;
-        Some(self.node(&mut self.map(), &address, NodeRole::Any, until)?)
+        Some(self.node(&mut self.map.lock(), &address, NodeRole::Any, until)?)
     }
 
     fn suspect(&self, doubt: TopologyHint) {
@@ -179,7 +176,7 @@ impl Topology for Cluster {
             && let Ok(port) = port.parse()
         {
             let until = self.nodes.clock.now() + MOVED_FOR;
-            let mut map = self.map();
+            let mut map = self.map.lock();
             if let Some(known) = map.known.get(&Address::new(host, port)) {
                 let node = Arc::clone(&known.node);
                 let is_news = map.owner(*slot).is_none_or(|owner| !Arc::ptr_eq(owner, &node));
@@ -193,7 +190,7 @@ impl Topology for Cluster {
             }
         }
         if let TopologyHint::Node(id) | TopologyHint::Silent(id) = &doubt {
-            let (map, now) = (self.map(), self.nodes.clock.now());
+            let (map, now) = (self.map.lock(), self.nodes.clock.now());
             if map.known.values().any(|known| known.node.id() == id && known.is_looked_for(now)) {
                 // Eager refreshes are already running, which is soon enough.
                 return;
@@ -208,10 +205,10 @@ impl Topology for Cluster {
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for watching in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
+        for watching in self.watching.lock().drain(..) {
             watching.abort();
         }
-        let known = std::mem::take(&mut *self.map());
+        let known = std::mem::take(&mut *self.map.lock());
         join_all(known.known.values().map(|known| known.node.close())).await;
     }
 }
@@ -241,14 +238,14 @@ mod tests {
 
     /// Returns the owner of a slot, which must still be open.
     fn owner(of: &Cluster, slot: u16) -> Option<Address> {
-        let map = of.map();
+        let map = of.map.lock();
         let owner = map.owner(slot)?;
         let known = map.known.iter().find(|(_, known)| Arc::ptr_eq(&known.node, owner));
         Some(known.expect("a node that was not closed").0.clone())
     }
 
     fn replicas(of: &Cluster, primary: u16) -> Vec<Address> {
-        let map = of.map();
+        let map = of.map.lock();
         let copies = map.replicas_of(&map.known[&address(primary)].node).to_vec();
         let address_of = |copy: &Arc<Node>| {
             let known = map.known.iter().find(|(_, known)| Arc::ptr_eq(&known.node, copy));
@@ -287,7 +284,7 @@ mod tests {
         let later = now + Duration::from_secs(3600);
         cluster.take_in(&[range(0, 9, 11, &[])]);
         {
-            let map = cluster.map();
+            let map = cluster.map.lock();
             let left_out = |at| map.left_out(&[], at).iter().map(|kept| (kept.first, kept.last)).collect::<Vec<_>>();
             assert_eq!(left_out(now), [(0, 9), (10, 99)]);
             assert_eq!(left_out(later), [(0, 9)]);
@@ -316,7 +313,7 @@ mod tests {
         cluster.take_in(&present);
         let now = cluster.nodes.clock.now();
         {
-            let map = cluster.map();
+            let map = cluster.map.lock();
             let id = |port: u16| map.known[&address(port)].node.id().clone();
             let all = |_: &Node| true;
             for to in [12, 31] {
@@ -344,7 +341,7 @@ mod tests {
         cluster.take_in(&[range(0, 49, 11, &[]), range(50, 199, 21, &[])]);
         let now = cluster.nodes.clock.now();
         {
-            let map = cluster.map();
+            let map = cluster.map.lock();
             let told = [before.clone(), before];
             assert_eq!(map.believed(&told[..1], now, |_| true), None);
             assert_eq!(map.believed(&told, now, |_| true), Some(0));

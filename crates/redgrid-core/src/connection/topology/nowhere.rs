@@ -1,7 +1,5 @@
 //! Placeholder server while the primary is unknown.
 
-use std::sync::Mutex;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
@@ -11,6 +9,7 @@ use crate::connection::pool::publish;
 use crate::connection::trouble::{Kind, Trouble};
 use crate::connection::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// Returns whether waiting can help, by the answers of all nodes. Without an answer it can.
 pub(super) fn kind_of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerError)>) -> Kind {
@@ -65,12 +64,12 @@ impl Nowhere {
             Kind::Unauthorized => Some(ServerError::Unauthorized { message: words.clone() }),
             Kind::Lasting => Some(ServerError::not_sent(words.clone())),
         };
-        *self.why.lock().unwrap_or_else(|p| p.into_inner()) = words;
+        *self.why.lock() = words;
         publish(&self.refusal, refusal);
     }
 
     fn why(&self) -> String {
-        self.why.lock().unwrap_or_else(|p| p.into_inner()).clone()
+        self.why.lock().clone()
     }
 
     fn error(&self) -> ServerError {

@@ -2,7 +2,7 @@
 //! `sentinel`, `master_slave` and `listed`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +19,7 @@ use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::trouble::Trouble;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
+use crate::sync::Mutex;
 
 /// The longest suspension of requests while another server is promoted: 1.5 s.
 ///
@@ -83,7 +84,7 @@ impl Replicated {
 
     /// Registers a task that is aborted when the topology is closed.
     pub(super) fn watched_by(&self, task: JoinHandle<()>) {
-        self.watching.lock().unwrap_or_else(|p| p.into_inner()).push(task);
+        self.watching.lock().push(task);
     }
 
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
@@ -303,7 +304,7 @@ impl Topology for Replicated {
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for task in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
+        for task in self.watching.lock().drain(..) {
             task.abort();
         }
         let members = std::mem::take(&mut *self.change_members());

@@ -57,7 +57,7 @@ impl Connection {
         } else if !matches!(self.greeting, Handshake::Nothing) {
             let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
             run_id = info_field(&server?, "run_id").into();
-            self.state().history = info_field(&replication?, "master_replid").into();
+            self.state.lock().history = info_field(&replication?, "master_replid").into();
         }
         if let Handshake::Data { time, .. } = &self.greeting {
             time.reset();
@@ -73,7 +73,6 @@ impl Connection {
         Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
     }
 
-    /// Checks that the server is alive and still has its role.
     pub(super) async fn probe(&self) -> Result<(), ServerError> {
         self.sign_of_life().await?;
         if let Handshake::Data { part, .. } = self.greeting {

@@ -41,7 +41,7 @@ impl Connection {
             match self.set_up().await {
                 Ok(connected) => {
                     let pipeline = connected.into_pipeline();
-                    *self.pipeline.lock().unwrap_or_else(|p| p.into_inner()) = pipeline.clone();
+                    *self.pipeline.lock() = pipeline.clone();
                     tokio::select! {
                         biased;
                         () = self.supervise(&pipeline, &mut was_up) => {}

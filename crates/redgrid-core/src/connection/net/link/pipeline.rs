@@ -12,7 +12,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -34,6 +34,7 @@ use crate::config::network::Stream;
 use crate::connection::trouble::{CLOSED, LATE_ANSWER, NO_PROTOCOL};
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// The maximum number of outstanding requests: above any burst of ours, below all memory.
 const LONGEST_QUEUE: usize = 65_536;
@@ -196,14 +197,14 @@ impl Pipeline {
 
     /// Enqueues a request for writing. It is sent whether or not the answer is awaited.
     pub(super) fn ask(&self, command: &[Bytes], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
-        let answer = self.queue().add(command, expects)?;
+        let answer = self.0.queue.lock().add(command, expects)?;
         self.0.more.notify_one();
         Ok(answer)
     }
 
     /// Enqueues several requests for writing with no other request between them.
     pub(super) fn ask_together(&self, commands: &[WireCommand]) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         queue.check(commands.len())?;
         let answers = commands.iter().map(|command| queue.add(command, Expects::Reply)).collect();
         drop(queue);
@@ -211,15 +212,11 @@ impl Pipeline {
         answers
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.queue.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
     /// Takes the bytes to write; `None` if there are none.
     ///
     /// While they are held, the buffer cannot reuse their space.
     fn outgoing(&self) -> Option<BytesMut> {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         let bytes = (!queue.outgoing.is_empty()).then(|| queue.outgoing.split());
         if queue.outgoing.capacity() > KEPT {
             queue.outgoing = BytesMut::new();
@@ -234,7 +231,7 @@ impl Pipeline {
         answered: &mut Vec<(oneshot::Sender<Answer>, Reply)>,
         messages: &mpsc::UnboundedSender<Push>,
     ) -> Result<(), String> {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         let done = frames.drain(..).try_for_each(|frame| {
             let (waiting, reply) = match queue.push(frame) {
                 Ok(parts) => match sort(parts, &mut queue.waiting)? {

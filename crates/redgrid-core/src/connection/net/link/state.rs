@@ -26,7 +26,7 @@ impl Connection {
     /// target counts only if there has never been a connection.
     fn refusal(&self) -> Option<ServerError> {
         let (kind, since) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.trouble.kind, state.refused_since)
         };
         match kind {
@@ -62,7 +62,7 @@ impl Connection {
     /// Notes that the handshake was answered and clears previous refusals.
     pub(super) fn greeted(&self) {
         self.has_been_up.store(true, Ordering::Release);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.refused_since, state.trouble.kind) = (None, Kind::Passing);
         drop(state);
         if let Some(seat) = &self.seat {
@@ -81,7 +81,7 @@ impl Connection {
     /// Returns why there is no connection, or why there was none before the current one.
     pub(in crate::connection) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
-        of_login.unwrap_or_else(|| self.state().trouble.words.clone())
+        of_login.unwrap_or_else(|| self.state.lock().trouble.words.clone())
     }
 
     pub(super) fn fail(&self, why: &str) {
@@ -91,7 +91,7 @@ impl Connection {
     pub(super) fn fail_by(&self, trouble: Trouble) {
         let why = trouble.words.clone();
         // Set the reason first: a caller that sees the lost connection may read it.
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_refused = trouble.kind == Kind::Unauthorized;
         state.refused_since = is_refused.then(|| state.refused_since.unwrap_or_else(Instant::now));
         state.trouble = trouble;

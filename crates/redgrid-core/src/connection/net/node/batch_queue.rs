@@ -2,7 +2,7 @@
 //! of what may be in flight.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -16,6 +16,7 @@ use crate::connection::slot::slot;
 use crate::connection::{Reply, Request};
 use crate::error::ServerError;
 use crate::script::{BatchPhase, BatchScript};
+use crate::sync::Mutex;
 
 /// The number of requests in flight from which on further calls wait.
 const MAX_IN_FLIGHT: usize = 4;
@@ -48,7 +49,7 @@ pub(super) struct Batchers {
     pub(super) one_thread: bool,
     /// Set for a node of a cluster, where the keys of a request share a slot.
     by_slot: bool,
-    queues: Mutex<Queues>,
+    pub(super) queues: Mutex<Queues>,
 }
 
 impl Batchers {
@@ -73,7 +74,7 @@ impl Batchers {
         let at = if self.by_slot { slot(first_key) } else { node.commands.shard_of(first_key) };
         // Each script has one static instance, so its address identifies it.
         let key = (std::ptr::from_ref(script).addr(), at);
-        let mut queues = self.queues();
+        let mut queues = self.queues.lock();
         let queue = queues.entry(key).or_default();
         if queue.waiting.is_empty() && queue.has_room(mode) {
             // The common case: a lone call reads no clock.
@@ -97,13 +98,9 @@ impl Batchers {
         Err(reply)
     }
 
-    pub(super) fn queues(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Changes a queue, and removes it when it is idle. Starts a sender if `change` returns true.
     pub(super) fn change(&self, key: BatchKey, change: impl FnOnce(&mut BatchQueue) -> bool) {
-        let mut queues = self.queues();
+        let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(&key) else { return };
         let needs_sender = change(queue);
         if needs_sender {
@@ -168,7 +165,6 @@ pub(super) type ReplyOrder = Arc<tokio::sync::Mutex<()>>;
 pub(super) struct BatchQueue {
     /// Number of calls that their callers send inline.
     pub(super) inline_in_flight: usize,
-    /// Number of tasks that send waiting calls.
     pub(super) senders: usize,
     /// Number of calls in flight in those tasks.
     pub(super) in_flight: usize,

@@ -97,7 +97,7 @@ impl Batchers {
     async fn coalesce(&self, key: BatchKey, answered: usize) {
         for _ in 0..if self.one_thread { MAX_YIELDS_ONE_THREAD } else { MAX_YIELDS } {
             yield_now().await;
-            if self.queues().get(&key).is_none_or(|queue| queue.waiting.len() >= answered) {
+            if self.queues.lock().get(&key).is_none_or(|queue| queue.waiting.len() >= answered) {
                 return;
             }
         }

@@ -36,7 +36,7 @@ impl Cluster {
                     settings.retry_delay.min(settings.scan_interval)
                 }
             };
-            if let Some(missed_for) = self.map().misses_a_primary(self.nodes.clock.now()) {
+            if let Some(missed_for) = self.map.lock().misses_a_primary(self.nodes.clock.now()) {
                 interval = interval.min(eager_interval(missed_for));
             }
             tokio::select! {
@@ -65,7 +65,7 @@ impl Cluster {
         let mut asking = FuturesUnordered::new();
         let mut told = Vec::new();
         loop {
-            let believed = self.map().believed(&told, self.nodes.clock.now(), |node| node.answers());
+            let believed = self.map.lock().believed(&told, self.nodes.clock.now(), |node| node.answers());
             if let Some(at) = believed {
                 self.take_in(&told[at]);
                 return Ok(());
@@ -114,7 +114,7 @@ impl Cluster {
     }
 
     fn candidates(&self) -> Vec<Arc<Node>> {
-        let mut map = self.map();
+        let mut map = self.map.lock();
         let has_contact = map.known.values().any(|known| known.node.connection_id().borrow().is_some());
         if !has_contact {
             // Start again with the seeds; a name may have a new address.
@@ -131,7 +131,7 @@ impl Cluster {
         if ranges.is_empty() {
             return Err(ServerError::not_sent(format!("{} knows of no slots", node.id())));
         }
-        if !self.map().probed {
+        if !self.map.lock().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
                 // Redisson's check and its rule: no error means support.
                 let answer = node.call_one(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
@@ -141,14 +141,14 @@ impl Cluster {
                     self.nodes.sharded.store(answer.is_ok(), Ordering::Relaxed);
                 }
             }
-            self.map().probed = true;
+            self.map.lock().probed = true;
         }
         Ok(ranges)
     }
 
     pub(super) fn take_in(&self, ranges: &[Range]) {
         let now = self.nodes.clock.now();
-        let mut map = self.map();
+        let mut map = self.map.lock();
         // The `Arc`s are kept, not only pointers: a node opened below cannot reuse one of these
         // addresses.
         let (moved, read) = (map.moved.len(), map.replicas.clone());

@@ -1,7 +1,7 @@
 //! The beginning and the end of a connection, and the answers that are missing then.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 use super::super::wire;
 use super::{Expects, Pipeline, Queue, Shared, Waiting};
 use crate::connection::trouble::CLOSED;
+use crate::sync::Mutex;
 
 /// Time limit for closing a connection before it is dropped: 100 ms.
 ///
@@ -67,7 +68,7 @@ impl Pipeline {
     }
 
     pub(in super::super) fn end(&self) -> Option<String> {
-        self.queue().ended.clone()
+        self.0.queue.lock().ended.clone()
     }
 
     /// Completes when the connection has ended and all requests are answered; returns the reason.
@@ -88,7 +89,7 @@ impl Pipeline {
     }
 
     pub(super) fn finish(&self, why: String) {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         queue.ended.get_or_insert(why);
         let (waiting, written) = (std::mem::take(&mut queue.waiting), self.0.written.load(Ordering::Relaxed));
         queue.outgoing = BytesMut::new();

@@ -35,7 +35,7 @@ impl Pipeline {
     ///
     /// Completes when the server has processed that, whether or not it reports errors.
     pub(in super::super) fn leave(&self, channels: &[Bytes]) -> Result<oneshot::Receiver<Answer>, Unanswered> {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         queue.check(1)?;
         for channel in channels {
             // One command per channel: the server rejects channels of different slots together.
