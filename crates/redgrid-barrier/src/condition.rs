@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::{ClientExt, FromHoldGuard, LockProtocol};
+use redgrid_core::author::{ClientExt, FromHoldGuard, LockExt, LockProtocol};
 use redgrid_core::lock::{AcquireError, AcquireRequest, HoldGuard, LockKeys, PendingAcquire, ReleaseError};
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};

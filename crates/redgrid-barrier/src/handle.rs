@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::{ClientExt, UNSUBSCRIBED_POLL};
+use redgrid_core::author::{ClientExt, LockExt, UNSUBSCRIBED_POLL};
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
@@ -111,7 +111,7 @@ impl SyncHandle {
     }
 
     /// Drives a wait that ends with a grant, whether or not its caller polls it: see
-    /// [`ClientExt::drive_acquire`](redgrid_core::author::ClientExt::drive_acquire).
+    /// [`LockExt::drive_acquire`].
     pub(crate) async fn drive<T, E, F>(
         &self,
         timeout: Option<Duration>,

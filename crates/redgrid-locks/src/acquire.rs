@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::{Backoff, ClientExt, LockProtocol};
+use redgrid_core::author::{Backoff, ClientExt, LockExt, LockProtocol};
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::lock::{AcquireRequest, HoldGuard, LeaseMode, LockKeys, PendingAcquire};
 use redgrid_core::name::InvalidName;

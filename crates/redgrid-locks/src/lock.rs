@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::{Backoff, ClientExt, LockProtocol};
+use redgrid_core::author::{Backoff, ClientExt, LockExt, LockProtocol};
 use redgrid_core::config::Durability;
 use redgrid_core::lock::{AcquireRequest, LeaseMode, LockKeys, TakeoverFrom};
 use redgrid_core::name::{InvalidName, with_companions};

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{ClientExt, LockExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::lock::{AcquireRequest, HoldWatch, LeaseMode, LostReason, PendingAcquire};

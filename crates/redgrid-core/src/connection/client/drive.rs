@@ -14,7 +14,7 @@ use crate::error::ServerError;
 use crate::lock::InlineTask;
 use crate::unpolled::Offer;
 
-/// Why [`ClientExt::drive_acquire`] did not start an acquire again.
+/// Why [`LockExt::drive_acquire`](crate::author::LockExt::drive_acquire) did not start an acquire again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum NotDriven {

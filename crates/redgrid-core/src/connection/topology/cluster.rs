@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::lag::{self, Copies};
 use super::map::{Known, Map};
@@ -48,19 +48,18 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
         turn: AtomicUsize::new(0),
         asks: AtomicUsize::new(0),
         closed: AtomicBool::new(false),
-        watching: Mutex::default(),
+        tasks: Mutex::default(),
     });
     for seed in &seeds.seeds {
         let node = cluster.nodes.open(seed, NodeRole::Any);
         let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
         cluster.map.lock().known.insert(seed.clone(), known);
     }
-    let mut watching = vec![tokio::spawn(Arc::clone(&cluster).watch())];
+    cluster.tasks.lock().spawn(Arc::clone(&cluster).watch());
     if cluster.nodes.settings.uses_replicas() {
         let (of, changes) = (Arc::clone(&cluster), cluster.changes.clone());
-        watching.push(tokio::spawn(lag::watch(cluster.nodes.clone(), move || of.copies(), changes)));
+        cluster.tasks.lock().spawn(lag::watch(cluster.nodes.clone(), move || of.copies(), changes));
     }
-    *cluster.watching.lock() = watching;
     cluster
 }
 
@@ -74,7 +73,7 @@ pub(super) struct Cluster {
     turn: AtomicUsize,
     asks: AtomicUsize,
     closed: AtomicBool,
-    watching: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl Cluster {
@@ -205,9 +204,7 @@ impl Topology for Cluster {
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for watching in self.watching.lock().drain(..) {
-            watching.abort();
-        }
+        self.tasks.lock().abort_all();
         let known = std::mem::take(&mut *self.map.lock());
         join_all(known.known.values().map(|known| known.node.close())).await;
     }

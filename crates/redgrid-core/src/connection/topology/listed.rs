@@ -37,7 +37,7 @@ pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
         open_since: None,
     };
     // The connections are closed when the task ends.
-    replicated.watched_by(tokio::spawn(watch.run()));
+    replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
 }

@@ -18,8 +18,7 @@ pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::MasterSlave, nodes.clone(), "no primary is set");
     replicated.set_primary(servers.primary.clone(), None);
     replicated.set_replicas(&servers.replicas, &[]);
-    let watching = watch(Arc::clone(&replicated), servers.clone(), nodes);
-    replicated.watched_by(tokio::spawn(watching));
+    replicated.watched_by(watch(Arc::clone(&replicated), servers.clone(), nodes));
     replicated.compare_replicas();
     replicated
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::lag::{self, Copies};
@@ -36,7 +36,7 @@ pub(super) struct Replicated {
     pub(super) doubts: Notify,
     changes: watch::Sender<u64>,
     turn: AtomicUsize,
-    watching: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<JoinSet<()>>,
     closed: AtomicBool,
 }
 
@@ -62,7 +62,7 @@ impl Replicated {
             doubts: Notify::new(),
             changes: watch::Sender::new(0),
             turn: AtomicUsize::new(0),
-            watching: Mutex::default(),
+            tasks: Mutex::default(),
             closed: AtomicBool::new(false),
         })
     }
@@ -72,7 +72,7 @@ impl Replicated {
         if self.nodes.settings.uses_replicas() {
             let (replicated, changes) = (Arc::clone(self), self.changes.clone());
             let copies = move || replicated.copies();
-            self.watched_by(tokio::spawn(lag::watch(self.nodes.clone(), copies, changes)));
+            self.watched_by(lag::watch(self.nodes.clone(), copies, changes));
         }
     }
 
@@ -82,9 +82,9 @@ impl Replicated {
         members.primary.iter().map(copies).collect()
     }
 
-    /// Registers a task that is aborted when the topology is closed.
-    pub(super) fn watched_by(&self, task: JoinHandle<()>) {
-        self.watching.lock().push(task);
+    /// Spawns a task that is aborted when the topology is closed.
+    pub(super) fn watched_by(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().spawn(task);
     }
 
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
@@ -304,9 +304,7 @@ impl Topology for Replicated {
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for task in self.watching.lock().drain(..) {
-            task.abort();
-        }
+        self.tasks.lock().abort_all();
         let members = std::mem::take(&mut *self.change_members());
         join_all(members.primary.iter().chain(&members.replicas).map(|node| node.close())).await;
     }

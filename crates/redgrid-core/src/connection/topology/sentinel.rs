@@ -69,7 +69,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Arc<Replicated> {
         silent: 0,
     };
     sentinel.sentinels.iter().for_each(|address| watch.ask(address));
-    replicated.watched_by(tokio::spawn(watch.run()));
+    replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
 }

@@ -1,0 +1,98 @@
+//! Methods of a client for objects that are acquired.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{ClientExt, Sealed};
+use crate::clock::Instant;
+use crate::connection::NotDriven;
+use crate::lock::{
+    AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, LockProtocol, MultiOutcome,
+    TakeoverFrom,
+};
+use crate::observe::{OpContext, OpSpan};
+
+/// Methods of [`Client`](crate::Client) for lock-like objects. No other type implements it.
+///
+/// An acquire of one hold is [`PendingAcquire::start`](crate::lock::PendingAcquire::start).
+pub trait LockExt: Sealed {
+    /// Drives an acquire that consists of several steps.
+    ///
+    /// Grants of earlier steps do not depend on the caller polling this future. After at most half
+    /// a second, a task of the client continues the acquire.
+    ///
+    /// The caller has up to one second to take the outcome. After that the outcome is dropped, and
+    /// the next poll restarts the acquire with the rest of `wait`. Dropping the future drops the
+    /// acquire. Errors of the acquire itself are in the inner result.
+    fn drive_acquire<T, E, F>(
+        &self,
+        wait: Option<Duration>,
+        start: impl FnMut(Option<Duration>) -> F + Send,
+    ) -> impl Future<Output = Result<Result<T, E>, NotDriven>> + Send
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        self.client().drive(wait, start)
+    }
+
+    /// Returns whether the holder already holds the key in this mode or in its paired mode.
+    ///
+    /// An acquire does not queue behind other requests then.
+    fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
+        holder.is_some_and(|holder| self.client().table().is_in(kind, target, holder))
+    }
+
+    /// Returns whether this client holds the key, in this mode or in its paired mode.
+    fn holds(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
+        self.client().table().holds_key(kind, target)
+    }
+
+    /// Acquires all of `targets` or none, with a single attempt and without waiting.
+    ///
+    /// The targets share a kind and a slot ([`Client::slot`](crate::Client::slot)). More than one
+    /// target needs a kind that supports multi-key acquires. The attempt is given up at `until`. If
+    /// the future is dropped early, a grant is released in the background.
+    fn take_all(
+        &self,
+        kind: &'static dyn LockProtocol,
+        targets: Vec<Arc<LockKeys>>,
+        request: AcquireRequest,
+        until: Instant,
+    ) -> impl Future<Output = Result<MultiOutcome, AcquireError>> + Send {
+        self.client().table().acquire_all(self.client(), kind, targets, request, until)
+    }
+
+    /// Takes a name over by force and notifies its holders that they have lost it.
+    ///
+    /// Returns `None` if `from` does not allow the takeover. If the future is dropped early, the
+    /// name may be taken for a moment; it is released in the background.
+    fn take_over(
+        &self,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        request: AcquireRequest,
+        from: TakeoverFrom,
+    ) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
+        let client = self.client();
+        async move {
+            let releases = from != TakeoverFrom::Anybody;
+            let observed = OpSpan::force(OpContext { kind: kind.name(), name: &target.name }, releases);
+            observed.instrument(client.table().take_over(client, kind, target, request, from)).await
+        }
+    }
+
+    /// Takes over a hold that another process has detached.
+    ///
+    /// If the future is dropped early, the hold may be taken over; it is released in the
+    /// background.
+    fn attach(
+        &self,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        detached: DetachedHold,
+    ) -> impl Future<Output = Result<HoldGuard, AttachError>> + Send {
+        self.client().table().attach(self.client(), kind, target, detached, self.client().durability())
+    }
+}
