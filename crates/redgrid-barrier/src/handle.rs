@@ -9,14 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::{ClientExt, LockExt, UNSUBSCRIBED_POLL};
+use redgrid_core::author::{ClientExt, LockExt, NotDriven, UNSUBSCRIBED_POLL};
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
 use redgrid_core::wait_queue::{AFTER_CHANGE, SUBSCRIBED_POLLS};
 use redgrid_core::{
-    ChannelEvent, Client, Failure, FromReply, IdempotentRequest, Name, NotDriven, OrderedSubscription, Request,
-    ServerError,
+    ChannelEvent, Client, Failure, FromReply, IdempotentRequest, Name, OrderedSubscription, Request, ServerError,
 };
 
 use crate::error::{WaitError, failure, is_passing};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use redgrid_core::author::LockExt;
-use redgrid_core::{Client, Failure, Name, NotDriven, ServerError};
+use redgrid_core::author::{LockExt, NotDriven};
+use redgrid_core::{Client, Failure, Name, ServerError};
 
 use crate::AcquireError;
 

@@ -1,16 +1,22 @@
 //! Methods of a client for objects that are acquired.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
+
+use tokio::sync::oneshot;
 
 use super::{ClientExt, Sealed};
 use crate::clock::Instant;
-use crate::connection::NotDriven;
+use crate::error::ServerError;
 use crate::lock::{
-    AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, LockProtocol, MultiOutcome,
-    TakeoverFrom,
+    AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, InlineTask, LockKeys, LockProtocol,
+    MultiOutcome, TakeoverFrom,
 };
 use crate::observe::{OpContext, OpSpan};
+use crate::unpolled::Offer;
 
 /// Methods of [`Client`](crate::Client) for lock-like objects. No other type implements it.
 ///
@@ -27,14 +33,48 @@ pub trait LockExt: Sealed {
     fn drive_acquire<T, E, F>(
         &self,
         wait: Option<Duration>,
-        start: impl FnMut(Option<Duration>) -> F + Send,
+        mut start: impl FnMut(Option<Duration>) -> F + Send,
     ) -> impl Future<Output = Result<Result<T, E>, NotDriven>> + Send
     where
         T: Send + 'static,
         E: Send + 'static,
         F: Future<Output = Result<T, E>> + Send + 'static,
     {
-        self.client().drive(wait, start)
+        let client = self.client();
+        async move {
+            let (began, mut left) = (client.clock().now(), wait);
+            loop {
+                let (mut answer, mut outcome) = oneshot::channel();
+                let (acquire, core) = (start(left), Arc::clone(client.core()));
+                let work = Box::pin(async move {
+                    tokio::select! {
+                        biased;
+                        () = answer.closed() => {}
+                        outcome = acquire => {
+                            let _ = answer.send(outcome.map(|granted| Offer::new(&core.unpolled, granted)));
+                        }
+                    }
+                });
+                let flight = InlineTask::observed(&client.core().unpolled, work);
+                let outcome = poll_fn(|cx| match flight.poll(cx) {
+                    true => Poll::Pending,
+                    false => Pin::new(&mut outcome).poll(cx),
+                });
+                match outcome.await {
+                    Ok(Ok(offer)) => {
+                        if let Some(granted) = offer.take() {
+                            return Ok(Ok(granted));
+                        }
+                    }
+                    Ok(Err(error)) => return Ok(Err(error)),
+                    Err(_) => return Err(NotDriven::Ended(client.ended())),
+                }
+                left = wait.map(|wait| wait.saturating_sub(client.clock().now().since(began)));
+                if left.is_some_and(|left| left.is_zero()) {
+                    return Err(NotDriven::TimedOut);
+                }
+            }
+        }
     }
 
     /// Returns whether the holder already holds the key in this mode or in its paired mode.
@@ -95,4 +135,14 @@ pub trait LockExt: Sealed {
     ) -> impl Future<Output = Result<HoldGuard, AttachError>> + Send {
         self.client().table().attach(self.client(), kind, target, detached, self.client().durability())
     }
+}
+
+/// Why [`LockExt::drive_acquire`] did not start an acquire again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub enum NotDriven {
+    /// The wait time has passed.
+    TimedOut,
+    /// The client or its runtime has ended; see [`ClientExt::ended`].
+    Ended(ServerError),
 }

@@ -19,7 +19,7 @@ mod client;
 mod locks;
 
 pub use self::client::ClientExt;
-pub use self::locks::LockExt;
+pub use self::locks::{LockExt, NotDriven};
 use self::sealed::Sealed;
 pub use crate::backoff::Backoff;
 pub use crate::batching::{BatchExecutor, Batcher};

@@ -4,7 +4,6 @@ pub(super) mod background;
 pub(super) mod command;
 pub(super) mod core;
 pub(super) mod deployment;
-mod drive;
 pub(super) mod driver;
 pub(super) mod events;
 pub(super) mod given_back;
@@ -22,7 +21,6 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-pub use self::drive::NotDriven;
 pub use self::lifecycle::NotClosed;
 pub use self::ready::NotReady;
 pub(crate) use self::ready::refused;

@@ -27,7 +27,7 @@ pub(crate) use self::core::Core;
 pub use background::BackgroundClient;
 pub use batch::Batched;
 pub(crate) use client::refused;
-pub use client::{Client, ClientStats, ConnectError, NotClosed, NotDriven, NotReady, WeakClient};
+pub use client::{Client, ClientStats, ConnectError, NotClosed, NotReady, WeakClient};
 pub use command::Command;
 pub use deployment::{Deployment, DeploymentKind, Shard};
 pub use durability::CommitError;

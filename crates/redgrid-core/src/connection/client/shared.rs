@@ -15,7 +15,8 @@ type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 #[derive(Default)]
 pub(crate) struct Shared(Mutex<Known>);
 
-/// One value for each type and key, kept from its first use until the client ends.
+/// One value for each type and key, kept from its first use until the client ends. It has a lock of
+/// its own: the values of [`Shared`] are made from these.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Values>);
 
