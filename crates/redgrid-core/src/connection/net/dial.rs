@@ -32,11 +32,7 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// # Cancel safety
 ///
 /// Dropping the future leaves no connection behind.
-pub(in crate::connection) async fn dial(
-    place: &Endpoint,
-    network: &Network,
-    within: Duration,
-) -> Result<Box<dyn Stream>, Trouble> {
+pub(crate) async fn dial(place: &Endpoint, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
     let late = || Trouble::passing(format!("no connection to {place} came about within {within:?}"));
     let dialing = async {
         match place {

@@ -5,9 +5,9 @@
 mod certificates;
 
 #[cfg(feature = "tls")]
-pub(in crate::connection) use with::Encryption;
+pub(crate) use with::Encryption;
 #[cfg(not(feature = "tls"))]
-pub(in crate::connection) use without::Encryption;
+pub(crate) use without::Encryption;
 
 #[cfg(feature = "tls")]
 mod with {
@@ -25,7 +25,7 @@ mod with {
 
     /// TLS state that all connections of a client share: certificates, and sessions to resume.
     #[derive(Clone)]
-    pub(in crate::connection) struct Encryption(Arc<Shared>);
+    pub(crate) struct Encryption(Arc<Shared>);
 
     struct Shared {
         tls: Tls,
@@ -49,7 +49,7 @@ mod with {
         /// # Errors
         ///
         /// [`ConfigError`] names the setting, and the file if there is one.
-        pub(in crate::connection) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
+        pub(crate) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
             let Some(tls) = &config.access.tls else { return Ok(None) };
             let wrong = |Wrong { setting, expected }| ConfigError::Value { origin: config.origin(setting), expected };
             if let Some(name) = &tls.server_name {
@@ -73,11 +73,7 @@ mod with {
         /// Encrypts a stream to the server `host`.
         ///
         /// The certificate must be for that name, unless `server_name` is configured.
-        pub(in crate::connection) async fn encrypt(
-            &self,
-            stream: Box<dyn Stream>,
-            host: &str,
-        ) -> io::Result<Box<dyn Stream>> {
+        pub(crate) async fn encrypt(&self, stream: Box<dyn Stream>, host: &str) -> io::Result<Box<dyn Stream>> {
             let name = self.0.tls.server_name.as_deref().unwrap_or(host).to_owned();
             let name = ServerName::try_from(name).map_err(io::Error::other)?;
             let connector = self.0.current.lock().connector.clone();
@@ -92,7 +88,7 @@ mod with {
         ///
         /// The future may be dropped at any time. A read that has begun continues, and the next one
         /// starts after it.
-        pub(in crate::connection) async fn refresh(&self) {
+        pub(crate) async fn refresh(&self) {
             if self.0.current.lock().pems.is_none() {
                 return;
             }
@@ -191,10 +187,10 @@ mod without {
 
     /// Uninhabited: without the feature `tls` no connection is encrypted.
     #[derive(Clone)]
-    pub(in crate::connection) enum Encryption {}
+    pub(crate) enum Encryption {}
 
     impl Encryption {
-        pub(in crate::connection) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
+        pub(crate) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
             if config.access.tls.is_none() {
                 return Ok(None);
             }
@@ -202,11 +198,11 @@ mod without {
             Err(ConfigError::Unsupported { origin: config.origin("tls"), clause })
         }
 
-        pub(in crate::connection) async fn encrypt(&self, _: Box<dyn Stream>, _: &str) -> io::Result<Box<dyn Stream>> {
+        pub(crate) async fn encrypt(&self, _: Box<dyn Stream>, _: &str) -> io::Result<Box<dyn Stream>> {
             match *self {}
         }
 
-        pub(in crate::connection) async fn refresh(&self) {
+        pub(crate) async fn refresh(&self) {
             match *self {}
         }
     }

@@ -23,10 +23,10 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub(in crate::connection) use self::handshake::{Handshake, NodeRole};
+pub(crate) use self::handshake::{Handshake, NodeRole};
 use self::pipeline::{Expects, Pipeline};
 use self::server_text::without_arguments;
-pub(in crate::connection) use self::server_text::{info_field, wants_login};
+pub(crate) use self::server_text::{info_field, wants_login};
 use self::set_up::login_words;
 use self::silence::Silence;
 use crate::config::Credentials;
@@ -57,17 +57,17 @@ const ROUND_TRIPS: u32 = 4;
 /// Returns how long a reply may be overdue before the server is suspected.
 ///
 /// `round_trip` is the server's unloaded round-trip time.
-pub(in crate::connection) fn patience(round_trip: Duration) -> Duration {
+pub(crate) fn patience(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
 
-pub(in crate::connection) type WireCommand = Vec<Bytes>;
+pub(crate) type WireCommand = Vec<Bytes>;
 
-pub(in crate::connection) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
+pub(crate) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
     words.map(Bytes::from).to_vec()
 }
 
-pub(in crate::connection) struct Connection {
+pub(crate) struct Connection {
     target: Arc<Target>,
     client_name: String,
     /// The current connection, or the last one.
@@ -104,7 +104,7 @@ struct State {
 
 impl Connection {
     /// Opens a connection in the background, and reopens it whenever it is lost.
-    pub(in crate::connection) fn open(
+    pub(crate) fn open(
         target: &Arc<Target>,
         client_name: String,
         greeting: Handshake,
@@ -139,14 +139,14 @@ impl Connection {
     }
 
     /// Waits until its task has ended, after [`Connection::close`].
-    pub(in crate::connection) async fn ended(&self) {
+    pub(crate) async fn ended(&self) {
         let task = self.task.lock().take();
         if let Some(task) = task {
             let _ = task.await;
         }
     }
 
-    pub(in crate::connection) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
+    pub(crate) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.epoch.subscribe()
     }
 
@@ -154,16 +154,16 @@ impl Connection {
     ///
     /// It is random, and changes with every promotion and every full copy from another server. It
     /// is empty if the handshake did not request it, or may not read it.
-    pub(in crate::connection) fn history(&self) -> Arc<str> {
+    pub(crate) fn history(&self) -> Arc<str> {
         Arc::clone(&self.state.lock().history)
     }
 
-    pub(in crate::connection) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.epoch.borrow().is_some()
     }
 
     /// Returns whether the connection is up, and no reply has been overdue for long.
-    pub(in crate::connection) fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         let round_trip = match &self.greeting {
             Handshake::Data { time, .. } => time.round_trip(),
             Handshake::Nothing | Handshake::Life | Handshake::Identity => Duration::ZERO,
@@ -171,7 +171,7 @@ impl Connection {
         self.is_up() && self.silent_for() < patience(round_trip)
     }
 
-    pub(in crate::connection) fn silent_for(&self) -> Duration {
+    pub(crate) fn silent_for(&self) -> Duration {
         self.silence.lasts(&self.target.clock)
     }
 
@@ -180,7 +180,7 @@ impl Connection {
     }
 
     /// Returns the messages of all generations of this connection; later calls get an empty stream.
-    pub(in crate::connection) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
+    pub(crate) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
         let unread = self.unread.lock().take();
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
     }
@@ -188,23 +188,19 @@ impl Connection {
     /// Sends a command that subscribes or unsubscribes channels.
     ///
     /// It completes when the server has confirmed each of them.
-    pub(in crate::connection) async fn send_channels(
-        &self,
-        name: &'static str,
-        channels: &[Bytes],
-    ) -> Result<(), ServerError> {
+    pub(crate) async fn send_channels(&self, name: &'static str, channels: &[Bytes]) -> Result<(), ServerError> {
         let command = std::iter::once(name.into()).chain(channels.iter().cloned()).collect();
         self.send_for(command, Expects::Confirmations(name, channels.to_vec())).await.map(drop)
     }
 
-    pub(in crate::connection) async fn leave_sharded(&self, channels: &[Bytes]) {
+    pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
         let asked = pipeline.leave(channels);
         // On a refusal the channels are not subscribed, or the connection is lost.
         let _ = self.answer(&pipeline, asked, owed).await;
     }
 
-    pub(in crate::connection) async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
+    pub(crate) async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
         let login = login_words(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
@@ -215,7 +211,7 @@ impl Connection {
     }
 
     /// Drops the connection and opens another one, because its replies can no longer be trusted.
-    pub(in crate::connection) fn renew(&self) {
+    pub(crate) fn renew(&self) {
         self.fail("it was given up after an unexpected answer");
         self.pipeline().abort();
         self.doubt.notify_one();
@@ -223,7 +219,7 @@ impl Connection {
 
     /// Starts a new connection id on the same connection, because the server is no longer what the
     /// handshake found.
-    pub(in crate::connection) fn repeat_handshake(&self, why: &str) {
+    pub(crate) fn repeat_handshake(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
     }
@@ -232,7 +228,7 @@ impl Connection {
     ///
     /// Without a topology that finds the new primary, the name or address may already lead to it.
     /// The former primary keeps its connections, so the connection is replaced.
-    pub(in crate::connection) fn report_read_only(&self) {
+    pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
         }
@@ -245,29 +241,26 @@ impl Connection {
     }
 
     /// Schedules the replacement of the connection, because it leads to another process.
-    pub(in crate::connection) fn reconnect(&self, why: &str) {
+    pub(crate) fn reconnect(&self, why: &str) {
         self.leaving.store(true, Ordering::Release);
         self.repeat_handshake(why);
     }
 
     /// Closes the connection and ends the tasks that supervise it.
-    pub(in crate::connection) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    pub(in crate::connection) async fn closing(&self) {
+    pub(crate) async fn closing(&self) {
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    pub(in crate::connection) fn suspect(&self) {
+    pub(crate) fn suspect(&self) {
         self.doubt.notify_one();
     }
 
     /// Sends commands back to back, without commands of other callers between them.
-    pub(in crate::connection) async fn send_together(
-        &self,
-        commands: Vec<WireCommand>,
-    ) -> Vec<Result<Reply, ServerError>> {
+    pub(crate) async fn send_together(&self, commands: Vec<WireCommand>) -> Vec<Result<Reply, ServerError>> {
         let Some(login) = &self.login else { return self.send_together_once(&commands).await };
         let count = login.count();
         let answers = self.send_together_once(&commands).await;

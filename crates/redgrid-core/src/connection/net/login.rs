@@ -17,10 +17,10 @@ use crate::error::ServerError;
 use crate::sync::Mutex;
 
 /// The credential provider of a client, and its last result.
-pub(in crate::connection) struct Logins {
+pub(crate) struct Logins {
     provider: Provider,
     within: Duration,
-    pub(in crate::connection) every: Duration,
+    pub(crate) every: Duration,
     /// The last credentials or failure, and when it was returned.
     last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
     /// Held by the caller that calls the provider for all connections.
@@ -28,7 +28,7 @@ pub(in crate::connection) struct Logins {
 }
 
 impl Logins {
-    pub(in crate::connection) fn new(provider: Provider, settings: &Settings) -> Self {
+    pub(crate) fn new(provider: Provider, settings: &Settings) -> Self {
         let Settings { connect_timeout: within, credentials_interval: every, .. } = *settings;
         Logins { provider, within, every, last: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
@@ -69,7 +69,7 @@ impl Logins {
     }
 }
 
-pub(in crate::connection) struct Login {
+pub(crate) struct Login {
     logins: Arc<Logins>,
     state: Mutex<State>,
     turn: tokio::sync::Mutex<()>,
@@ -83,20 +83,20 @@ struct State {
 }
 
 impl Login {
-    pub(in crate::connection) fn new(logins: Arc<Logins>) -> Arc<Self> {
+    pub(crate) fn new(logins: Arc<Logins>) -> Arc<Self> {
         Arc::new(Login { logins, state: Mutex::default(), turn: tokio::sync::Mutex::default() })
     }
 
-    pub(in crate::connection) fn every(&self) -> Duration {
+    pub(crate) fn every(&self) -> Duration {
         self.logins.every
     }
 
-    pub(in crate::connection) fn trouble(&self) -> Option<String> {
+    pub(crate) fn trouble(&self) -> Option<String> {
         self.state.lock().trouble.clone()
     }
 
     /// Returns the number of logins; to be read before a request that may be refused.
-    pub(in crate::connection) fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.state.lock().count
     }
 
@@ -105,7 +105,7 @@ impl Login {
     /// # Errors
     ///
     /// The provider's failure.
-    pub(in crate::connection) async fn fetch(&self) -> Result<Credentials, String> {
+    pub(crate) async fn fetch(&self) -> Result<Credentials, String> {
         let asked = self.logins.now().await;
         let mut state = self.state.lock();
         match &asked {
@@ -118,7 +118,7 @@ impl Login {
     }
 
     /// Logs in again if the provider's credentials have changed.
-    pub(in crate::connection) async fn follow(&self, link: &Connection) -> Result<(), ServerError> {
+    pub(crate) async fn follow(&self, link: &Connection) -> Result<(), ServerError> {
         let _turn = self.turn.lock().await;
         let (credentials, count) = (self.logins.lately().await.map_err(ServerError::not_sent)?, self.count());
         if self.state.lock().shown.as_ref() == Some(&credentials) {
@@ -131,7 +131,7 @@ impl Login {
 
     /// Logs in again after a request sent at `count` was refused, unless a login has happened
     /// since.
-    pub(in crate::connection) async fn again(&self, count: u64, link: &Connection) -> Result<(), ServerError> {
+    pub(crate) async fn again(&self, count: u64, link: &Connection) -> Result<(), ServerError> {
         let _turn = self.turn.lock().await;
         if self.count() != count {
             return Ok(());

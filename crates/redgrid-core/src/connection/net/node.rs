@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use self::batch_queue::Batchers;
-pub(in crate::connection) use self::open::Nodes;
+pub(crate) use self::open::Nodes;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::dedicated::DedicatedConnection;
@@ -41,7 +41,7 @@ use crate::inline_bytes::decimal;
 /// A larger one makes the server close the connection, and all requests in flight there are lost.
 const LARGEST: usize = 512 << 20;
 
-pub(in crate::connection) struct Node {
+pub(crate) struct Node {
     id: NodeId,
     sharded: Arc<AtomicBool>,
     clock: Clock,

@@ -17,17 +17,13 @@ use crate::connection::slot::slot;
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-pub(in crate::connection) struct ConnectionPool {
+pub(crate) struct ConnectionPool {
     links: Vec<Arc<Connection>>,
     together: Arc<PoolState>,
 }
 
 impl ConnectionPool {
-    pub(in crate::connection) fn open(
-        connections: &Connections,
-        count: u32,
-        greeting: impl Fn() -> Handshake,
-    ) -> Arc<ConnectionPool> {
+    pub(crate) fn open(connections: &Connections, count: u32, greeting: impl Fn() -> Handshake) -> Arc<ConnectionPool> {
         let count = usize::try_from(count).unwrap_or(1).max(1);
         let together = Arc::new(PoolState {
             seats: Mutex::new(Members { lives: vec![None; count], ..Members::default() }),
@@ -45,56 +41,56 @@ impl ConnectionPool {
     }
 
     /// Returns the connection for a key's name, or for requests without a key.
-    pub(in crate::connection) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
+    pub(crate) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
 
-    pub(in crate::connection) fn shard_of(&self, key: &[u8]) -> u16 {
+    pub(crate) fn shard_of(&self, key: &[u8]) -> u16 {
         let count = u16::try_from(self.links.len()).unwrap_or(u16::MAX);
         if count > 1 { slot(key) % count } else { 0 }
     }
 
-    pub(in crate::connection) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
+    pub(crate) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.together.epoch.subscribe()
     }
 
-    pub(in crate::connection) fn current_epoch(&self) -> Option<ConnectionId> {
+    pub(crate) fn current_epoch(&self) -> Option<ConnectionId> {
         self.together.epoch.borrow().clone()
     }
 
-    pub(in crate::connection) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.together.epoch.borrow().is_some()
     }
 
     /// Returns whether all connections are up, and no reply on them has been overdue for long.
-    pub(in crate::connection) fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         self.is_up() && self.links.iter().all(|link| link.answers())
     }
 
     /// Returns for how long the server has sent nothing on a connection with an outstanding reply.
     ///
     /// The longest such time of all connections counts.
-    pub(in crate::connection) fn silent_for(&self) -> Duration {
+    pub(crate) fn silent_for(&self) -> Duration {
         self.links.iter().map(|link| link.silent_for()).max().unwrap_or_default()
     }
 
     /// Watches the refusal of this client by the server, on any of the connections.
-    pub(in crate::connection) fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
+    pub(crate) fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         self.together.refusal.subscribe()
     }
 
     /// Returns the replication history of the current id, as the last handshake read it; see
     /// [`Connection::history`].
-    pub(in crate::connection) fn history(&self) -> Arc<str> {
+    pub(crate) fn history(&self) -> Arc<str> {
         Arc::clone(&self.together.seats.lock().history)
     }
 
-    pub(in crate::connection) fn down(&self) -> ServerError {
+    pub(crate) fn down(&self) -> ServerError {
         self.missing().down()
     }
 
     /// Returns why a connection is missing, or why one was missing before.
-    pub(in crate::connection) fn trouble(&self) -> String {
+    pub(crate) fn trouble(&self) -> String {
         self.missing().trouble()
     }
 
@@ -102,20 +98,20 @@ impl ConnectionPool {
         self.links.iter().find(|link| !link.is_up()).unwrap_or(&self.links[0])
     }
 
-    pub(in crate::connection) fn suspect(&self) {
+    pub(crate) fn suspect(&self) {
         self.links.iter().for_each(|link| link.suspect());
     }
 
     /// Handles a report, from another connection, that the server accepts no writes.
-    pub(in crate::connection) fn report_read_only(&self) {
+    pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }
 
-    pub(in crate::connection) fn reconnect(&self, why: &str) {
+    pub(crate) fn reconnect(&self, why: &str) {
         self.links.iter().for_each(|link| link.reconnect(why));
     }
 
-    pub(in crate::connection) fn repeat_handshake(&self, why: &str) {
+    pub(crate) fn repeat_handshake(&self, why: &str) {
         self.links.iter().for_each(|link| link.repeat_handshake(why));
     }
 }
@@ -144,20 +140,20 @@ fn of_all(lives: &[Option<ConnectionId>]) -> Option<ConnectionId> {
     ids.into_iter().max_by_key(|id| id.connection).filter(|_| is_one)
 }
 
-pub(in crate::connection) struct PoolMember {
+pub(crate) struct PoolMember {
     at: usize,
     together: Arc<PoolState>,
 }
 
 impl PoolMember {
     /// Sets or clears the server's refusal of this client, as seen by this connection.
-    pub(in crate::connection) fn refuse(&self, refusal: Option<ServerError>) {
+    pub(crate) fn refuse(&self, refusal: Option<ServerError>) {
         publish(&self.together.refusal, refusal);
     }
 
     /// Reports the new id of this connection and the replication history from its handshake, or
     /// that it is down.
-    pub(in crate::connection) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
+    pub(crate) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
         let mut seats = self.together.seats.lock();
         let mut astray = Vec::new();
         match epoch {
@@ -180,7 +176,7 @@ impl PoolMember {
 }
 
 /// Sets a watched value; watchers are notified if it differs.
-pub(in crate::connection) fn publish<T: PartialEq>(watched: &watch::Sender<T>, value: T) {
+pub(crate) fn publish<T: PartialEq>(watched: &watch::Sender<T>, value: T) {
     watched.send_if_modified(|known| {
         let changed = *known != value;
         *known = value;

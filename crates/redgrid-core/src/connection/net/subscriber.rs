@@ -25,7 +25,7 @@ use crate::sync::Mutex;
 /// one is retried.
 const CONNECTING: Duration = Duration::from_millis(250);
 
-pub(in crate::connection) struct Subscriptions {
+pub(crate) struct Subscriptions {
     connections: Arc<Connections>,
     /// The id of the connections for requests. If those lead to another process, the connections
     /// here follow.
@@ -39,7 +39,7 @@ pub(in crate::connection) struct Subscriptions {
 type Pushes = Arc<Mutex<mpsc::UnboundedSender<Push>>>;
 
 impl Subscriptions {
-    pub(in crate::connection) fn open(
+    pub(crate) fn open(
         connections: &Arc<Connections>,
         commands: watch::Receiver<Option<ConnectionId>>,
         greeting: Handshake,
@@ -65,11 +65,7 @@ impl Subscriptions {
         })
     }
 
-    pub(in crate::connection) async fn subscribe(
-        &self,
-        kind: ChannelKind,
-        channels: Vec<Bytes>,
-    ) -> Result<Refused, ServerError> {
+    pub(crate) async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         let subscriber = self.subscriber(kind);
         if matches!(kind, ChannelKind::Events | ChannelKind::Patterns) {
             let mut epoch = subscriber.link.epoch();
@@ -79,14 +75,14 @@ impl Subscriptions {
     }
 
     /// Unsubscribes channels, and reports it once none of their messages can follow.
-    pub(in crate::connection) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
+    pub(crate) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
         let subscriber = self.subscriber(kind);
         subscriber.end(kind, &channels).await;
         let _ = subscriber.ended.send(channels);
     }
 
     /// Returns the stream of pushes from now on; the stream of an earlier call ends.
-    pub(in crate::connection) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+    pub(crate) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
         let (sender, receiver) = mpsc::unbounded_channel();
         *self.pushes.lock() = sender;
         receiver

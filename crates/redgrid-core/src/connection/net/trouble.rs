@@ -9,18 +9,18 @@ mod words;
 use std::io;
 
 use self::words::TLS;
-pub(in crate::connection) use self::words::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
+pub(crate) use self::words::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
 
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::connection) struct Trouble {
-    pub(in crate::connection) words: String,
-    pub(in crate::connection) kind: Kind,
+pub(crate) struct Trouble {
+    pub(crate) words: String,
+    pub(crate) kind: Kind,
 }
 
 /// Whether waiting can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::connection) enum Kind {
+pub(crate) enum Kind {
     /// The cause may pass.
     Passing,
     /// The server refuses the password, user or certificate of this client, or its own certificate
@@ -32,20 +32,20 @@ pub(in crate::connection) enum Kind {
 
 impl Trouble {
     /// Classifies an error text of the system, of rustls or of a server.
-    pub(in crate::connection) fn of(why: &str) -> Self {
+    pub(crate) fn of(why: &str) -> Self {
         Trouble { words: readable(why), kind: Kind::of(why) }
     }
 
-    pub(in crate::connection) fn passing(words: impl Into<String>) -> Self {
+    pub(crate) fn passing(words: impl Into<String>) -> Self {
         Trouble { words: words.into(), kind: Kind::Passing }
     }
 
-    pub(in crate::connection) fn lasting(words: impl Into<String>) -> Self {
+    pub(crate) fn lasting(words: impl Into<String>) -> Self {
         Trouble { words: words.into(), kind: Kind::Lasting }
     }
 
     /// Returns the error for a host name that could not be resolved.
-    pub(in crate::connection) fn unresolved(host: &str, error: &io::Error) -> Self {
+    pub(crate) fn unresolved(host: &str, error: &io::Error) -> Self {
         let said = of_system(error);
         let is_unknown =
             error.kind() == io::ErrorKind::NotFound || UNKNOWN_NAMES.iter().any(|mark| said.contains(mark));

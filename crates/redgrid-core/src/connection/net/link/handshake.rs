@@ -16,7 +16,7 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The expected role of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::connection) enum NodeRole {
+pub(crate) enum NodeRole {
     Any,
     /// It watches other servers, and has no data.
     Sentinel,
@@ -28,7 +28,7 @@ pub(in crate::connection) enum NodeRole {
     ClusterReplica,
 }
 
-pub(in crate::connection) enum Handshake {
+pub(crate) enum Handshake {
     /// Nothing: a server with a script that runs for too long refuses everything except ending it.
     Nothing,
     /// A sign of life.

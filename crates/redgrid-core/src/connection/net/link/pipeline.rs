@@ -116,7 +116,7 @@ impl Connection {
     ///
     /// If a provider has the password, a command that was refused for a missing login is sent again
     /// after a login.
-    pub(in crate::connection) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
+    pub(crate) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
         self.send_for(command, Expects::Reply).await
     }
 

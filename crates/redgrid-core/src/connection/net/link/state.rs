@@ -11,7 +11,7 @@ use crate::connection::trouble::{Kind, Trouble, readable};
 use crate::error::ServerError;
 
 impl Connection {
-    pub(in crate::connection) fn down(&self) -> ServerError {
+    pub(crate) fn down(&self) -> ServerError {
         self.refusal().unwrap_or_else(|| self.unconnected())
     }
 
@@ -79,7 +79,7 @@ impl Connection {
     }
 
     /// Returns why there is no connection, or why there was none before the current one.
-    pub(in crate::connection) fn trouble(&self) -> String {
+    pub(crate) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
         of_login.unwrap_or_else(|| self.state.lock().trouble.words.clone())
     }

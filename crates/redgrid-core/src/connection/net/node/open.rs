@@ -19,15 +19,15 @@ use crate::connection::{NodeId, Server, ServerClock};
 
 /// State that the nodes of one client share.
 #[derive(Clone)]
-pub(in crate::connection) struct Nodes {
-    pub(in crate::connection) entry: ConnectOptions,
-    pub(in crate::connection) settings: Settings,
-    pub(in crate::connection) clock: Clock,
+pub(crate) struct Nodes {
+    pub(crate) entry: ConnectOptions,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
     /// Whether messages are published on sharded channels; known once the first node of a cluster
     /// has answered.
-    pub(in crate::connection) sharded: Arc<AtomicBool>,
+    pub(crate) sharded: Arc<AtomicBool>,
     /// Whether the keys of a request must share a slot.
-    pub(in crate::connection) clustered: bool,
+    pub(crate) clustered: bool,
 }
 
 impl Nodes {
@@ -36,7 +36,7 @@ impl Nodes {
     /// # Errors
     ///
     /// [`ConfigError`] if a file that it names cannot be used.
-    pub(in crate::connection) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
+    pub(crate) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
         let (entry, settings) = (ConnectOptions::of(config)?, config.settings.clone());
         let clustered = matches!(config.servers(), Servers::Cluster(_));
         Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
@@ -44,11 +44,11 @@ impl Nodes {
 
     /// Opens a node, which connects in the background and counts as connected only in the expected
     /// role.
-    pub(in crate::connection) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
+    pub(crate) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
         self.open_at(Endpoint::Tcp(address.clone()), part)
     }
 
-    pub(in crate::connection) fn open_at(&self, place: Endpoint, part: NodeRole) -> Arc<Node> {
+    pub(crate) fn open_at(&self, place: Endpoint, part: NodeRole) -> Arc<Node> {
         let (entry, settings, clock) = (self.entry.clone(), self.settings.clone(), self.clock.clone());
         Node::open(self, Target { place, entry, settings, clock, without_resp3: Arc::default() }, part)
     }
@@ -87,7 +87,7 @@ impl Node {
     }
 
     /// Returns the address; `None` for a Unix socket.
-    pub(in crate::connection) fn address(&self) -> Option<&Address> {
+    pub(crate) fn address(&self) -> Option<&Address> {
         match &self.connections.target.place {
             Endpoint::Tcp(address) => Some(address),
             #[cfg(unix)]
@@ -95,22 +95,22 @@ impl Node {
         }
     }
 
-    pub(in crate::connection) fn is_at(&self, address: &Address) -> bool {
+    pub(crate) fn is_at(&self, address: &Address) -> bool {
         self.address() == Some(address)
     }
 
     /// Schedules a role check. A node that lost its role counts as disconnected until it has it
     /// again.
-    pub(in crate::connection) fn look_after(&self) {
+    pub(crate) fn look_after(&self) {
         self.commands.suspect();
     }
 
     /// Returns whether a replica can be used: it is connected, has its role, and does not lag.
-    pub(in crate::connection) fn is_fit(&self) -> bool {
+    pub(crate) fn is_fit(&self) -> bool {
         self.commands.is_up() && !self.is_lagging()
     }
 
-    pub(in crate::connection) fn set_behind(&self, behind: bool) {
+    pub(crate) fn set_behind(&self, behind: bool) {
         if self.behind.swap(behind, Ordering::AcqRel) != behind {
             let news = if behind { "a replica is behind, and left out" } else { "a replica has caught up" };
             tracing::info!(node = %self.id, news);
@@ -118,7 +118,7 @@ impl Node {
     }
 
     /// Starts or stops refusing requests and retransmissions here; returns the previous state.
-    pub(in crate::connection) fn hold_back(&self, on: bool) -> bool {
+    pub(crate) fn hold_back(&self, on: bool) -> bool {
         self.held_back.swap(on, Ordering::AcqRel)
     }
 }

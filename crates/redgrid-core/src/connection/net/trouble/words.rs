@@ -11,7 +11,7 @@ use super::Kind::{self, Lasting, Passing, Unauthorized};
 ///
 /// Examples: `Os { code: 111, …, message: "Connection refused" }`, `Custom { …, error:
 /// InvalidCertificate(UnknownIssuer) }`.
-pub(in crate::connection) fn readable(why: &str) -> String {
+pub(crate) fn readable(why: &str) -> String {
     if let Some((.., words)) = TLS.iter().find(|(mark, ..)| why.contains(mark)) {
         let names = names(why).map(|names| format!("it is for {names}"));
         return match names.or_else(|| moment(why)).or_else(|| alert(why)) {
@@ -26,7 +26,7 @@ pub(in crate::connection) fn readable(why: &str) -> String {
 }
 
 /// Returns the operating system's message, without the error number and the library's prefix.
-pub(in crate::connection) fn of_system(error: &io::Error) -> String {
+pub(crate) fn of_system(error: &io::Error) -> String {
     let said = error.to_string();
     let said = said.strip_prefix(LOOKUP).map_or(said.as_str(), |rest| rest.trim_start_matches([':', ' ']));
     said.split(" (os error ").next().unwrap_or_default().to_owned()
@@ -35,11 +35,11 @@ pub(in crate::connection) fn of_system(error: &io::Error) -> String {
 const LOOKUP: &str = "failed to lookup address information";
 
 /// Reason of a connection that ended without an error and without being given up.
-pub(in crate::connection) const CLOSED: &str = "the connection was closed";
+pub(crate) const CLOSED: &str = "the connection was closed";
 
-pub(in crate::connection) const LATE_ANSWER: &str = "no answer came in time";
+pub(crate) const LATE_ANSWER: &str = "no answer came in time";
 
-pub(in crate::connection) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
+pub(crate) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
 
 /// Translates a system error in debug form: its message, or its kind.
 fn system(why: &str) -> Option<String> {
