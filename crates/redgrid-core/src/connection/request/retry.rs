@@ -290,3 +290,29 @@ async fn pause(
 pub(crate) fn jittered(mean: Duration) -> Duration {
     mean.mul_f64(0.5 + fastrand::f64())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn after_a_lost_answer_no_copy_may_execute_when_the_window_of_the_first_is_over() {
+        let sent = Instant::MIN + 100 * MS;
+        let limits = |policy| {
+            let first = Tries::new(policy, Instant::MAX);
+            let again = Tries { first: Some(sent), ..Tries::new(policy, Instant::MAX) };
+            (first.limit(sent, 30 * MS), again.limit(sent + 40 * MS, 30 * MS))
+        };
+        assert_eq!(limits(RetryPolicy::Within(50 * MS)), (sent + 30 * MS, sent + 50 * MS));
+        assert_eq!(limits(RetryPolicy::Retries), (sent + 30 * MS, sent + 70 * MS));
+    }
+
+    #[test]
+    fn a_refusal_of_the_login_ends_a_request_unless_it_releases_or_a_copy_may_execute() {
+        let heeds = |policy, unanswered| Tries { unanswered, ..Tries::new(policy, Instant::MAX) }.heeds_refusal();
+        assert!(heeds(RetryPolicy::Retries, None) && heeds(RetryPolicy::Once, None));
+        assert!(!heeds(RetryPolicy::ToTheEnd, None) && !heeds(RetryPolicy::Retries, Some(Instant::MIN)));
+    }
+}
