@@ -26,10 +26,9 @@
 //! callers start on other threads, some time later. There ordered delivery only delays the rest (0.8
 //! times).
 //!
-//! Without batches, `W1` of `redgrid bench` had 0.78 of the rate with 16 tasks, 0.62 with 64, 0.52
-//! with 256, and the same rate with one task. With four requests in flight to a near server it was
-//! 0.95 with 16 tasks, at 1.4 times the CPU time. Without yields before a batch it was 0.93 to 0.99
-//! with 16 to 256 tasks.
+//! Compared by `W1` of `redgrid bench`: with four requests in flight to a near server, 16 tasks had
+//! 0.95 of the rate, at 1.4 times the CPU time. Without yields before a batch, 16 to 256 tasks had
+//! 0.93 to 0.99. ARCHITECTURE.md has the rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;
