@@ -14,26 +14,24 @@ use crate::error::{Code, ServerError};
 /// meanwhile causes a second.
 const MOST_HOPS: usize = 3;
 
-/// Where a slot is served, according to a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Redirection {
-    /// Permanently.
-    Moved { slot: u16, address: String },
-    /// For this request only.
-    Ask { address: String },
+/// Where a slot is served, according to a server: permanently, or for this request only (ASK).
+#[derive(Debug, PartialEq, Eq)]
+struct Redirection {
+    slot: u16,
+    address: String,
+    is_ask: bool,
 }
 
 impl Redirection {
     /// Parses `MOVED 3999 127.0.0.1:6381` and `ASK …` from a server at `host`.
-    pub(crate) fn of(error: &ServerError, host: &str) -> Option<Redirection> {
+    fn of(error: &ServerError, host: &str) -> Option<Redirection> {
         let ServerError::Refused { code: code @ (Code::Moved | Code::Ask), message } = error else { return None };
         let mut words = message.trim_start_matches('-').split(' ');
         let (_, slot, address) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
         let (named, port) = address.rsplit_once(':')?;
         // A server that does not know its own name omits it; the client inserts it.
         let named = if matches!(named, "" | "?") { host } else { named };
-        let address = format!("{named}:{port}");
-        Some(if *code == Code::Moved { Redirection::Moved { slot, address } } else { Redirection::Ask { address } })
+        Some(Redirection { slot, address: format!("{named}:{port}"), is_ask: *code == Code::Ask })
     }
 }
 
@@ -53,24 +51,21 @@ pub(super) async fn follow(
         let by = answer.by.id();
         // A script may return the same error, which is not followed.
         let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
-        let Some(redirection) = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS) else {
+        let redirection = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS);
+        let Some(Redirection { slot, address, is_ask }) = redirection else {
             if is_doubtful(error) {
                 topology.suspect(TopologyHint::Node(by.clone()));
             }
             break;
         };
         sent_on.store(true, Ordering::Relaxed);
-        let (next, asking) = match redirection {
-            Redirection::Moved { slot, address } => {
-                let next = topology.at(&address);
-                topology.suspect(TopologyHint::Moved(slot, address));
-                (next, false)
-            }
-            Redirection::Ask { address } => (topology.at(&address), true),
-        };
+        let next = topology.at(&address);
+        if !is_ask {
+            topology.suspect(TopologyHint::Moved(slot, address));
+        }
         let Some(by) = next else { break };
         let epoch = by.current_connection_id();
-        let result = match asking {
+        let result = match is_ask {
             false => by.ask(request, limit).await,
             true => by.call_asking(Request::clone(request).not_after(limit)).await,
         };
@@ -113,11 +108,14 @@ mod tests {
     #[test]
     fn a_redirection_is_read_with_or_without_a_host() {
         let of = |message: &str| Redirection::of(&ServerError::refused(message), "here");
-        let moved = |slot, address: &str| Some(Redirection::Moved { slot, address: address.into() });
+        let moved = |slot, address: &str| Some(Redirection { slot, address: address.into(), is_ask: false });
         assert_eq!(of("MOVED 3999 127.0.0.1:6381"), moved(3999, "127.0.0.1:6381"));
         assert_eq!(of("MOVED 3999 :6381"), moved(3999, "here:6381"));
         assert_eq!(of("MOVED 3999 ?:6381"), moved(3999, "here:6381"));
-        assert_eq!(of("ASK 1 db.example:7"), Some(Redirection::Ask { address: "db.example:7".into() }));
+        assert_eq!(
+            of("ASK 1 db.example:7"),
+            Some(Redirection { slot: 1, address: "db.example:7".into(), is_ask: true })
+        );
         assert_eq!(of("MOVED 3999 ::1:6381"), moved(3999, "::1:6381"));
         for other in ["ERR no", "MOVED", "MOVED x y", "MOVED 3999 nowhere", "ERR script: MOVED 1 a:1"] {
             assert_eq!(of(other), None, "{other}");
