@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::{ClientExt, FromHoldGuard, LockProtocol};
-use redgrid_core::lock::{AcquireError, AcquireRequest, HoldGuard, LockKeys, ReleaseError};
+use redgrid_core::author::{ClientExt, FromHoldGuard, LockExt, LockProtocol};
+use redgrid_core::lock::{AcquireError, AcquireRequest, HoldGuard, LockKeys, PendingAcquire, ReleaseError};
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, Name};
@@ -186,7 +186,7 @@ impl Lock {
     async fn acquire(self) -> Result<HoldGuard, ConditionError> {
         let lock = self.name();
         let acquire = async {
-            let hold = self.client.enter(self.protocol, &self.keys, self.request)?.member().await?;
+            let hold = PendingAcquire::start(&self.client, self.protocol, &self.keys, self.request)?.member().await?;
             hold.ok_or_else(|| Failure::ShuttingDown { operation: AcquireError::operation(&lock) }.into())
         };
         acquire.await.map_err(|source| ConditionError::NotAcquired { lock, source })

@@ -9,14 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::{ClientExt, UNSUBSCRIBED_POLL};
+use redgrid_core::author::{ClientExt, LockExt, NotDriven, UNSUBSCRIBED_POLL};
 use redgrid_core::clock::Instant;
 use redgrid_core::name::{InvalidName, companion};
 use redgrid_core::object::{Layout, Object};
 use redgrid_core::wait_queue::{AFTER_CHANGE, SUBSCRIBED_POLLS};
 use redgrid_core::{
-    ChannelEvent, Client, Failure, FromReply, IdempotentRequest, Name, NotDriven, OrderedSubscription, Request,
-    ServerError,
+    ChannelEvent, Client, Failure, FromReply, IdempotentRequest, Name, OrderedSubscription, Request, ServerError,
 };
 
 use crate::error::{WaitError, failure, is_passing};
@@ -111,7 +110,7 @@ impl SyncHandle {
     }
 
     /// Drives a wait that ends with a grant, whether or not its caller polls it: see
-    /// [`ClientExt::drive_acquire`](redgrid_core::author::ClientExt::drive_acquire).
+    /// [`LockExt::drive_acquire`].
     pub(crate) async fn drive<T, E, F>(
         &self,
         timeout: Option<Duration>,

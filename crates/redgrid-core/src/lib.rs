@@ -43,6 +43,7 @@ mod pinned;
 mod pubsub;
 mod script;
 mod shrink;
+mod sync;
 mod token;
 mod unpolled;
 pub mod wait_queue;
@@ -54,8 +55,8 @@ pub use connection::server;
 pub use connection::{
     Arg, BackgroundClient, Batched, ChannelKind, Client, ClientStats, Command, CommitError, ConnectError,
     ConnectionEvent, ConnectionEvents, ConnectionId, Deployment, DeploymentKind, FromReply, Health, HealthCheck,
-    NodeHealth, NodeId, NodePart, NotClosed, NotDriven, NotReady, Pairs, Primary, Push, Refused, Reply, Request,
-    ResponseFuture, ServerClock, Shard, ShardServers, TopologyHint, WeakClient,
+    NodeHealth, NodeId, NodePart, NotClosed, NotReady, Pairs, Primary, Push, Refused, Reply, Request, ResponseFuture,
+    ServerClock, Shard, ShardServers, TopologyHint, WeakClient,
 };
 pub use error::{Code, ServerError};
 pub use exactly_once::{IdempotentBulkScript, IdempotentRequest, IdempotentScript};

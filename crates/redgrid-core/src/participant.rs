@@ -7,11 +7,12 @@
 //! those of the current one.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::connection::{Client, Progress, Request, RetryPolicy};
+use crate::sync::Mutex;
 
 /// The participants of a client, by key.
 #[derive(Default)]
@@ -26,12 +27,8 @@ struct ParticipantsState {
 }
 
 impl Participants {
-    fn state(&self) -> MutexGuard<'_, ParticipantsState> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     fn release(&self, key: &Bytes, number: u32) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if let Some(numbers) = state.numbers.get_mut(key) {
             numbers.remove(&number);
             if numbers.is_empty() {
@@ -42,7 +39,7 @@ impl Participants {
 
     /// Takes all leave requests. From then on only the caller sends them.
     pub(crate) fn take_leave_requests(&self) -> Vec<Request> {
-        self.state().leave_requests.drain().map(|(_, request)| request).collect()
+        self.0.lock().leave_requests.drain().map(|(_, request)| request).collect()
     }
 }
 
@@ -72,19 +69,19 @@ impl Participant {
     /// Sets the request that gives up the participation, unless it is
     /// [disarmed](Participant::disarm) before.
     pub fn arm(&self, leave_request: Request) {
-        self.client.core().participants.state().leave_requests.insert(self.generation, leave_request);
+        self.client.core().participants.0.lock().leave_requests.insert(self.generation, leave_request);
     }
 
     /// Removes the leave request: the participation need not be given up any more.
     pub fn disarm(&self) {
-        let _ = self.client.core().participants.state().leave_requests.remove(&self.generation);
+        let _ = self.client.core().participants.0.lock().leave_requests.remove(&self.generation);
     }
 }
 
 impl Drop for Participant {
     fn drop(&mut self) {
         let core = self.client.core();
-        let Some(leave_request) = core.participants.state().leave_requests.remove(&self.generation) else {
+        let Some(leave_request) = core.participants.0.lock().leave_requests.remove(&self.generation) else {
             return core.participants.release(&self.key, self.number);
         };
         // The number is not reused before the request has ended: a new participant would overwrite
@@ -111,7 +108,7 @@ impl std::fmt::Debug for Participant {
 impl Participant {
     /// See [`ClientExt::participant`](crate::author::ClientExt::participant).
     pub(crate) fn new(client: &Client, key: &Bytes) -> Participant {
-        let mut state = client.core().participants.state();
+        let mut state = client.core().participants.0.lock();
         state.last_generation += 1;
         let generation = state.last_generation;
         let numbers = state.numbers.entry(key.clone()).or_default();

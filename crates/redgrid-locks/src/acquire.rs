@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::{Backoff, ClientExt, LockProtocol};
+use redgrid_core::author::{Backoff, ClientExt, LockExt, LockProtocol};
 use redgrid_core::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::lock::{AcquireRequest, HoldGuard, LeaseMode, LockKeys, PendingAcquire};
 use redgrid_core::name::InvalidName;
@@ -168,8 +168,8 @@ impl AcquireBuilder {
     // Separate from the wait for the outcome, whose future would reserve the size of the pending
     // acquire twice.
     pub(crate) fn enter(&self, try_only: bool) -> Result<PendingAcquire, AcquireError> {
-        let pending =
-            self.client.enter(self.kind, self.target.as_ref().map_err(Clone::clone)?, self.request(try_only)?)?;
+        let target = self.target.as_ref().map_err(Clone::clone)?;
+        let pending = PendingAcquire::start(&self.client, self.kind, target, self.request(try_only)?)?;
         if let Some(position) = &self.position {
             position.follow(pending.queue_position());
         }

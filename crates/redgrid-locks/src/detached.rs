@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redgrid_core::author::{ClientExt, LockProtocol};
+use redgrid_core::author::{LockExt, LockProtocol};
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
 use redgrid_core::lock::{AttachError, DetachError, DetachedHold, LeaseMode};
 use redgrid_core::{Name, Token};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use redgrid_core::author::ClientExt;
-use redgrid_core::{Client, Failure, Name, NotDriven, ServerError};
+use redgrid_core::author::{LockExt, NotDriven};
+use redgrid_core::{Client, Failure, Name, ServerError};
 
 use crate::AcquireError;
 
-/// Drives an acquire of `name` that waits for at most `wait`: see [`ClientExt::drive_acquire`](redgrid_core::author::ClientExt::drive_acquire).
+/// Drives an acquire of `name` that waits for at most `wait`: see [`LockExt::drive_acquire`].
 pub(crate) async fn drive<T, E, F>(
     client: &Client,
     name: &Name,

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 
 use redgrid_core::Name;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::LockExt;
 use redgrid_core::lock::HoldGuard;
 
 use crate::AcquireError;

@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::{ClientExt, MultiKeyProtocol};
+use redgrid_core::author::{ClientExt, LockExt, MultiKeyProtocol};
 use redgrid_core::clock::Instant;
-use redgrid_core::lock::{AcquireRequest, HoldArgs, HoldGuard, MultiGrant, MultiOutcome};
+use redgrid_core::lock::{AcquireRequest, HoldArgs, HoldGuard, MultiGrant, MultiOutcome, PendingAcquire};
 use redgrid_core::{BulkScript, Client, InvalidName, Name, Request};
 
 use crate::AcquireError;
@@ -257,7 +257,7 @@ impl Members {
 
 /// Acquires one lock as a member of the multi-lock; `None` if it is taken.
 async fn acquire_member(lock: &Lock, request: AcquireRequest) -> Result<Option<HoldGuard>, AcquireError> {
-    lock.client().enter(lock.kind(), lock.target()?, request)?.member().await
+    PendingAcquire::start(lock.client(), lock.kind(), lock.target()?, request)?.member().await
 }
 
 /// Makes one attempt to acquire all locks. `waited` is the grant of the lock that was waited for.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redgrid_core::author::{ClientExt, LockProtocol};
 use redgrid_core::clock::Instant;
-use redgrid_core::lock::{AcquireRequest, HoldGuard, LockKeys};
+use redgrid_core::lock::{AcquireRequest, HoldGuard, LockKeys, PendingAcquire};
 use redgrid_core::name::companion;
 use redgrid_core::{Client, Failure, Name, Script, ServerError, Token, Watch};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -124,8 +124,10 @@ impl QuorumLock {
             let timeout = self.quorum.reply_timeout;
             async move {
                 let until = lock.client().clock().now() + timeout;
-                let attempt =
-                    async { lock.client().enter(lock.kind(), lock.target()?, attempt_request)?.outcome().await };
+                let attempt = async {
+                    let pending = PendingAcquire::start(lock.client(), lock.kind(), lock.target()?, attempt_request)?;
+                    pending.outcome().await
+                };
                 let late =
                     || ServerError::NotSent { reason: "the server did not answer within its share of the time".into() };
                 match within(lock.client(), until, attempt).await {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{ClientExt, LockExt};
 use redgrid_core::config::Durability;
 use redgrid_core::lock::{AcquireRequest, LeaseMode, TakeoverFrom};
 use redgrid_core::{Client, Failure};

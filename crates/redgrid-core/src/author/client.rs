@@ -1,300 +1,390 @@
-//! The implementation of [`ClientExt`].
+//! Methods of a client for all objects.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::ClientExt;
+use super::Sealed;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::connection::{
-    BackgroundClient, Batched, ByNode, Client, ConnectionId, FromReply, NotDriven, Primary, Request, RetryPolicy,
-    Server, TopologyHint,
+    BackgroundClient, Batched, ByNode, ConnectionId, FromReply, Primary, Request, RetryPolicy, Server, TopologyHint,
 };
 use crate::error::ServerError;
 use crate::exactly_once::IdempotentRequest;
-use crate::lock::{
-    AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, LockKeys, LockProtocol, MultiOutcome,
-    PendingAcquire, TakeoverFrom,
-};
-use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::participant::Participant;
-use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
 use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
 use crate::unpolled::Offer;
 
-#[expect(unnameable_types, reason = "seals `ClientExt`")]
-pub trait Sealed {}
-
-impl Sealed for Client {}
-
-impl ClientExt for Client {
+/// Methods of [`Client`](crate::Client) for authors of objects. No other type implements it.
+///
+/// | for | methods |
+/// |---|---|
+/// | settings | `clock`, `response_timeout`, `patience`, `poll_interval`, `watchdog_lease`, `fair_wait`, `durability`, `notice_prefix` |
+/// | requests | `run_until`, `run_same_slot`, `run_detached`, `run_exactly_once`, `run_exactly_once_until`, `run_at_most_once`, `batch` |
+/// | nodes | `primaries`, `is_primary`, `doubt`, `run_on`, `run_on_primaries`, `run_on_primaries_until`, `sentinels` |
+/// | contact and end | `epoch_of`, `out_of_contact`, `ended` |
+/// | messages | `watch`, `watch_unpolled`, `subscribe_ordered`, `subscribe_ordered_unpolled`, `subscribe`, `message_stream`, `local_subscriptions`, `is_subscribed`, `subscribers`, `subscribers_at_primary`, `waiting_subscribers`, `channels_matching` |
+/// | state and tasks | `shared`, `kept`, `run_in_background`, `spawn_attached`, `participant`, `offer` |
+///
+/// # Errors
+///
+/// A [`ServerError`] says whether the request may have been executed.
+///
+/// # Cancel safety
+///
+/// Every future may be dropped. A request that was sent is executed nevertheless.
+pub trait ClientExt: Sealed {
+    /// Returns the client's clock.
     fn clock(&self) -> &Clock {
-        &self.core().clock
+        &self.client().core().clock
     }
 
+    /// Returns the response timeout of one transmission of a request.
     fn response_timeout(&self) -> Duration {
-        self.core().settings.response_timeout
+        self.client().core().settings.response_timeout
     }
 
+    /// Returns how long a call may be without contact to the server: `response_timeout × (retries +
+    /// 1)`.
     fn patience(&self) -> Duration {
-        self.core().settings.patience()
+        self.client().core().settings.patience()
     }
 
+    /// Returns the interval at which waiters poll.
     fn poll_interval(&self) -> Duration {
-        self.core().settings.poll_interval
+        self.client().core().settings.poll_interval
     }
 
+    /// Returns the lease of holds that are renewed.
     fn watchdog_lease(&self) -> Duration {
-        self.core().settings.watchdog_lease
+        self.client().core().settings.watchdog_lease
     }
 
+    /// Returns how long a queue position of a fair lock is kept for a process that is silent.
     fn fair_wait(&self) -> Duration {
-        self.core().settings.fair_wait
+        self.client().core().settings.fair_wait
     }
 
+    /// Returns the default durability of grants.
     fn durability(&self) -> Durability {
-        self.core().settings.durability
+        self.client().core().settings.durability
     }
 
+    /// Returns the prefix of the channels that notify clients of holds taken over by force. The
+    /// client's id and `}` follow it.
     fn notice_prefix(&self) -> String {
-        self.core().notice_prefix()
+        self.client().core().notice_prefix()
     }
 
-    async fn run_until<T: FromReply>(&self, request: Request, until: Instant) -> Result<T, ServerError> {
-        self.run_with(request, until, RetryPolicy::Retries).await
-    }
-
-    async fn run_same_slot<T: FromReply>(&self, request: Request) -> Result<T, ServerError> {
-        self.run_with(request, self.clock().now() + self.patience(), RetryPolicy::Together).await
-    }
-
-    fn run_detached(&self, request: Request) {
-        self.table().run_detached(request);
-    }
-
-    async fn run_exactly_once<T: FromReply>(&self, request: IdempotentRequest) -> Result<T, ServerError> {
-        self.run_exactly_once_until(request, self.clock().now() + self.patience()).await
-    }
-
-    async fn run_exactly_once_until<T: FromReply>(
-        &self,
-        request: IdempotentRequest,
-        until: Instant,
-    ) -> Result<T, ServerError> {
-        crate::exactly_once::run(self, request, until).await?.into_typed()
-    }
-
-    async fn run_at_most_once<T: FromReply>(
-        &self,
-        request: IdempotentRequest,
-        until: Instant,
-    ) -> Result<T, ServerError> {
-        crate::exactly_once::run_at_most_once(self, request, until).await?.into_typed()
-    }
-
-    async fn batch(&self, requests: Vec<Request>, until: Instant, durability: Durability) -> Vec<Batched> {
-        self.send_batch(requests, until, durability).await
-    }
-
-    async fn primaries(&self) -> Result<Vec<Primary>, ServerError> {
-        self.primaries_until(self.clock().now() + self.patience()).await
-    }
-
-    fn is_primary(&self, primary: &Primary) -> bool {
-        primary.is_current(self)
-    }
-
-    fn doubt(&self, primary: &Primary) {
-        self.core().topology.suspect(TopologyHint::Node(primary.id().clone()));
-    }
-
-    async fn run_on<T: FromReply>(&self, primary: &Primary, request: Request) -> Result<T, ServerError> {
-        self.run_at(primary, request, self.clock().now() + self.patience()).await?.into_typed()
-    }
-
-    async fn run_on_primaries<T: FromReply + Send>(&self, request: Request) -> Result<ByNode<T>, ServerError> {
-        self.run_on_primaries_until(request, self.clock().now() + self.patience()).await
-    }
-
-    async fn run_on_primaries_until<T: FromReply + Send>(
+    /// Sends a request as [`Client::run`](crate::Client::run) does, and retries it until `until`.
+    fn run_until<T: FromReply>(
         &self,
         request: Request,
         until: Instant,
-    ) -> Result<ByNode<T>, ServerError> {
-        self.run_at_primaries(request, until).await
+    ) -> impl Future<Output = Result<T, ServerError>> + Send {
+        self.client().run_with(request, until, RetryPolicy::Retries)
     }
 
+    /// Sends a request with several keys, for a caller that can fall back to fewer keys.
+    ///
+    /// During a slot migration the keys may be on both sides. This method reports that at once as
+    /// [`Code::TryAgain`](crate::Code::TryAgain), where [`Client::run`](crate::Client::run)
+    /// retries. After a lost reply an idempotent request is retransmitted until its deadline; any
+    /// other request is sent once.
+    fn run_same_slot<T: FromReply>(&self, request: Request) -> impl Future<Output = Result<T, ServerError>> + Send {
+        self.client().run_with(request, self.clock().now() + self.patience(), RetryPolicy::Together)
+    }
+
+    /// Sends a request once in the background, for callers that cannot wait, such as a `Drop`.
+    ///
+    /// The result is not reported.
+    fn run_detached(&self, request: Request) {
+        self.client().table().run_detached(request);
+    }
+
+    /// Executes a script exactly once, and returns its reply as `T`.
+    ///
+    /// It is retried until `response_timeout × (retries + 1)` has passed, also after lost replies.
+    /// A request with an unknown outcome is still sent after the error, for 30 s in all; later
+    /// requests of this client for the name wait for it. If the future is dropped, a request that
+    /// was sent continues, and one that was not is never sent.
+    fn run_exactly_once<T: FromReply>(
+        &self,
+        request: IdempotentRequest,
+    ) -> impl Future<Output = Result<T, ServerError>> + Send {
+        self.run_exactly_once_until(request, self.clock().now() + self.patience())
+    }
+
+    /// Executes a script as [`ClientExt::run_exactly_once`], and waits for its reply until `until`.
+    fn run_exactly_once_until<T: FromReply>(
+        &self,
+        request: IdempotentRequest,
+        until: Instant,
+    ) -> impl Future<Output = Result<T, ServerError>> + Send {
+        let client = self.client();
+        async move { crate::exactly_once::run(client, request, until).await?.into_typed() }
+    }
+
+    /// Executes the same script, sent once, and tries that until `until`.
+    ///
+    /// After a lost reply it is not sent again, and nothing is stored on the server for
+    /// deduplication. The script has no Lua variable `clock` then.
+    fn run_at_most_once<T: FromReply>(
+        &self,
+        request: IdempotentRequest,
+        until: Instant,
+    ) -> impl Future<Output = Result<T, ServerError>> + Send {
+        let client = self.client();
+        async move { crate::exactly_once::run_at_most_once(client, request, until).await?.into_typed() }
+    }
+
+    /// Sends many requests until `until` and returns one result for each, in their order, with its
+    /// durability.
+    ///
+    /// Requests of one node are sent together. They are executed in their order if all of them are
+    /// [`in_order`](Request::in_order). Requests of other nodes and other callers run concurrently.
+    ///
+    /// A request that a node refuses for a passing reason, mostly because a slot is moving, is sent
+    /// again. So is an idempotent request without a reply. Retries of one slot are sent one after
+    /// another.
+    fn batch(
+        &self,
+        requests: Vec<Request>,
+        until: Instant,
+        durability: Durability,
+    ) -> impl Future<Output = Vec<Batched>> + Send {
+        self.client().send_batch(requests, until, durability)
+    }
+
+    /// Returns the current primaries: one, or in a cluster those that serve slots.
+    ///
+    /// Waits until they are known, at most `response_timeout × (retries + 1)`. The error says why
+    /// they are unknown.
+    fn primaries(&self) -> impl Future<Output = Result<Vec<Primary>, ServerError>> + Send {
+        self.client().primaries_until(self.clock().now() + self.patience())
+    }
+
+    /// Returns whether this node is still a primary.
+    fn is_primary(&self, primary: &Primary) -> bool {
+        primary.is_current(self.client())
+    }
+
+    /// Schedules a topology refresh, because this node says that it is not a primary.
+    fn doubt(&self, primary: &Primary) {
+        self.client().core().topology.suspect(TopologyHint::Node(primary.id().clone()));
+    }
+
+    /// Sends a request without keys to this node, and converts its reply to `T`. Redirects are not
+    /// followed.
+    ///
+    /// It is retried as by [`Client::run`](crate::Client::run) while the node is a primary. After
+    /// an error, [`ClientExt::is_primary`] shows whether it still is.
+    fn run_on<T: FromReply>(
+        &self,
+        primary: &Primary,
+        request: Request,
+    ) -> impl Future<Output = Result<T, ServerError>> + Send {
+        let (client, until) = (self.client(), self.clock().now() + self.patience());
+        async move { client.run_at(primary, request, until).await?.into_typed() }
+    }
+
+    /// Sends a request without keys to every primary concurrently, and returns one result per node.
+    ///
+    /// An error is one of [`ClientExt::primaries`]; no request was sent then.
+    fn run_on_primaries<T: FromReply + Send>(
+        &self,
+        request: Request,
+    ) -> impl Future<Output = Result<ByNode<T>, ServerError>> + Send {
+        self.run_on_primaries_until(request, self.clock().now() + self.patience())
+    }
+
+    /// Sends a request to every primary, as [`ClientExt::run_on_primaries`], until `until`.
+    fn run_on_primaries_until<T: FromReply + Send>(
+        &self,
+        request: Request,
+        until: Instant,
+    ) -> impl Future<Output = Result<ByNode<T>, ServerError>> + Send {
+        self.client().run_at_primaries(request, until)
+    }
+
+    /// Returns the sentinels that this client uses, including those that other sentinels have
+    /// named. The list is empty in other topologies.
+    ///
+    /// They use the credentials and the encryption that are configured for sentinels.
     fn sentinels(&self) -> Vec<Arc<dyn Server>> {
-        self.core().topology.sentinels()
+        self.client().core().topology.sentinels()
     }
 
+    /// Returns the id of the connection to the current primary of `key`; `None` while there is no
+    /// contact.
+    ///
+    /// The id changes with each loss of contact, restart and failover. State of the server that was
+    /// observed under an older id may be outdated.
     fn epoch_of(&self, key: &[u8]) -> Option<ConnectionId> {
-        self.core().topology.primary(key).current_connection_id()
+        self.client().core().topology.primary(key).current_connection_id()
     }
 
+    /// Returns the error of a bounded wait for `key` that timed out without contact to its server.
+    ///
+    /// The error says why contact was missing for longer than the response timeout. `answered` is
+    /// when the server last answered the waiter. Returns `None` if there was contact. A connection
+    /// without an overdue reply counts as contact.
     fn out_of_contact(&self, key: &[u8], answered: Instant) -> Option<ServerError> {
-        let core = self.core();
+        let core = self.client().core();
         let contact = core.contact(key).map_or(answered, |contact| contact.max(answered));
         (core.clock.now().since(contact) > core.settings.response_timeout).then(|| core.no_contact(key))
     }
 
+    /// Returns the error of a call to a client that has ended.
+    ///
+    /// It is [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has
+    /// ended instead. For calls that found [`Client::is_shut_down`](crate::Client::is_shut_down) to
+    /// be true.
     fn ended(&self) -> ServerError {
-        self.core().life.why()
+        self.client().core().life.why()
     }
 
+    /// Watches a channel for wake-ups, and polls the key that belongs to it.
     fn watch(&self, channel: Bytes, key: Bytes) -> Watch {
-        self.core().subscriptions.watch(channel, key)
+        self.client().core().subscriptions.watch(channel, key)
     }
 
+    /// Watches a channel in the slot of a key, without a key to poll: the waiter polls by itself.
     fn watch_unpolled(&self, channel: Bytes, slot_of: &Bytes) -> Watch {
-        self.core().subscriptions.watch_with_notify(channel, slot_of, Arc::default())
+        self.client().core().subscriptions.watch_with_notify(channel, slot_of, Arc::default())
     }
 
+    /// Subscribes to `channels` in the slot of `key`, and polls whether the key is gone.
+    ///
+    /// Messages arrive in the order in which they are published at the server.
     fn subscribe_ordered(&self, channels: impl IntoIterator<Item = Bytes>, key: &Bytes) -> OrderedSubscription {
-        self.core().subscriptions.subscribe_ordered(channels, key, true)
+        self.client().core().subscriptions.subscribe_ordered(channels, key, true)
     }
 
+    /// Subscribes to `channels` in the slot of a key that need not exist, and polls nothing.
     fn subscribe_ordered_unpolled(
         &self,
         channels: impl IntoIterator<Item = Bytes>,
         slot_of: &Bytes,
     ) -> OrderedSubscription {
-        self.core().subscriptions.subscribe_ordered(channels, slot_of, false)
+        self.client().core().subscriptions.subscribe_ordered(channels, slot_of, false)
     }
 
-    async fn subscribe(&self, channels: ChannelSelector, capacity: usize) -> Result<PubSubStream, ServerError> {
-        PubSubStream::open(self, channels, capacity).await
+    /// Subscribes to channels, and completes when the server has confirmed that.
+    ///
+    /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
+    /// reader. The error is [`ServerError::Refused`] if the user has no permission or the server
+    /// does not support it, and [`ServerError::NotSent`] if no server has confirmed it within
+    /// `response_timeout × (retries + 1)`. After an error nothing is subscribed.
+    fn subscribe(
+        &self,
+        channels: ChannelSelector,
+        capacity: usize,
+    ) -> impl Future<Output = Result<PubSubStream, ServerError>> + Send {
+        PubSubStream::open(self.client(), channels, capacity)
     }
 
-    async fn message_stream(
+    /// Subscribes to `channels`, on which scripts publish in the slot of `key`.
+    ///
+    /// The future completes when all of them are active, or fails as [`ClientExt::subscribe`]. The
+    /// stream keeps up to `capacity` messages for a slow reader.
+    fn message_stream(
         &self,
         channels: Vec<Bytes>,
         key: &Bytes,
         capacity: usize,
-    ) -> Result<MessageStream, ServerError> {
-        MessageStream::open(self, channels, key, capacity).await
+    ) -> impl Future<Output = Result<MessageStream, ServerError>> + Send {
+        MessageStream::open(self.client(), channels, key, capacity)
     }
 
+    /// Returns the number of streams of these channels that this client has.
     fn local_subscriptions(&self, channels: &ChannelSelector) -> usize {
-        self.core().subscriptions.watcher_count(&channels.internal_name())
+        self.client().core().subscriptions.watcher_count(&channels.internal_name())
     }
 
+    /// Returns whether the server has confirmed this client's subscription to a channel on the
+    /// current connection.
     fn is_subscribed(&self, channel: &Bytes) -> bool {
-        self.core().subscriptions.message_count(channel).is_some()
+        self.client().core().subscriptions.message_count(channel).is_some()
     }
 
-    async fn subscribers(&self, channel: &Bytes) -> Result<u64, ServerError> {
-        crate::pubsub::subscribers(self, channel).await
+    /// Counts the connections that are subscribed to a channel, at all known nodes: the primaries,
+    /// and the replicas that answer.
+    fn subscribers(&self, channel: &Bytes) -> impl Future<Output = Result<u64, ServerError>> + Send {
+        crate::pubsub::subscribers(self.client(), channel)
     }
 
-    async fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> Option<u64> {
-        self.core().subscriptions.subscribers_at_primary(channel, key).await
+    /// Returns the number of subscribers of a channel in the slot of `key`, at its primary.
+    ///
+    /// `None` if the primary does not answer within 50 ms.
+    fn subscribers_at_primary(&self, channel: &Bytes, key: &[u8]) -> impl Future<Output = Option<u64>> + Send {
+        self.client().core().subscriptions.subscribers_at_primary(channel, key)
     }
 
-    async fn waiting_subscribers(&self, channels: &[Bytes], key: &Bytes) -> Result<u64, ServerError> {
-        crate::pubsub::waiting_subscribers(self, channels, key).await
+    /// Returns the number of subscribers of `channels` at all nodes where waiters of `key`
+    /// subscribe.
+    ///
+    /// The channels must be in the slot of `key`. These nodes are the primary, and a replica as
+    /// well if `subscription_mode` says so.
+    fn waiting_subscribers(
+        &self,
+        channels: &[Bytes],
+        key: &Bytes,
+    ) -> impl Future<Output = Result<u64, ServerError>> + Send {
+        crate::pubsub::waiting_subscribers(self.client(), channels, key)
     }
 
-    async fn channels_matching(&self, pattern: &Bytes) -> Result<Vec<Bytes>, ServerError> {
-        crate::pubsub::channels_matching(self, pattern).await
+    /// Returns the channels that match a pattern and have a subscriber at any known node, each
+    /// once, sorted.
+    fn channels_matching(&self, pattern: &Bytes) -> impl Future<Output = Result<Vec<Bytes>, ServerError>> + Send {
+        crate::pubsub::channels_matching(self.client(), pattern)
     }
 
+    /// Returns the value that all objects of this client with the same key share.
+    ///
+    /// The first object creates it; it is dropped with the last one that holds it.
     fn shared<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
-        self.shared_values().get(key, make)
+        self.client().shared_values().get(key, make)
     }
 
+    /// Returns the value of a type for a key, which the client keeps until it ends.
+    ///
+    /// The first call creates it; it persists while no object holds it. The value must not contain
+    /// a [`Client`](crate::Client), which would then never end; a [`WeakClient`](crate::WeakClient)
+    /// is fine.
     fn kept<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
-        self.kept_values().get(key, make)
+        self.client().kept_values().get(key, make)
     }
 
+    /// Spawns `work` on the client's own task, where it runs even if the caller is dropped.
+    ///
+    /// It ends with the client at the latest. A shutdown waits for it, so it should end when
+    /// [`Client::closing`](crate::Client::closing) completes.
     fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.table().spawn_background(Box::pin(work));
+        self.client().table().spawn_background(Box::pin(work));
     }
 
+    /// Spawns a background task that runs until it completes or the client ends.
+    ///
+    /// A shutdown waits for the task, so it should complete soon after
+    /// [`BackgroundClient::closing`]. The task must not hold a [`Client`](crate::Client).
     fn spawn_attached<W>(&self, work: impl FnOnce(BackgroundClient) -> W)
     where
         W: Future<Output = ()> + Send + 'static,
     {
-        self.run_in_background(work(BackgroundClient::new(self)));
+        self.run_in_background(work(BackgroundClient::new(self.client())));
     }
 
+    /// Returns a participant with the lowest number under `key` that this client does not use.
     fn participant(&self, key: &Bytes) -> Participant {
-        Participant::new(self, key)
+        Participant::new(self.client(), key)
     }
 
+    /// Offers a grant to a caller, which has up to one second to take it. An untaken grant is
+    /// dropped.
     fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
-        Offer::new(&self.core().unpolled, value)
-    }
-
-    async fn drive_acquire<T, E, F>(
-        &self,
-        wait: Option<Duration>,
-        start: impl FnMut(Option<Duration>) -> F + Send,
-    ) -> Result<Result<T, E>, NotDriven>
-    where
-        T: Send + 'static,
-        E: Send + 'static,
-        F: Future<Output = Result<T, E>> + Send + 'static,
-    {
-        self.drive(wait, start).await
-    }
-
-    fn enter(
-        &self,
-        kind: &'static dyn LockProtocol,
-        target: &Arc<LockKeys>,
-        request: AcquireRequest,
-    ) -> Result<PendingAcquire, AcquireError> {
-        let entered = self.table().enter(self, kind, target, request);
-        // Borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
-        if let Err(error) = &entered {
-            count::refused(kind.name(), error.outcome(), Duration::ZERO);
-        }
-        entered
-    }
-
-    fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
-        holder.is_some_and(|holder| self.table().is_in(kind, target, holder))
-    }
-
-    fn holds(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
-        self.table().holds_key(kind, target)
-    }
-
-    async fn take_all(
-        &self,
-        kind: &'static dyn LockProtocol,
-        targets: Vec<Arc<LockKeys>>,
-        request: AcquireRequest,
-        until: Instant,
-    ) -> Result<MultiOutcome, AcquireError> {
-        self.table().acquire_all(self, kind, targets, request, until).await
-    }
-
-    async fn take_over(
-        &self,
-        kind: &'static dyn LockProtocol,
-        target: &Arc<LockKeys>,
-        request: AcquireRequest,
-        from: TakeoverFrom,
-    ) -> Result<Option<HoldGuard>, AcquireError> {
-        let releases = from != TakeoverFrom::Anybody;
-        let observed = OpSpan::force(OpContext { kind: kind.name(), name: &target.name }, releases);
-        observed.instrument(self.table().take_over(self, kind, target, request, from)).await
-    }
-
-    async fn attach(
-        &self,
-        kind: &'static dyn LockProtocol,
-        target: &Arc<LockKeys>,
-        detached: DetachedHold,
-    ) -> Result<HoldGuard, AttachError> {
-        self.table().attach(self, kind, target, detached, self.durability()).await
-    }
-
-    fn permits(&self, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
-        PendingPermit::new(self, keys, request)
+        Offer::new(&self.client().core().unpolled, value)
     }
 }

@@ -14,7 +14,7 @@ mod waiters;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ use crate::clock::{Clock, Instant};
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::lock::InlineTask;
+use crate::sync::Mutex;
 
 /// Number of requests from which a second batch in flight is worth its request.
 const CONCURRENT_BATCHES_FROM: usize = 8;
@@ -76,7 +77,6 @@ struct Inner<C: BatchExecutor> {
 
 struct State<C: BatchExecutor> {
     waiters: WaiterSlab<C::Request, C::Reply>,
-    /// Whether the loop runs.
     loop_running: bool,
     /// The loop, while a caller polls it.
     inline_task: Option<InlineTask>,
@@ -138,7 +138,7 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
     /// Enqueues the request. If no loop runs, starts one and returns it, to be polled by this
     /// caller.
     fn enqueue(&mut self, client: &Client, request: C::Request, cx: &Context<'_>) -> Option<InlineTask> {
-        let mut state = self.inner.state();
+        let mut state = self.inner.state.lock();
         // The clock is read under the lock, so the deadlines in the queue are in order.
         let until = client.clock().now() + client.patience();
         if state.loop_running {
@@ -170,7 +170,7 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
     fn poll_result(&mut self, cx: &Context<'_>, polled_inline: bool) -> Poll<BatchResult<C::Reply>> {
         let waker = (!polled_inline).then(|| cx.waker());
         let Some(index) = self.index else { return Poll::Pending };
-        let (result, _replaced) = self.inner.state().waiters.poll_result(index, waker);
+        let (result, _replaced) = self.inner.state.lock().waiters.poll_result(index, waker);
         if result.is_ready() {
             self.index = None;
         }
@@ -181,17 +181,13 @@ impl<C: BatchExecutor> WaiterGuard<'_, C> {
 impl<C: BatchExecutor> Drop for WaiterGuard<'_, C> {
     fn drop(&mut self) {
         if let Some(index) = self.index {
-            let (_waiter, driver) = self.inner.state().waiters.cancel(index);
+            let (_waiter, driver) = self.inner.state.lock().waiters.cancel(index);
             driver.into_iter().for_each(Waker::wake);
         }
     }
 }
 
 impl<C: BatchExecutor> Inner<C> {
-    fn state(&self) -> MutexGuard<'_, State<C>> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Takes the next batch; also returns the latest and the earliest of its deadlines.
     ///
     /// `None` if no request is queued, or no further batch may be in flight. If none is in flight
@@ -204,7 +200,7 @@ impl<C: BatchExecutor> Inner<C> {
     ) -> Option<(Vec<C::Request>, Instant, Instant)> {
         // Callers are woken when the lock is released, even if `max_prefix` panics.
         let to_wake;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         to_wake = state.waiters.reject_expired(now);
         let all = state.waiters.len();
         let max_in_flight = match all {
@@ -229,7 +225,7 @@ impl<C: BatchExecutor> Inner<C> {
     /// Waits until no caller waits for an in-flight batch, and returns the index of that batch.
     async fn next_abandoned(&self) -> usize {
         let poll = |cx: &mut Context<'_>| {
-            let (abandoned, _replaced) = self.state().waiters.poll_abandoned(cx);
+            let (abandoned, _replaced) = self.state.lock().waiters.poll_abandoned(cx);
             abandoned
         };
         poll_fn(poll).await
@@ -237,7 +233,7 @@ impl<C: BatchExecutor> Inner<C> {
 
     /// Completes the callers whose time is over; returns when to call this again.
     fn expire(&self, now: Instant, timeout: Duration) -> Instant {
-        let (to_wake, next) = self.state().waiters.expire(now, timeout);
+        let (to_wake, next) = self.state.lock().waiters.expire(now, timeout);
         to_wake.wake();
         next
     }
@@ -253,7 +249,7 @@ impl<C: BatchExecutor> Drop for LoopGuard<C> {
     fn drop(&mut self) {
         // After a regular end, another loop may already run.
         if !self.finished {
-            let mut state = self.inner.state();
+            let mut state = self.inner.state.lock();
             (state.loop_running, state.inline_task) = (false, None);
             let all = state.waiters.fail_all();
             drop(state);
@@ -291,7 +287,7 @@ async fn batch_loop<C: BatchExecutor>(mut guard: LoopGuard<C>, max_in_flight: us
         }
         let answers = in_flight.pop_front().and_then(|mut first| first.as_mut().take_output()).unwrap_or_default();
         let was_shared = answers.len() > 1;
-        let to_wake = inner.state().waiters.complete_batch(answers);
+        let to_wake = inner.state.lock().waiters.complete_batch(answers);
         to_wake.wake();
         if was_shared {
             // Callers that were answered together may send their next requests together.

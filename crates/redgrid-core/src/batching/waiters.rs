@@ -112,7 +112,6 @@ impl<Q, A> Default for WaiterSlab<Q, A> {
 }
 
 impl<Q, A> WaiterSlab<Q, A> {
-    /// Adds a request to the end of the queue, and returns its slot.
     pub(super) fn enqueue(&mut self, request: Q, until: Instant, waker: Option<Waker>) -> usize {
         let waiter = Waiter::Queued { request, until, waker };
         let index = match self.free.pop() {
@@ -255,7 +254,6 @@ impl<Q, A> WaiterSlab<Q, A> {
         (to_wake, if self.latest_deadline > now { next.min(self.latest_deadline) } else { next })
     }
 
-    /// Returns the number of requests in the queue and in flight.
     pub(super) fn len(&self) -> usize {
         self.queue.len() + self.in_flight.len()
     }
@@ -276,7 +274,6 @@ impl<Q, A> WaiterSlab<Q, A> {
         to_wake
     }
 
-    /// Fails all requests, because the loop has ended.
     pub(super) fn fail_all(&mut self) -> WakeList {
         let mut to_wake = WakeList { wakers: VecDeque::new(), replaced: self.driver_waker.take() };
         self.finished_batches += std::mem::take(&mut self.batches).len() as u64;
@@ -314,7 +311,6 @@ impl<Q, A> WaiterSlab<Q, A> {
         None
     }
 
-    /// Frees a slot.
     fn release_slot(&mut self, index: usize) {
         self.free.push(index);
         if self.free.len() == self.slots.len() && self.slots.len() > MAX_IDLE_SLOTS {

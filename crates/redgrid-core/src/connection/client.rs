@@ -1,19 +1,17 @@
 //! The client that users hold. It owns the connections, the holds and the background tasks.
 
-mod ask;
 pub(super) mod background;
 pub(super) mod command;
 pub(super) mod core;
 pub(super) mod deployment;
-mod drive;
 pub(super) mod driver;
-mod end;
 pub(super) mod events;
 pub(super) mod given_back;
 pub(super) mod health;
 pub(super) mod lifecycle;
 mod ready;
 pub(super) mod shared;
+pub(super) mod views;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -23,8 +21,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-pub use self::drive::NotDriven;
-pub use self::end::NotClosed;
+pub use self::lifecycle::NotClosed;
 pub use self::ready::NotReady;
 pub(crate) use self::ready::refused;
 use super::core::{Core, is_one_thread};

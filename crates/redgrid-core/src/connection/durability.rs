@@ -40,7 +40,7 @@ mod question;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,6 +53,7 @@ use super::link::Handshake;
 use super::pool::ConnectionPool;
 use crate::config::{Durability, Settings};
 use crate::error::{Code, ServerError};
+use crate::sync::Mutex;
 
 /// Why it is not proven that a reply is as durable as requested.
 ///
@@ -117,7 +118,6 @@ fn shortfall(asked: &Durability, acknowledged: u32) -> String {
     }
 }
 
-/// The group commits of one node.
 pub(super) struct DurabilityWaiter {
     commands: Arc<ConnectionPool>,
     connections: Arc<Connections>,
@@ -143,7 +143,7 @@ impl DurabilityWaiter {
     }
 
     fn lane(&self, level: Level) -> mpsc::UnboundedSender<Member> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(|p| p.into_inner());
+        let mut lanes = self.lanes.lock();
         if let Some(members) = lanes.get(&level) {
             return members.clone();
         }
@@ -156,7 +156,8 @@ impl DurabilityWaiter {
         let name = format!("{}:commit", target.settings.client_name);
         let link = self.connections.open_to(&patient, name, Handshake::Identity, None);
         let (members, waiting) = mpsc::unbounded_channel();
-        let lane = Lane::new(level, link, Arc::clone(&self.commands), target.clock.clone(), slice, waiting);
+        let (commands, clock) = (Arc::clone(&self.commands), target.clock.clone());
+        let lane = Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 };
         // It ends with its connection. Its waiters then learn that the client is shut down.
         tokio::spawn(lane.run());
         lanes.insert(level, members.clone());
@@ -181,7 +182,6 @@ impl Level {
         }
     }
 
-    /// Returns the number of acknowledgements that are required.
     fn needs(self) -> u32 {
         match self {
             Level::Replicas(at_least) => at_least,
@@ -189,7 +189,6 @@ impl Level {
         }
     }
 
-    /// Converts a refusal by the server.
     fn refused(self, error: ServerError) -> CommitError {
         match (self, &error) {
             (Level::Disk, ServerError::Refused { code: Code::Other, message })

@@ -15,17 +15,19 @@ mod request;
 mod topology;
 mod traits;
 
-use self::client::{background, command, core, deployment, driver, events, given_back, health, lifecycle, shared};
+use self::client::{
+    background, command, core, deployment, driver, events, given_back, health, lifecycle, shared, views,
+};
 use self::net::{
     dedicated, dial, encryption, endpoint, link, login, node, pool, server_clock, socks, subscriber, trouble,
 };
-use self::request::{batch, primary, reply, response, retry, route, slot};
+use self::request::{batch, primary, progress, reply, response, retry, route, send, slot};
 
 pub(crate) use self::core::Core;
 pub use background::BackgroundClient;
 pub use batch::Batched;
 pub(crate) use client::refused;
-pub use client::{Client, ClientStats, ConnectError, NotClosed, NotDriven, NotReady, WeakClient};
+pub use client::{Client, ClientStats, ConnectError, NotClosed, NotReady, WeakClient};
 pub use command::Command;
 pub use deployment::{Deployment, DeploymentKind, Shard};
 pub use durability::CommitError;
@@ -33,11 +35,12 @@ pub(crate) use events::Events;
 pub use events::{ConnectionEvent, ConnectionEvents};
 pub use health::{Health, HealthCheck, NodeHealth, NodePart};
 pub use primary::{ByNode, Primary};
+pub(crate) use progress::Progress;
 pub use reply::{FromReply, Pairs, Reply};
 pub use request::{Arg, Request};
 pub use response::ResponseFuture;
-pub(crate) use retry::{Progress, RequestOutcome, RetryPolicy, jittered, may_execute_until, unless_replaced};
-pub(crate) use route::once;
+pub(crate) use retry::{RetryPolicy, jittered, may_execute_until};
+pub(crate) use send::{RequestOutcome, once, unless_replaced};
 pub use server_clock::ServerClock;
 pub(crate) use slot::{hash_tag, slot as slot_of};
 pub(crate) use traits::is_same;

@@ -6,7 +6,7 @@
 //! - `endpoint`: address, credentials and encryption of a server, and all connections to it.
 //! - `link`: one supervised connection; its `pipeline` carries requests in order, and messages.
 //! - `login`: passwords that change.
-//! - `node`: one node with all its connections; `node/carry` encodes requests.
+//! - `node`: one node with all its connections, and the encoding of requests.
 //! - `pool`: the connections for requests of one node.
 //! - `server_clock`: a lower bound of the server's clock.
 //! - `subscriber`: the connections that carry subscriptions.

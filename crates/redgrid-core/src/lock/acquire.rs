@@ -17,7 +17,7 @@ use super::protocol::{AcquireRequest, Holder, LockKeys, LockProtocol};
 use super::table::{Answer, LockId, LockState, State, Table, Waiter};
 use crate::clock::Instant;
 use crate::connection::{Client, Progress};
-use crate::observe::{OpContext, OpSpan};
+use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::pinned::pinned;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
@@ -53,20 +53,28 @@ impl RequestStatus {
     }
 }
 
-impl Table {
-    /// Requests the lock with these keys. The table owns the request; the returned future waits for
-    /// its outcome.
-    pub(crate) fn enter(
-        self: &Arc<Self>,
+impl PendingAcquire {
+    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this.
+    pub fn start(
         client: &Client,
         kind: &'static dyn LockProtocol,
         keys: &Arc<LockKeys>,
         request: AcquireRequest,
     ) -> Result<PendingAcquire, AcquireError> {
-        self.enter_from(client, kind, keys, &request, None)
+        let entered = client.table().enter_from(client, kind, keys, &request, None);
+        // Borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
+        if let Err(error) = &entered {
+            count::refused(kind.name(), error.outcome(), Duration::ZERO);
+        }
+        entered
     }
+}
 
-    /// Like `enter`, converting from the server lease with the id `under`.
+impl Table {
+    /// Requests the lock with these keys, and converts the server lease with the id `under` if there
+    /// is one.
+    ///
+    /// The table owns the request; the returned future waits for its outcome.
     pub(super) fn enter_from(
         self: &Arc<Self>,
         client: &Client,

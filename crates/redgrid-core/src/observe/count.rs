@@ -16,7 +16,6 @@ pub(crate) fn connected(again: bool) {
     }
 }
 
-/// A node's connection was lost.
 pub(crate) fn disconnected() {
     gauge(&super::CONNECTIONS_UP, None, -1.0);
 }
@@ -26,7 +25,6 @@ pub(crate) fn node_added() {
     gauge(&super::NODES, None, 1.0);
 }
 
-/// A node is no longer in use.
 pub(crate) fn node_removed() {
     gauge(&super::NODES, None, -1.0);
 }
@@ -36,7 +34,6 @@ pub(crate) fn gap() {
     add(&super::GAPS, []);
 }
 
-/// The topology has changed.
 pub(crate) fn topology_changed(event: &ConnectionEvent) {
     match event {
         ConnectionEvent::PrimaryChanged { .. } => add(&super::PRIMARY_CHANGES, []),
@@ -44,7 +41,6 @@ pub(crate) fn topology_changed(event: &ConnectionEvent) {
     }
 }
 
-/// A request has started.
 pub(crate) fn waiting(kind: &'static str) {
     gauge(&super::WAITING, Some(kind), 1.0);
 }
@@ -70,7 +66,6 @@ pub(crate) fn forced(kind: &'static str) {
     add(&super::FORCED, [kind]);
 }
 
-/// A hold begins.
 pub(crate) fn held(kind: &'static str) {
     gauge(&super::HELD, Some(kind), 1.0);
 }
@@ -91,7 +86,6 @@ pub(crate) fn never_held(kind: &'static str) {
     gauge(&super::HELD, Some(kind), -1.0);
 }
 
-/// A renewal was not confirmed.
 pub(crate) fn renewal_failed(kind: &'static str) {
     add(&super::RENEWALS_FAILED, [kind]);
 }

@@ -38,32 +38,13 @@ pub enum Form {
     Histogram,
 }
 
-/// All metrics, the most important one first.
-pub const METRICS: &[Metric] = &[
-    ACQUIRE_WAIT,
-    HOLD,
-    ACQUIRED,
-    TIMED_OUT,
-    LOST,
-    RELEASED,
-    FORCED,
-    RENEWALS_FAILED,
-    LOCAL_HANDOVERS,
-    POSITIONS_LOST,
-    HELD,
-    WAITING,
-    NODES,
-    CONNECTIONS_UP,
-    RECONNECTS,
-    GAPS,
-    PRIMARY_CHANGES,
-    TOPOLOGY_CHANGES,
-];
-
 macro_rules! metrics {
     ($($constant:ident $form:ident $name:literal [$($label:literal),*] $about:literal;)*) => {
         $(pub(crate) const $constant: Metric =
             Metric { name: $name, form: Form::$form, labels: &[$($label),*], about: $about };)*
+
+        /// All metrics, the most important one first.
+        pub const METRICS: &[Metric] = &[$($constant),*];
     };
 }
 

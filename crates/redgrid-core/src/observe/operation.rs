@@ -12,7 +12,6 @@ pub(crate) use disabled::OpSpan;
 #[cfg(any(feature = "metrics", feature = "tracing"))]
 pub(crate) use enabled::OpSpan;
 
-/// The object of an operation.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(
     not(all(feature = "metrics", feature = "tracing")),

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::error::AcquireError;
 use super::local_semaphore::PermitRequest;
+use super::pending_permit::PendingPermit;
 use super::permit::Permit;
 use super::semaphore_handle::SemaphoreHandle;
 use crate::author::ClientExt;
@@ -82,7 +83,7 @@ impl Options {
             let empty = client.semaphores().empty_permit(client, keys);
             return empty.map(Some).ok_or_else(|| AcquireError::of(&name(), client.ended()));
         }
-        let outcome = client.permits(keys, request).outcome();
+        let outcome = PendingPermit::new(client, keys, request).outcome();
         tokio::select! {
             biased;
             outcome = outcome => outcome,

@@ -33,7 +33,7 @@ pub struct PendingPermit {
 }
 
 impl PendingPermit {
-    /// See [`ClientExt::permits`].
+    /// Requests permits; every kind of semaphore uses this.
     pub(crate) fn new(client: &Client, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
         let entered = client.clock().now();
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
@@ -128,7 +128,7 @@ impl PendingPermit {
             return Err(self.timeout_error(now));
         }
         let wait = self.request.wait.map(|_| self.until.since(now));
-        let mut again = self.client.permits(&self.semaphore.keys, PermitRequest { wait, ..self.request });
+        let mut again = PendingPermit::new(&self.client, &self.semaphore.keys, PermitRequest { wait, ..self.request });
         again.entered = self.entered;
         again.wait().await
     }

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{ClientExt, LockExt};
 use redgrid_core::clock::Instant;
 use redgrid_core::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use redgrid_core::lock::{AcquireRequest, HoldWatch, LeaseMode, LostReason};
+use redgrid_core::lock::{AcquireRequest, HoldWatch, LeaseMode, LostReason, PendingAcquire};
 use redgrid_core::{IntoArg, Name, ServerError, Token};
 
 use super::Election;
@@ -98,7 +98,7 @@ impl Campaign {
         };
         let clock = client.clock();
         let until = request.wait.map_or(Instant::MAX, |wait| clock.now() + wait);
-        let outcome = client.enter(&LEADING, target, request)?.outcome().await?;
+        let outcome = PendingAcquire::start(client, &LEADING, target, request)?.outcome().await?;
         let Some(grant) = outcome else {
             return Err(busy(name, client.holds(&LEADING, target)).into());
         };

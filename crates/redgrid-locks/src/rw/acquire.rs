@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::author::{ClientExt, LockProtocol};
+use redgrid_core::author::{ClientExt, LockExt, LockProtocol};
 use redgrid_core::lock::{HoldGuard, LockKeys};
 use redgrid_core::name::InvalidName;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_core::author::ClientExt;
+use redgrid_core::author::{ClientExt, LockExt};
 use redgrid_core::config::Durability;
 use redgrid_core::lock::{AcquireRequest, LeaseMode, LockKeys, TakeoverFrom};
 use redgrid_core::name::{InvalidName, companion};

@@ -7,8 +7,7 @@ use bytes::Bytes;
 
 use crate::clock::{Clock, Instant};
 use crate::connection::core::Core;
-use crate::connection::retry::{Progress, RetryPolicy};
-use crate::connection::{Client, FromReply, Request};
+use crate::connection::{Client, FromReply, Progress, Request, RetryPolicy};
 use crate::error::ServerError;
 use crate::exactly_once::{IdempotentRequest, dedup_key, send_until_answered};
 use crate::pubsub::OrderedSubscription;

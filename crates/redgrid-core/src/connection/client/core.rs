@@ -1,23 +1,19 @@
 //! State that all objects of one client share.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
 use crate::clock::{Clock, Instant};
-use crate::config::{Durability, Settings};
+use crate::config::Settings;
 use crate::connection::events::Events;
 use crate::connection::given_back::GivenBack;
 use crate::connection::lifecycle::Lifecycle;
-use crate::connection::retry::{Progress, RequestOutcome, RetryPolicy, jittered, send_with_retries};
-use crate::connection::route::commit;
-use crate::connection::{CommitError, Reply, Request, Server, Topology};
+use crate::connection::{Progress, Reply, Request, RetryPolicy, Server, Topology};
 use crate::error::{Code, ServerError};
 use crate::inline_bytes::InlineBytes;
 use crate::participant::Participants;
-use crate::pinned::pinned;
 use crate::pubsub::SubscriptionManager;
 use crate::unpolled::UnpolledRegistry;
 
@@ -29,12 +25,10 @@ pub(in crate::connection) fn is_one_thread() -> bool {
     Handle::current().metrics().num_workers() == 1
 }
 
-/// State that all objects of one client share.
 pub(crate) struct Core {
     pub(crate) id: String,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
-    /// The database of the servers.
     pub(crate) database: u8,
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) subscriptions: Arc<SubscriptionManager>,
@@ -43,7 +37,6 @@ pub(crate) struct Core {
     pub(crate) given_back: GivenBack,
     /// Requests that their callers poll in place, and grants that are not accepted yet.
     pub(crate) unpolled: UnpolledRegistry,
-    /// See [`is_one_thread`].
     pub(crate) one_thread: bool,
     pub(crate) life: Lifecycle,
     /// The runtime in which the client's tasks run.
@@ -51,12 +44,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Returns the current primary of a key.
     pub(crate) fn home(&self, key: &[u8]) -> Arc<dyn Server> {
         self.topology.primary(key)
     }
 
-    /// Returns whether there is a connection to the primary of `key`.
     pub(crate) fn is_connected(&self, key: &[u8]) -> bool {
         self.home(key).current_connection_id().is_some()
     }
@@ -115,81 +106,6 @@ impl Core {
             },
             () = self.clock.wait_until(until) => Err(progress.at_the_end()),
         }
-    }
-
-    /// Sends a request until it is finally answered; see [`send_with_retries`].
-    ///
-    /// Boxed once, here: every operation contains this future, and would reserve its size two or
-    /// three times over.
-    pub(crate) fn exchange<'a>(
-        &'a self,
-        request: Request,
-        until: Instant,
-        persistence: RetryPolicy,
-        progress: &'a Progress,
-    ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
-        self.exchange_shared(Arc::new(request), until, persistence, progress)
-    }
-
-    /// Sends a shared request; see [`Core::exchange`].
-    ///
-    /// It is an `Arc`: a request waiting to be batched is also owned by the batch that sends it.
-    pub(in crate::connection) fn exchange_shared<'a>(
-        &'a self,
-        request: Arc<Request>,
-        until: Instant,
-        persistence: RetryPolicy,
-        progress: &'a Progress,
-    ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
-        pinned(|| async move {
-            let mut unanswered = None;
-            loop {
-                let mut asked = send_with_retries(self, &request, until, persistence, progress).await;
-                match self.too_late(&request, &mut asked, until, progress, &mut unanswered) {
-                    None => return asked,
-                    Some(again) => Box::pin(self.clock.sleep_until(again)).await,
-                }
-            }
-        })
-    }
-
-    /// Returns when to send the request again because it reached the server too late.
-    ///
-    /// `None` if it was finally answered. `unanswered` covers all transmissions.
-    fn too_late(
-        &self,
-        request: &Request,
-        asked: &mut RequestOutcome,
-        until: Instant,
-        progress: &Progress,
-        unanswered: &mut Option<Instant>,
-    ) -> Option<Instant> {
-        *unanswered = (*unanswered).max(asked.retransmission_ends);
-        asked.retransmission_ends = *unanswered;
-        if !request.late_reply_has_time || !asked.has_reported_time() {
-            return None;
-        }
-        // This transmission had no effect. An earlier one may have.
-        progress.came_late(unanswered.is_some());
-        let again = self.clock.now() + jittered(self.settings.retry_delay);
-        if again < until {
-            return Some(again);
-        }
-        asked.result = Err(match unanswered {
-            Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
-            None => ServerError::not_sent("the server found the request too late"),
-        });
-        None
-    }
-
-    /// Waits until the reply to a request for `key` is as durable as requested.
-    pub(crate) async fn commit(
-        &self,
-        asked: &RequestOutcome,
-        durability: Durability,
-        key: &[u8],
-    ) -> Result<(), CommitError> {
-        commit(&*asked.by, asked.epoch.as_ref(), durability, key).await
     }
 
     /// Returns the holder field for a number, in Redisson's form `<uuid>:<number>`.

@@ -7,7 +7,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::connection::core::Core;
-use crate::connection::events::{Views, Watching};
+use crate::connection::events::Watching;
+use crate::connection::views::Views;
 use crate::connection::{Deployment, Server, is_same};
 use crate::lease::after_reconnects;
 use crate::lock::{BackgroundTask, Table};
@@ -26,7 +27,6 @@ pub(in crate::connection) struct Driver {
     pub(in crate::connection) core: Arc<Core>,
     pub(in crate::connection) table: Arc<Table>,
     pub(in crate::connection) semaphores: Arc<SemaphoreRegistry>,
-    /// The client's other tasks.
     pub(in crate::connection) tasks: JoinSet<()>,
 }
 

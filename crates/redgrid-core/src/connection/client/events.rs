@@ -5,14 +5,16 @@
 //! order.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::AbortHandle;
 
-use crate::connection::{Deployment, DeploymentKind, NodeId, Server, Shard};
+use crate::connection::views::Views;
+use crate::connection::{Deployment, NodeId, Server};
 use crate::observe::count;
+use crate::sync::Mutex;
 
 /// Number of events that are buffered for a slow receiver: 256.
 ///
@@ -94,7 +96,6 @@ impl ConnectionEvents {
     }
 }
 
-/// Publishes events in order.
 pub(crate) struct Events(Mutex<State>);
 
 struct State {
@@ -104,7 +105,6 @@ struct State {
     next: u64,
 }
 
-/// State of a node that is watched.
 struct Seen {
     /// Number of the current watcher; others are ignored.
     watcher: u64,
@@ -120,7 +120,7 @@ impl Events {
     }
 
     pub(in crate::connection) fn receiver(&self) -> ConnectionEvents {
-        let state = self.state();
+        let state = self.0.lock();
         ConnectionEvents(match &state.sender {
             Some(sender) => sender.subscribe(),
             None => broadcast::channel(1).1,
@@ -130,7 +130,7 @@ impl Events {
     /// Watches the connection of a node until the result is dropped.
     pub(in crate::connection) fn watch(self: &Arc<Self>, server: Arc<dyn Server>) -> Watching {
         let node = server.id().clone();
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.next += 1;
         let watcher = state.next;
         state.nodes.insert(node.clone(), Seen { watcher, is_up: false, gap: false });
@@ -141,7 +141,7 @@ impl Events {
     }
 
     fn connected(&self, node: &NodeId, watcher: u64, again: bool) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(seen) = state.watched(node, watcher) else { return };
         seen.is_up = true;
         let gap = std::mem::take(&mut seen.gap);
@@ -153,7 +153,7 @@ impl Events {
     }
 
     fn lost(&self, node: &NodeId, watcher: u64, why: impl FnOnce() -> String) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(seen) = state.watched(node, watcher) else { return };
         if std::mem::take(&mut seen.is_up) {
             count::disconnected();
@@ -164,30 +164,24 @@ impl Events {
     /// Reports that subscriptions of a node, or ones that have moved there, are active again.
     pub(crate) fn gap(&self, node: &NodeId) {
         count::gap();
-        let mut state = self.state();
+        let mut state = self.0.lock();
         match state.nodes.get_mut(node) {
             Some(seen) if !seen.is_up => seen.gap = true,
             _ => state.tell(|| ConnectionEvent::Gap { node: node.clone() }),
         }
     }
 
-    /// Publishes the differences to the previous topology.
     pub(in crate::connection) fn changed(&self, views: &mut Views, now: Deployment) {
         let news = views.next(now);
-        let state = self.state();
+        let state = self.0.lock();
         for event in news {
             count::topology_changed(&event);
             state.tell(|| event);
         }
     }
 
-    /// Stops publishing; receivers end.
     pub(in crate::connection) fn close(&self) {
-        self.state().sender = None;
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.lock().sender = None;
     }
 }
 
@@ -218,7 +212,7 @@ impl Drop for Watching {
         let node = self.server.id();
         self.events.lost(node, self.watcher, || "it is asked no more".into());
         count::node_removed();
-        let mut state = self.events.state();
+        let mut state = self.events.0.lock();
         if state.watched(node, self.watcher).is_some() {
             state.nodes.remove(node);
         }
@@ -246,132 +240,9 @@ async fn watch(events: Arc<Events>, watcher: u64, server: Arc<dyn Server>) {
     }
 }
 
-/// Compares each topology with the previous one.
-pub(in crate::connection) struct Views {
-    last: Deployment,
-    /// New primaries that took slots of a primary that is still there, with that primary's former
-    /// shard.
-    ///
-    /// A redirect reports one slot. It may be the first slot that moves, or the first sign that a
-    /// primary was replaced.
-    heirs: Vec<(NodeId, Shard)>,
-}
-
-impl Views {
-    /// Creates the comparison, with no node known yet.
-    pub(in crate::connection) fn new(kind: DeploymentKind) -> Views {
-        Views { last: Deployment { kind, shards: Vec::new() }, heirs: Vec::new() }
-    }
-
-    /// Returns the events that lead from the previous topology to `now`.
-    fn next(&mut self, now: Deployment) -> Vec<ConnectionEvent> {
-        let before = std::mem::replace(&mut self.last, now);
-        let now = &self.last;
-        let mut events = Vec::new();
-        let mut expected = before.shards.clone();
-        for shard in expected.iter_mut().filter(|shard| now.shard(&shard.primary).is_none()) {
-            let follows = |new: &&Shard| before.shard(&new.primary).is_none() && new.shares_slots(shard);
-            let inherits = |new: &&Shard| {
-                let is_its_heir = |(heir, of): &(NodeId, Shard)| {
-                    *heir == new.primary && of.primary == shard.primary && new.serves_all_of(of)
-                };
-                self.heirs.iter().any(is_its_heir)
-            };
-            let new = now.shards.iter().find(follows).or_else(|| now.shards.iter().find(inherits));
-            if let Some(new) = new {
-                let from = std::mem::replace(&mut shard.primary, new.primary.clone());
-                events.push(ConnectionEvent::PrimaryChanged { from, to: new.primary.clone() });
-            }
-        }
-        if sorted(expected) != sorted(now.shards.clone()) {
-            events.push(ConnectionEvent::TopologyChanged);
-        }
-        self.heirs.retain(|(heir, of)| now.shard(heir).is_some() && now.shard(&of.primary).is_some());
-        for new in now.shards.iter().filter(|new| before.shard(&new.primary).is_none()) {
-            let former = before.shards.iter().filter(|of| now.shard(&of.primary).is_some() && new.shares_slots(of));
-            self.heirs.extend(former.map(|of| (new.primary.clone(), of.clone())));
-        }
-        events
-    }
-}
-
-fn sorted(mut shards: Vec<Shard>) -> Vec<Shard> {
-    shards.iter_mut().for_each(|shard| shard.replicas.sort());
-    shards.sort_by(|one, other| one.primary.cmp(&other.primary));
-    shards
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shard(primary: &str, slots: &[(u16, u16)], replicas: &[&str]) -> Shard {
-        let id = |name: &&str| NodeId((*name).into());
-        let slots = slots.iter().map(|(first, last)| *first..=*last).collect();
-        Shard { primary: id(&primary), slots, replicas: replicas.iter().map(id).collect() }
-    }
-
-    fn cluster(shards: &[Shard]) -> Deployment {
-        Deployment { kind: DeploymentKind::Cluster, shards: shards.to_vec() }
-    }
-
-    fn changed(from: &str, to: &str) -> ConnectionEvent {
-        ConnectionEvent::PrimaryChanged { from: NodeId(from.into()), to: NodeId(to.into()) }
-    }
-
-    fn differences(before: &Deployment, after: &Deployment) -> Vec<ConnectionEvent> {
-        Views { last: before.clone(), heirs: Vec::new() }.next(after.clone())
-    }
-
-    #[test]
-    fn a_replaced_primary_is_no_other_change() {
-        let before = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
-        let after = cluster(&[shard("b", &[(100, 199)], &[]), shard("c", &[(0, 99)], &[])]);
-        assert_eq!(differences(&before, &after), [changed("a", "c")]);
-        assert_eq!(differences(&after, &after), []);
-        let single = |name| Deployment { kind: DeploymentKind::Sentinel, shards: vec![shard(name, &[], &[])] };
-        assert_eq!(differences(&single("a"), &single("b")), [changed("a", "b")]);
-    }
-
-    #[test]
-    fn each_successor_has_the_slots_of_its_predecessor() {
-        let before = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
-        let after = cluster(&[shard("c", &[(100, 199)], &[]), shard("d", &[(0, 99)], &[])]);
-        assert_eq!(differences(&before, &after), [changed("a", "d"), changed("b", "c")]);
-    }
-
-    #[test]
-    fn slots_nodes_and_replicas_are_the_topology() {
-        let before = cluster(&[shard("a", &[(0, 99)], &["x"]), shard("b", &[(100, 199)], &[])]);
-        let moved = cluster(&[shard("a", &[(0, 98)], &["x"]), shard("b", &[(99, 199)], &[])]);
-        let grown = cluster(&[shard("a", &[(0, 99)], &["x"]), shard("b", &[(100, 149)], &[]), shard("c", &[], &[])]);
-        let bare = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
-        for after in [&moved, &grown, &bare, &cluster(&[])] {
-            assert_eq!(differences(&before, after), [ConnectionEvent::TopologyChanged]);
-            assert_eq!(differences(after, &before), [ConnectionEvent::TopologyChanged]);
-        }
-        // A promoted replica causes both: a new primary, and one replica less.
-        let promoted = cluster(&[shard("x", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
-        assert_eq!(differences(&before, &promoted), [changed("a", "x"), ConnectionEvent::TopologyChanged]);
-    }
-
-    #[test]
-    fn a_primary_that_is_replaced_slot_by_slot_is_replaced_once() {
-        let mut views = Views::new(DeploymentKind::Cluster);
-        let before = cluster(&[shard("a", &[(0, 99)], &[]), shard("b", &[(100, 199)], &[])]);
-        let first =
-            cluster(&[shard("a", &[(0, 49), (51, 99)], &[]), shard("c", &[(50, 50)], &[]), before.shards[1].clone()]);
-        let after = cluster(&[before.shards[1].clone(), shard("c", &[(0, 99)], &[])]);
-        assert_eq!(views.next(before.clone()), [ConnectionEvent::TopologyChanged]);
-        assert_eq!(views.next(first), [ConnectionEvent::TopologyChanged]);
-        assert_eq!(views.next(after), [changed("a", "c"), ConnectionEvent::TopologyChanged]);
-        assert!(views.heirs.is_empty());
-        // A primary whose slots went to several others was given up, not replaced.
-        let first = cluster(&[shard("c", &[(0, 49)], &[]), shard("d", &[(50, 99)], &[]), before.shards[1].clone()]);
-        let parted = cluster(&[shard("d", &[(50, 99)], &[]), shard("b", &[(0, 49), (100, 199)], &[])]);
-        assert_eq!(views.next(first), [ConnectionEvent::TopologyChanged]);
-        assert_eq!(views.next(parted), [ConnectionEvent::TopologyChanged]);
-    }
 
     #[tokio::test]
     async fn a_slow_reader_is_told_how_much_it_missed() {
@@ -395,7 +266,7 @@ mod tests {
         let events = Events::new();
         let mut receiver = events.receiver();
         let node = NodeId("a".into());
-        events.state().nodes.insert(node.clone(), Seen { watcher: 1, is_up: true, gap: false });
+        events.0.lock().nodes.insert(node.clone(), Seen { watcher: 1, is_up: true, gap: false });
         events.lost(&node, 1, || "cut".into());
         events.gap(&node);
         events.connected(&node, 2, true);

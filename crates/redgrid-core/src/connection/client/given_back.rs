@@ -9,7 +9,7 @@
 //! another holder.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,7 @@ use crate::connection::core::Core;
 use crate::connection::request::What;
 use crate::connection::{Arg, NodeId, Progress, Request, RequestOutcome, RetryPolicy, Server};
 use crate::script::{BatchPhase, BatchScript, ScriptRef, ScriptText};
+use crate::sync::Mutex;
 
 /// How long a release is remembered while its primary keeps answering: 5 s. Replicas lag by less,
 /// and sentinels take 1 to 2 s to name the server that they have promoted.
@@ -55,7 +56,6 @@ type ByProcess = Vec<(Process, Last)>;
 struct Last {
     releases: VecDeque<Release>,
     bytes: VecDeque<u8>,
-    /// Number of keys of all releases.
     keys: usize,
 }
 
@@ -73,12 +73,10 @@ struct Release {
     batch: Option<(&'static BatchScript, BatchPhase)>,
     keys: u32,
     args: u32,
-    /// Size of its part of the bytes.
     size: usize,
 }
 
 impl Last {
-    /// Adds a release, and forgets the oldest ones.
     fn push(&mut self, now: Instant, request: &Request) {
         debug_assert!(
             request.idempotent && !request.late_reply_has_time && !request.in_order,
@@ -148,7 +146,6 @@ impl Last {
 }
 
 impl Release {
-    /// Restores the request from its bytes.
     fn request(&self, bytes: &[u8]) -> Request {
         let mut rest = bytes;
         let mut next = || {
@@ -188,20 +185,15 @@ pub(crate) struct GivenBack {
 }
 
 impl GivenBack {
-    fn by(&self) -> MutexGuard<'_, ByProcess> {
-        self.by.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Schedules a check for releases whose keys have another primary by now.
     pub(crate) fn look(&self) {
         self.news.notify_one();
     }
 
-    /// Remembers a release that was answered.
     pub(crate) fn remember(&self, request: &Request, answered: &RequestOutcome) {
         let Some(epoch) = &answered.epoch else { return };
         let now = answered.received;
-        let mut by = self.by();
+        let mut by = self.by.lock();
         let first = by.is_empty();
         let process = by.iter_mut().find(|((node, run_id), _)| *run_id == epoch.run_id && node == answered.by.id());
         match process {
@@ -224,7 +216,7 @@ impl GivenBack {
     /// Releases whose new primary is not connected yet stay. Its connection counts as a change.
     fn take_moved(&self, home: impl Fn(&[u8]) -> Arc<dyn Server>) -> Vec<Request> {
         let mut moved = Vec::new();
-        for (process, last) in self.by().iter_mut() {
+        for (process, last) in self.by.lock().iter_mut() {
             moved.extend(last.take(|key| process_of(&*home(key)).is_some_and(|home| home != *process)));
         }
         moved.sort_by_key(|(at, _)| *at);
@@ -236,7 +228,7 @@ impl GivenBack {
     ///
     /// While a primary is missing, its last releases are kept for its successor.
     fn prune(&self, now: Instant, primaries: &[Arc<dyn Server>]) -> bool {
-        let mut by = self.by();
+        let mut by = self.by.lock();
         by.retain_mut(|(process, last)| {
             if primaries.iter().any(|it| it.answers() && process_of(&**it).as_ref() == Some(process)) {
                 while last.releases.front().is_some_and(|first| now.since(first.at) > KEPT) {

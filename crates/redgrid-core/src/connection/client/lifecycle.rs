@@ -2,16 +2,20 @@
 //!
 //! It is over after a shutdown, or because the runtime of its tasks has ended.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::sync::watch;
 
+use super::{Client, Inner, WeakClient};
 use crate::clock::Instant;
+use crate::connection::driver::FAREWELL;
 use crate::error::ServerError;
 
 /// The error message when the tasks of a client have ended without a shutdown.
 const RUNTIME_ENDED: &str = "the Tokio runtime in which the client was created has ended, and its connections with it; \
                              create a client in the runtime that uses it";
 
-/// The life of a client.
 pub(crate) struct Lifecycle(watch::Sender<Life>);
 
 #[derive(Debug, Default)]
@@ -33,7 +37,6 @@ impl Default for Lifecycle {
 }
 
 impl Lifecycle {
-    /// Begins the shutdown, unless it has begun.
     pub(crate) fn close_by(&self, by: Instant) {
         self.0.send_modify(|life| {
             life.is_asked = true;
@@ -41,12 +44,10 @@ impl Lifecycle {
         });
     }
 
-    /// Records that the connections are about to be closed.
     pub(in crate::connection) fn set_over(&self) {
         self.0.send_modify(|life| life.is_over = true);
     }
 
-    /// Records that the shutdown has ended, and whether everything was released in time.
     pub(in crate::connection) fn finish(&self, is_clean: bool) {
         self.0.send_modify(|life| life.is_clean = Some(is_clean));
     }
@@ -64,22 +65,18 @@ impl Lifecycle {
         })
     }
 
-    /// Returns when the shutdown stops waiting; `None` while the client is open.
     pub(crate) fn closes_by(&self) -> Option<Instant> {
         self.0.borrow().closes_by
     }
 
-    /// Completes when the client begins to close, or its runtime has ended.
     pub(crate) async fn closing(&self) {
         self.until(|life| life.closes_by.is_some()).await;
     }
 
-    /// Completes when a shutdown has begun.
     pub(crate) async fn asked(&self) {
         self.until(|life| life.is_asked).await;
     }
 
-    /// Completes when no request can be sent any more.
     pub(in crate::connection) async fn over(&self) {
         self.until(|life| life.is_over).await;
     }
@@ -110,4 +107,93 @@ impl Lifecycle {
         let is_over = self.0.borrow().is_over;
         is_over.then(|| self.why())
     }
+}
+
+impl Client {
+    /// Returns whether the client has begun to shut down. It then rejects new requests.
+    pub fn is_shut_down(&self) -> bool {
+        self.0.table.is_closed() || self.0.core.life.closes_by().is_some()
+    }
+
+    /// Completes when the client begins to shut down. For tasks that wait on something other than
+    /// the client.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub async fn closing(&self) {
+        self.0.core.life.closing().await;
+    }
+
+    /// Shuts the client down.
+    ///
+    /// New requests are rejected, waiters are woken, all holds are released in bulk, and the
+    /// connections are closed.
+    ///
+    /// # Errors
+    ///
+    /// [`NotClosed`] if `within` passed before everything was released; the remaining holds end
+    /// with their leases.
+    ///
+    /// # Cancel safety
+    ///
+    /// The shutdown continues if this future is dropped.
+    pub async fn shutdown(&self, within: Duration) -> Result<(), NotClosed> {
+        let core = &self.0.core;
+        core.life.close_by(core.clock.now() + within);
+        if core.life.finished().await { Ok(()) } else { Err(NotClosed { within }) }
+    }
+}
+
+impl WeakClient {
+    /// Completes when the client begins to shut down, or has been dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future has no effect.
+    pub async fn closing(&self) {
+        let core = self.0.upgrade().map(|inner| Arc::clone(&inner.core));
+        if let Some(core) = core {
+            core.life.closing().await;
+        }
+    }
+}
+
+const MOST_NAMED: usize = 10;
+
+impl Inner {
+    /// Warns about holds that are still held when the last handle is dropped without a shutdown.
+    ///
+    /// Their release is not awaited. If the process ends before it, they end with their leases.
+    fn warn_of_open_holds(&self) {
+        let mut names = self.table.held_names();
+        names.extend(self.semaphores.held_names());
+        if names.is_empty() || self.core.life.closes_by().is_some() {
+            return;
+        }
+        let count = names.len();
+        names.truncate(MOST_NAMED);
+        let names = names.join(", ");
+        tracing::warn!(
+            count,
+            names,
+            "the client was dropped while it had holds; `shutdown` would wait for their release"
+        );
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.warn_of_open_holds();
+        self.core.life.close_by(self.core.clock.now() + FAREWELL);
+    }
+}
+
+/// Not everything was released in time.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("not everything was given back within {within:?}; leases end the rest")]
+#[non_exhaustive]
+pub struct NotClosed {
+    /// How long the shutdown has waited.
+    pub within: Duration,
 }

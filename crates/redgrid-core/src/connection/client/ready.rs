@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::Client;
 use crate::connection::core::Core;
@@ -80,21 +80,14 @@ async fn ready(core: &Core) -> Result<(), ServerError> {
                 }
             }
         };
-        let refused = primaries.iter().map(|server| {
-            let mut refusal = server.refusal();
-            Box::pin(async move {
-                let refused = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
-                match refused {
-                    Some(refused) => refused,
-                    None => std::future::pending().await,
-                }
-            })
-        });
         let refused = async {
-            match primaries.is_empty() {
-                true => std::future::pending().await,
-                false => select_all(refused).await.0,
+            let mut refusals: FuturesUnordered<_> = primaries.iter().map(refusal_of).collect();
+            while let Some(refused) = refusals.next().await {
+                if let Some(refused) = refused {
+                    return refused;
+                }
             }
+            std::future::pending().await
         };
         tokio::select! {
             biased;
@@ -115,8 +108,7 @@ pub(crate) async fn refused(core: &Core) -> ServerError {
         let by_all = async {
             let mut last = None;
             for server in &primaries {
-                let mut refusal = server.refusal();
-                last = refusal.wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone());
+                last = refusal_of(server).await;
                 if last.is_none() {
                     break;
                 }
@@ -131,6 +123,11 @@ pub(crate) async fn refused(core: &Core) -> ServerError {
             changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
         }
     }
+}
+
+/// Completes when waiting does not help at a server; `None` if it was closed before.
+async fn refusal_of(server: &Arc<dyn Server>) -> Option<ServerError> {
+    server.refusal().wait_for(Option::is_some).await.ok().and_then(|refused| refused.clone())
 }
 
 /// Why a client is not ready.

@@ -2,9 +2,11 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+
+use crate::sync::Mutex;
 
 type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
 type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
@@ -13,14 +15,15 @@ type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 #[derive(Default)]
 pub(crate) struct Shared(Mutex<Known>);
 
-/// One value for each type and key, kept from its first use until the client ends.
+/// One value for each type and key, kept from its first use until the client ends. It has a lock of
+/// its own: the values of [`Shared`] are made from these.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Values>);
 
 impl Kept {
     pub(crate) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         let of = (TypeId::of::<T>(), key.clone());
-        let mut values = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut values = self.0.lock();
         if let Some(value) = values.get(&of).and_then(|value| Arc::clone(value).downcast().ok()) {
             return value;
         }
@@ -33,7 +36,7 @@ impl Kept {
 impl Shared {
     pub(crate) fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
         let of = (TypeId::of::<T>(), key.clone());
-        let mut known = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known = self.0.lock();
         if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
             return value;
         }
@@ -76,6 +79,6 @@ mod tests {
         for n in 0..10_000_u32 {
             shared.get(&n.to_string().into(), || n);
         }
-        assert!(shared.0.lock().unwrap().len() < 100);
+        assert!(shared.0.lock().len() < 100);
     }
 }

@@ -16,7 +16,6 @@ use crate::connection::link::Connection;
 use crate::connection::pool::ConnectionPool;
 use crate::error::{Code, ServerError};
 
-/// One waiter.
 pub(super) struct Member {
     pub(super) since: ConnectionId,
     pub(super) asked: Durability,
@@ -27,32 +26,20 @@ pub(super) struct Member {
 
 /// One durability level with its connection and its waiters.
 pub(super) struct Lane {
-    level: Level,
-    link: Arc<Connection>,
-    commands: Arc<ConnectionPool>,
-    clock: Clock,
+    pub(super) level: Level,
+    pub(super) link: Arc<Connection>,
+    /// The pool with the writes to be confirmed.
+    pub(super) commands: Arc<ConnectionPool>,
+    pub(super) clock: Clock,
     /// The longest duration of one WAIT; a longer wait consists of several. So a dead connection is
     /// noticed within a bounded time.
-    slice: Duration,
-    waiting: mpsc::UnboundedReceiver<Member>,
-    queue: Vec<Member>,
-    groups: u64,
+    pub(super) slice: Duration,
+    pub(super) waiting: mpsc::UnboundedReceiver<Member>,
+    pub(super) queue: Vec<Member>,
+    pub(super) groups: u64,
 }
 
 impl Lane {
-    /// Creates the level. `commands` is the pool with the writes to be confirmed.
-    pub(super) fn new(
-        level: Level,
-        link: Arc<Connection>,
-        commands: Arc<ConnectionPool>,
-        clock: Clock,
-        slice: Duration,
-        waiting: mpsc::UnboundedReceiver<Member>,
-    ) -> Self {
-        Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 }
-    }
-
-    /// Answers all waiters until the connection is closed.
     pub(super) async fn run(mut self) {
         let link = Arc::clone(&self.link);
         tokio::select! {

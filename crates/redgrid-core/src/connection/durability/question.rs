@@ -13,7 +13,6 @@ use crate::error::ServerError;
 /// TTL of a group's key: 1 s. The key is written for its replication offset, not to be read.
 const KEY_LIVES_MS: &str = "1000";
 
-/// The write and the WAIT of one group.
 pub(super) struct Question {
     pub(super) level: Level,
     /// The slot tag to write under; `None` if this group's write is done.

@@ -31,12 +31,10 @@ use crate::connection::pool::ConnectionPool;
 use crate::connection::{ConnectionId, Reply};
 use crate::error::{Code, ServerError};
 
-/// A dedicated connection of a node.
-pub(in crate::connection) struct DedicatedConnection {
+pub(crate) struct DedicatedConnection {
     connections: Arc<Connections>,
     /// The connections for requests, if this one must lead to the same process.
     beside: Option<Arc<ConnectionPool>>,
-    /// Opened at first use.
     link: OnceLock<Arc<Connection>>,
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Number of the connection on which MULTI is known to be permitted.
@@ -46,7 +44,7 @@ pub(in crate::connection) struct DedicatedConnection {
 impl DedicatedConnection {
     /// Creates a connection to the process that `beside` leads to, or one for commands that a busy
     /// server accepts. Does not connect yet.
-    pub(in crate::connection) fn new(connections: &Arc<Connections>, beside: Option<Arc<ConnectionPool>>) -> Arc<Self> {
+    pub(crate) fn new(connections: &Arc<Connections>, beside: Option<Arc<ConnectionPool>>) -> Arc<Self> {
         Arc::new(DedicatedConnection {
             connections: Arc::clone(connections),
             beside,
@@ -57,7 +55,7 @@ impl DedicatedConnection {
     }
 
     /// Sends one command, after waiting for exclusive use of the connection.
-    pub(in crate::connection) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
+    pub(crate) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
         let (link, _, _turn) = self.turn().await?;
         link.send(command).await
     }
@@ -68,7 +66,7 @@ impl DedicatedConnection {
     ///
     /// If the future is dropped while it waits for exclusive use of the connection, nothing is
     /// sent. After that, the transaction runs to its end in the background.
-    pub(in crate::connection) async fn run_transaction(
+    pub(crate) async fn run_transaction(
         self: &Arc<Self>,
         asking: bool,
         commands: Vec<WireCommand>,

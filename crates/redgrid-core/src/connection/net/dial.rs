@@ -32,11 +32,7 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// # Cancel safety
 ///
 /// Dropping the future leaves no connection behind.
-pub(in crate::connection) async fn dial(
-    place: &Endpoint,
-    network: &Network,
-    within: Duration,
-) -> Result<Box<dyn Stream>, Trouble> {
+pub(crate) async fn dial(place: &Endpoint, network: &Network, within: Duration) -> Result<Box<dyn Stream>, Trouble> {
     let late = || Trouble::passing(format!("no connection to {place} came about within {within:?}"));
     let dialing = async {
         match place {
@@ -67,7 +63,6 @@ async fn to_address(address: &Address, network: &Network, within: Duration) -> R
     Ok(Box::new(connect(address, network, within).await?))
 }
 
-/// Connects by TCP.
 async fn connect(Address { host, port }: &Address, network: &Network, within: Duration) -> Result<TcpStream, Trouble> {
     let unknown = |error: io::Error| Trouble::unresolved(host, &error);
     let addresses = match (host.parse::<IpAddr>(), &network.resolver) {
@@ -87,7 +82,6 @@ async fn connect(Address { host, port }: &Address, network: &Network, within: Du
     Ok(stream)
 }
 
-/// Connects to the first address that accepts a connection.
 async fn race(addresses: Vec<SocketAddr>, within: Duration) -> io::Result<TcpStream> {
     let share = within / u32::try_from(addresses.len()).unwrap_or(u32::MAX);
     let step = NEXT_ADDRESS.min(share);

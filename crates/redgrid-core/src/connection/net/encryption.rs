@@ -5,14 +5,14 @@
 mod certificates;
 
 #[cfg(feature = "tls")]
-pub(in crate::connection) use with::Encryption;
+pub(crate) use with::Encryption;
 #[cfg(not(feature = "tls"))]
-pub(in crate::connection) use without::Encryption;
+pub(crate) use without::Encryption;
 
 #[cfg(feature = "tls")]
 mod with {
     use std::io;
-    use std::sync::{Arc, Mutex, MutexGuard};
+    use std::sync::Arc;
 
     use rustls::ClientConfig;
     use rustls::pki_types::ServerName;
@@ -21,10 +21,11 @@ mod with {
     use super::certificates::{Pems, Wrong};
     use crate::config::network::Stream;
     use crate::config::{Config, ConfigError, Tls};
+    use crate::sync::Mutex;
 
     /// TLS state that all connections of a client share: certificates, and sessions to resume.
     #[derive(Clone)]
-    pub(in crate::connection) struct Encryption(Arc<Shared>);
+    pub(crate) struct Encryption(Arc<Shared>);
 
     struct Shared {
         tls: Tls,
@@ -34,7 +35,6 @@ mod with {
         reading: Arc<tokio::sync::Mutex<()>>,
     }
 
-    /// The certificates of new connections.
     struct Current {
         connector: TlsConnector,
         /// The files' contents that they were made from; `None` if they never change.
@@ -49,7 +49,7 @@ mod with {
         /// # Errors
         ///
         /// [`ConfigError`] names the setting, and the file if there is one.
-        pub(in crate::connection) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
+        pub(crate) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
             let Some(tls) = &config.access.tls else { return Ok(None) };
             let wrong = |Wrong { setting, expected }| ConfigError::Value { origin: config.origin(setting), expected };
             if let Some(name) = &tls.server_name {
@@ -73,14 +73,10 @@ mod with {
         /// Encrypts a stream to the server `host`.
         ///
         /// The certificate must be for that name, unless `server_name` is configured.
-        pub(in crate::connection) async fn encrypt(
-            &self,
-            stream: Box<dyn Stream>,
-            host: &str,
-        ) -> io::Result<Box<dyn Stream>> {
+        pub(crate) async fn encrypt(&self, stream: Box<dyn Stream>, host: &str) -> io::Result<Box<dyn Stream>> {
             let name = self.0.tls.server_name.as_deref().unwrap_or(host).to_owned();
             let name = ServerName::try_from(name).map_err(io::Error::other)?;
-            let connector = self.0.current().connector.clone();
+            let connector = self.0.current.lock().connector.clone();
             Ok(Box::new(connector.connect(name, stream).await?))
         }
 
@@ -92,8 +88,8 @@ mod with {
         ///
         /// The future may be dropped at any time. A read that has begun continues, and the next one
         /// starts after it.
-        pub(in crate::connection) async fn refresh(&self) {
-            if self.0.current().pems.is_none() {
+        pub(crate) async fn refresh(&self) {
+            if self.0.current.lock().pems.is_none() {
                 return;
             }
             let shared = Arc::clone(&self.0);
@@ -112,18 +108,14 @@ mod with {
     }
 
     impl Shared {
-        fn current(&self) -> MutexGuard<'_, Current> {
-            self.current.lock().unwrap_or_else(|p| p.into_inner())
-        }
-
         fn read_again(&self) {
             let changed = Pems::read(&self.tls).and_then(|pems| {
-                if self.current().pems.as_ref() == Some(&pems) {
+                if self.current.lock().pems.as_ref() == Some(&pems) {
                     return Ok(None);
                 }
                 Ok(Some((pems.client_config()?, pems)))
             });
-            let mut current = self.current();
+            let mut current = self.current.lock();
             match changed {
                 Ok(None) => current.trouble = None,
                 Ok(Some((client, pems))) => {
@@ -195,10 +187,10 @@ mod without {
 
     /// Uninhabited: without the feature `tls` no connection is encrypted.
     #[derive(Clone)]
-    pub(in crate::connection) enum Encryption {}
+    pub(crate) enum Encryption {}
 
     impl Encryption {
-        pub(in crate::connection) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
+        pub(crate) fn of(config: &Config) -> Result<Option<Self>, ConfigError> {
             if config.access.tls.is_none() {
                 return Ok(None);
             }
@@ -206,11 +198,11 @@ mod without {
             Err(ConfigError::Unsupported { origin: config.origin("tls"), clause })
         }
 
-        pub(in crate::connection) async fn encrypt(&self, _: Box<dyn Stream>, _: &str) -> io::Result<Box<dyn Stream>> {
+        pub(crate) async fn encrypt(&self, _: Box<dyn Stream>, _: &str) -> io::Result<Box<dyn Stream>> {
             match *self {}
         }
 
-        pub(in crate::connection) async fn refresh(&self) {
+        pub(crate) async fn refresh(&self) {
             match *self {}
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 #[cfg(unix)]
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 
@@ -13,45 +13,45 @@ use crate::connection::encryption::Encryption;
 use crate::connection::link::{Connection, Handshake};
 use crate::connection::login::Logins;
 use crate::connection::pool::PoolMember;
+use crate::sync::Mutex;
 
 /// The address of one server, and how to connect to it.
 #[derive(Clone)]
-pub(in crate::connection) struct Target {
-    pub(in crate::connection) place: Endpoint,
-    pub(in crate::connection) entry: ConnectOptions,
-    pub(in crate::connection) settings: Settings,
-    pub(in crate::connection) clock: Clock,
+pub(crate) struct Target {
+    pub(crate) place: Endpoint,
+    pub(crate) entry: ConnectOptions,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
     /// Why the server does not speak RESP3, in its own message, once a connection has found out.
     ///
     /// Shared by all connections to the server.
-    pub(in crate::connection) without_resp3: Arc<OnceLock<String>>,
+    pub(crate) without_resp3: Arc<OnceLock<String>>,
 }
 
 /// All connections to one server. They are opened as needed, and closed together.
-pub(in crate::connection) struct Connections {
-    pub(in crate::connection) target: Arc<Target>,
+pub(crate) struct Connections {
+    pub(crate) target: Arc<Target>,
     /// `None` once closed.
     open: Mutex<Option<Vec<Arc<Connection>>>>,
 }
 
 impl Connections {
-    pub(in crate::connection) fn new(target: Target) -> Arc<Self> {
+    pub(crate) fn new(target: Target) -> Arc<Self> {
         Arc::new(Connections { target: Arc::new(target), open: Mutex::new(Some(Vec::new())) })
     }
 
     /// Opens a connection named `<client name>:<suffix>`. Once they are closed, it is closed, too.
-    pub(in crate::connection) fn open(&self, suffix: &str, greeting: Handshake) -> Arc<Connection> {
+    pub(crate) fn open(&self, suffix: &str, greeting: Handshake) -> Arc<Connection> {
         let name = format!("{}:{suffix}", self.target.settings.client_name);
         self.open_to(&self.target, name, greeting, None)
     }
 
-    /// Opens a connection of a pool.
-    pub(in crate::connection) fn open_member(&self, greeting: Handshake, member: PoolMember) -> Arc<Connection> {
+    pub(crate) fn open_member(&self, greeting: Handshake, member: PoolMember) -> Arc<Connection> {
         self.open_to(&self.target, self.target.settings.client_name.clone(), greeting, Some(member))
     }
 
     /// Opens a connection with other settings.
-    pub(in crate::connection) fn open_to(
+    pub(crate) fn open_to(
         &self,
         target: &Arc<Target>,
         name: String,
@@ -59,7 +59,7 @@ impl Connections {
         member: Option<PoolMember>,
     ) -> Arc<Connection> {
         let connection = Connection::open(target, name, greeting, member);
-        match &mut *self.open.lock().unwrap_or_else(|p| p.into_inner()) {
+        match &mut *self.open.lock() {
             Some(open) => open.push(Arc::clone(&connection)),
             None => connection.close(),
         }
@@ -67,21 +67,20 @@ impl Connections {
     }
 
     /// Signals all connections to close; no further one is opened. Returns those that were open.
-    pub(in crate::connection) fn stop(&self) -> Vec<Arc<Connection>> {
-        let open = self.open.lock().unwrap_or_else(|p| p.into_inner()).take().unwrap_or_default();
+    pub(crate) fn stop(&self) -> Vec<Arc<Connection>> {
+        let open = self.open.lock().take().unwrap_or_default();
         open.iter().for_each(|connection| connection.close());
         open
     }
 
-    /// Closes all connections.
-    pub(in crate::connection) async fn close(&self) {
+    pub(crate) async fn close(&self) {
         join_all(self.stop().iter().map(|connection| connection.ended())).await;
     }
 }
 
 /// The address of a server.
 #[derive(Clone)]
-pub(in crate::connection) enum Endpoint {
+pub(crate) enum Endpoint {
     Tcp(Address),
     /// A Unix socket.
     #[cfg(unix)]
@@ -100,15 +99,14 @@ impl fmt::Display for Endpoint {
 
 /// Credentials and connection settings for the servers of one kind.
 #[derive(Clone)]
-pub(in crate::connection) struct ConnectOptions {
-    pub(in crate::connection) username: Option<String>,
-    pub(in crate::connection) password: Option<Secret>,
+pub(crate) struct ConnectOptions {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<Secret>,
     /// The credential provider, if username and password change.
-    pub(in crate::connection) logins: Option<Arc<Logins>>,
-    pub(in crate::connection) database: u8,
-    pub(in crate::connection) encryption: Option<Encryption>,
-    /// How connections are opened.
-    pub(in crate::connection) network: Arc<Network>,
+    pub(crate) logins: Option<Arc<Logins>>,
+    pub(crate) database: u8,
+    pub(crate) encryption: Option<Encryption>,
+    pub(crate) network: Arc<Network>,
 }
 
 impl ConnectOptions {
@@ -117,7 +115,7 @@ impl ConnectOptions {
     /// # Errors
     ///
     /// [`ConfigError`] names the file that is missing or invalid.
-    pub(in crate::connection) fn of(config: &Config) -> Result<ConnectOptions, ConfigError> {
+    pub(crate) fn of(config: &Config) -> Result<ConnectOptions, ConfigError> {
         let (access, settings) = (config.access.clone(), &config.settings);
         Ok(ConnectOptions {
             username: access.username,
@@ -131,7 +129,7 @@ impl ConnectOptions {
 
     /// Returns the options of sentinels: separate credentials, the same certificates, and database
     /// 0.
-    pub(in crate::connection) fn at_sentinels(&self, sentinel: &Sentinel, settings: &Settings) -> ConnectOptions {
+    pub(crate) fn at_sentinels(&self, sentinel: &Sentinel, settings: &Settings) -> ConnectOptions {
         let provider = sentinel.provider.clone();
         ConnectOptions {
             username: sentinel.username.clone(),

@@ -13,29 +13,30 @@ mod set_up;
 mod silence;
 mod state;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-pub(in crate::connection) use self::handshake::{Handshake, NodeRole};
-use self::pipeline::{Answer, Expects, Pipeline, Unanswered};
-pub(in crate::connection) use self::server_text::{info_field, wants_login};
-use self::server_text::{is_read_only, without_arguments};
+pub(crate) use self::handshake::{Handshake, NodeRole};
+use self::pipeline::{Expects, Pipeline};
+use self::server_text::without_arguments;
+pub(crate) use self::server_text::{info_field, wants_login};
 use self::set_up::login_words;
-use self::silence::{Asked, Silence};
+use self::silence::Silence;
 use crate::config::Credentials;
 use crate::connection::endpoint::Target;
 use crate::connection::login::Login;
 use crate::connection::pool::PoolMember;
-use crate::connection::trouble::{LATE_ANSWER, Trouble};
+use crate::connection::trouble::Trouble;
 use crate::connection::{ConnectionId, Push, Reply};
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// Longest back-off: 1 to 2 s.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -56,31 +57,22 @@ const ROUND_TRIPS: u32 = 4;
 /// Returns how long a reply may be overdue before the server is suspected.
 ///
 /// `round_trip` is the server's unloaded round-trip time.
-pub(in crate::connection) fn patience(round_trip: Duration) -> Duration {
+pub(crate) fn patience(round_trip: Duration) -> Duration {
     (round_trip * ROUND_TRIPS).clamp(SILENT, LONGEST_SILENT)
 }
 
-/// Longest wait for a reply while a long reply or request is being transferred, in response
-/// timeouts: 20.
-///
-/// That is a minute with the default timeout. 512 MB, the largest value, take that long at 9 MB/s.
-const LONGEST_TRANSFER: u32 = 20;
+pub(crate) type WireCommand = Vec<Bytes>;
 
-/// A command as it is sent: its name and its arguments.
-pub(in crate::connection) type WireCommand = Vec<Bytes>;
-
-/// Returns a command of fixed words.
-pub(in crate::connection) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
+pub(crate) fn wire<const N: usize>(words: [&'static str; N]) -> WireCommand {
     words.map(Bytes::from).to_vec()
 }
 
-pub(in crate::connection) struct Connection {
+pub(crate) struct Connection {
     target: Arc<Target>,
     client_name: String,
     /// The current connection, or the last one.
     pipeline: Mutex<Pipeline>,
     messages: mpsc::UnboundedSender<Push>,
-    /// The receiver of those messages, until it is taken.
     unread: Mutex<Option<mpsc::UnboundedReceiver<Push>>>,
     greeting: Handshake,
     /// The credentials in use, if they change.
@@ -96,7 +88,6 @@ pub(in crate::connection) struct Connection {
     /// It leads to the wrong process: the next probe replaces the connection.
     leaving: AtomicBool,
     closing: watch::Sender<bool>,
-    /// The task that supervises the connection.
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -104,7 +95,6 @@ struct State {
     /// The `master_replid` that the handshake read; replaced before the id that belongs to it is
     /// published.
     history: Arc<str>,
-    /// Why there is no connection.
     trouble: Trouble,
     /// When the server began to refuse this client, or this client the server's certificate.
     refused_since: Option<Instant>,
@@ -114,7 +104,7 @@ struct State {
 
 impl Connection {
     /// Opens a connection in the background, and reopens it whenever it is lost.
-    pub(in crate::connection) fn open(
+    pub(crate) fn open(
         target: &Arc<Target>,
         client_name: String,
         greeting: Handshake,
@@ -140,32 +130,23 @@ impl Connection {
             closing: watch::Sender::new(false),
             task: Mutex::default(),
         });
-        *link.task() = Some(tokio::spawn(Arc::clone(&link).keep()));
+        *link.task.lock() = Some(tokio::spawn(Arc::clone(&link).keep()));
         link
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
-    fn task(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.task.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
-    /// Returns how long a reply may take.
     fn timeout(&self) -> Duration {
         self.target.settings.response_timeout
     }
 
     /// Waits until its task has ended, after [`Connection::close`].
-    pub(in crate::connection) async fn ended(&self) {
-        let task = self.task().take();
+    pub(crate) async fn ended(&self) {
+        let task = self.task.lock().take();
         if let Some(task) = task {
             let _ = task.await;
         }
     }
 
-    pub(in crate::connection) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
+    pub(crate) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.epoch.subscribe()
     }
 
@@ -173,16 +154,16 @@ impl Connection {
     ///
     /// It is random, and changes with every promotion and every full copy from another server. It
     /// is empty if the handshake did not request it, or may not read it.
-    pub(in crate::connection) fn history(&self) -> Arc<str> {
-        Arc::clone(&self.state().history)
+    pub(crate) fn history(&self) -> Arc<str> {
+        Arc::clone(&self.state.lock().history)
     }
 
-    pub(in crate::connection) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.epoch.borrow().is_some()
     }
 
     /// Returns whether the connection is up, and no reply has been overdue for long.
-    pub(in crate::connection) fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         let round_trip = match &self.greeting {
             Handshake::Data { time, .. } => time.round_trip(),
             Handshake::Nothing | Handshake::Life | Handshake::Identity => Duration::ZERO,
@@ -190,66 +171,36 @@ impl Connection {
         self.is_up() && self.silent_for() < patience(round_trip)
     }
 
-    /// Returns for how long the server has sent nothing while a reply is outstanding.
-    pub(in crate::connection) fn silent_for(&self) -> Duration {
+    pub(crate) fn silent_for(&self) -> Duration {
         self.silence.lasts(&self.target.clock)
     }
 
     fn pipeline(&self) -> Pipeline {
-        self.pipeline.lock().unwrap_or_else(|p| p.into_inner()).clone()
+        self.pipeline.lock().clone()
     }
 
     /// Returns the messages of all generations of this connection; later calls get an empty stream.
-    pub(in crate::connection) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
-        let unread = self.unread.lock().unwrap_or_else(|p| p.into_inner()).take();
+    pub(crate) fn messages(&self) -> mpsc::UnboundedReceiver<Push> {
+        let unread = self.unread.lock().take();
         unread.unwrap_or_else(|| mpsc::unbounded_channel().1)
-    }
-
-    /// Sends one command, once. The order of first polls is the order on the wire.
-    ///
-    /// If a provider has the password, a command that was refused for a missing login is sent again
-    /// after a login.
-    pub(in crate::connection) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
-        self.send_for(command, Expects::Reply).await
-    }
-
-    async fn send_for(&self, command: WireCommand, expects: Expects) -> Result<Reply, ServerError> {
-        let Some(login) = &self.login else { return self.send_once(&command, expects).await };
-        let count = login.count();
-        match self.send_once(&command, expects.clone()).await {
-            Err(refused) if wants_login(&refused) => {
-                let again = async {
-                    login.again(count, |credentials| self.authenticate(credentials)).await?;
-                    self.send_once(&command, expects).await
-                };
-                // Boxed because it is rare: the future of every call would reserve its size.
-                Box::pin(again).await
-            }
-            answer => answer,
-        }
     }
 
     /// Sends a command that subscribes or unsubscribes channels.
     ///
     /// It completes when the server has confirmed each of them.
-    pub(in crate::connection) async fn send_channels(
-        &self,
-        name: &'static str,
-        channels: &[Bytes],
-    ) -> Result<(), ServerError> {
+    pub(crate) async fn send_channels(&self, name: &'static str, channels: &[Bytes]) -> Result<(), ServerError> {
         let command = std::iter::once(name.into()).chain(channels.iter().cloned()).collect();
         self.send_for(command, Expects::Confirmations(name, channels.to_vec())).await.map(drop)
     }
 
-    /// Unsubscribes sharded channels; completes when the server has done so.
-    pub(in crate::connection) async fn leave_sharded(&self, channels: &[Bytes]) {
+    pub(crate) async fn leave_sharded(&self, channels: &[Bytes]) {
         let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
         let asked = pipeline.leave(channels);
         // On a refusal the channels are not subscribed, or the connection is lost.
         let _ = self.answer(&pipeline, asked, owed).await;
     }
 
-    async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
+    pub(crate) async fn authenticate(&self, credentials: Credentials) -> Result<(), ServerError> {
         let login = login_words(credentials, self.pipeline().is_resp2());
         let command: WireCommand = std::iter::once("AUTH".into()).chain(login).collect();
         match self.send_once(&command, Expects::Reply).await {
@@ -259,54 +210,8 @@ impl Connection {
         }
     }
 
-    async fn send_once(&self, command: &[Bytes], expects: Expects) -> Result<Reply, ServerError> {
-        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
-        let asked = pipeline.ask(command, expects);
-        self.answer(&pipeline, asked, owed).await
-    }
-
-    /// Waits for a reply, beyond the timeout while a long reply or request is being transferred on
-    /// this connection.
-    async fn answer(
-        &self,
-        pipeline: &Pipeline,
-        asked: Result<oneshot::Receiver<Answer>, Unanswered>,
-        owed: Asked<'_>,
-    ) -> Result<Reply, ServerError> {
-        let mut answer = asked.map_err(|why| self.unanswered(pipeline, why))?;
-        let (mut waited, limit) = (1, self.timeout());
-        let answered = loop {
-            match timeout(limit, &mut answer).await {
-                Ok(answered) => break answered.unwrap_or(Err(Unanswered::Lost)),
-                Err(_) if pipeline.is_midway() && self.silent_for() < limit && waited < LONGEST_TRANSFER => {}
-                Err(_) => {
-                    self.doubt.notify_one();
-                    return Err(ServerError::unknown(format!("{LATE_ANSWER} (at {})", self.target.place)));
-                }
-            }
-            waited += 1;
-        };
-        drop(owed);
-        match answered {
-            Ok(Reply::Error(error)) => {
-                if is_read_only(&error) {
-                    self.report_read_only();
-                }
-                Err(self.named(error))
-            }
-            Ok(reply) => Ok(reply),
-            Err(why) => {
-                let error = self.unanswered(pipeline, why);
-                if error.is_unknown() {
-                    self.doubt.notify_one();
-                }
-                Err(error)
-            }
-        }
-    }
-
     /// Drops the connection and opens another one, because its replies can no longer be trusted.
-    pub(in crate::connection) fn renew(&self) {
+    pub(crate) fn renew(&self) {
         self.fail("it was given up after an unexpected answer");
         self.pipeline().abort();
         self.doubt.notify_one();
@@ -314,7 +219,7 @@ impl Connection {
 
     /// Starts a new connection id on the same connection, because the server is no longer what the
     /// handshake found.
-    pub(in crate::connection) fn repeat_handshake(&self, why: &str) {
+    pub(crate) fn repeat_handshake(&self, why: &str) {
         self.fail(why);
         self.doubt.notify_one();
     }
@@ -323,11 +228,11 @@ impl Connection {
     ///
     /// Without a topology that finds the new primary, the name or address may already lead to it.
     /// The former primary keeps its connections, so the connection is replaced.
-    pub(in crate::connection) fn report_read_only(&self) {
+    pub(crate) fn report_read_only(&self) {
         if !matches!(self.greeting, Handshake::Identity | Handshake::Data { part: NodeRole::Any, .. }) {
             return self.doubt.notify_one();
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.left_at.is_none_or(|at| at.elapsed() >= LONGEST_WAIT) {
             state.left_at = Some(Instant::now());
             drop(state);
@@ -336,36 +241,31 @@ impl Connection {
     }
 
     /// Schedules the replacement of the connection, because it leads to another process.
-    pub(in crate::connection) fn reconnect(&self, why: &str) {
+    pub(crate) fn reconnect(&self, why: &str) {
         self.leaving.store(true, Ordering::Release);
         self.repeat_handshake(why);
     }
 
     /// Closes the connection and ends the tasks that supervise it.
-    pub(in crate::connection) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Completes when the connection should close.
-    pub(in crate::connection) async fn closing(&self) {
+    pub(crate) async fn closing(&self) {
         let _ = self.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    /// Schedules a probe.
-    pub(in crate::connection) fn suspect(&self) {
+    pub(crate) fn suspect(&self) {
         self.doubt.notify_one();
     }
 
     /// Sends commands back to back, without commands of other callers between them.
-    pub(in crate::connection) async fn send_together(
-        &self,
-        commands: Vec<WireCommand>,
-    ) -> Vec<Result<Reply, ServerError>> {
+    pub(crate) async fn send_together(&self, commands: Vec<WireCommand>) -> Vec<Result<Reply, ServerError>> {
         let Some(login) = &self.login else { return self.send_together_once(&commands).await };
         let count = login.count();
         let answers = self.send_together_once(&commands).await;
         let is_refused = |answer: &Result<_, ServerError>| answer.as_ref().is_err_and(wants_login);
-        if !answers.iter().all(is_refused) || login.again(count, |with| self.authenticate(with)).await.is_err() {
+        if !answers.iter().all(is_refused) || login.again(count, self).await.is_err() {
             return answers;
         }
         self.send_together_once(&commands).await

@@ -6,19 +6,21 @@
 //! the server does not know the new password yet. A connection with subscriptions that uses RESP2
 //! accepts no login: it is replaced after a short-lived connection has logged in.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::config::{Credentials, Provider, Settings};
+use crate::connection::link::Connection;
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// The credential provider of a client, and its last result.
-pub(in crate::connection) struct Logins {
+pub(crate) struct Logins {
     provider: Provider,
     within: Duration,
-    pub(in crate::connection) every: Duration,
+    pub(crate) every: Duration,
     /// The last credentials or failure, and when it was returned.
     last: Mutex<Option<(Instant, Result<Credentials, String>)>>,
     /// Held by the caller that calls the provider for all connections.
@@ -26,7 +28,7 @@ pub(in crate::connection) struct Logins {
 }
 
 impl Logins {
-    pub(in crate::connection) fn new(provider: Provider, settings: &Settings) -> Self {
+    pub(crate) fn new(provider: Provider, settings: &Settings) -> Self {
         let Settings { connect_timeout: within, credentials_interval: every, .. } = *settings;
         Logins { provider, within, every, last: Mutex::default(), turn: tokio::sync::Mutex::default() }
     }
@@ -46,10 +48,9 @@ impl Logins {
         }
     }
 
-    /// Returns fresh credentials from the provider.
     async fn now(&self) -> Result<Credentials, String> {
         let said = self.ask().await;
-        *self.last() = Some((Instant::now(), said.clone()));
+        *self.last.lock() = Some((Instant::now(), said.clone()));
         said
     }
 
@@ -60,53 +61,43 @@ impl Logins {
     /// provider.
     async fn lately(&self) -> Result<Credentials, String> {
         let _turn = self.turn.lock().await;
-        let recent = self.last().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
+        let recent = self.last.lock().clone().filter(|(at, _)| at.elapsed() < self.every / 2);
         match recent {
             Some((_, said)) => said,
             None => self.now().await,
         }
     }
-
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Result<Credentials, String>)>> {
-        self.last.lock().unwrap_or_else(|p| p.into_inner())
-    }
 }
 
-/// The credentials of one connection.
-pub(in crate::connection) struct Login {
+pub(crate) struct Login {
     logins: Arc<Logins>,
     state: Mutex<State>,
-    /// Held while the connection logs in again.
     turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     shown: Option<Credentials>,
-    /// Number of logins on the connection.
     count: u64,
-    /// The last failure of the provider.
     trouble: Option<String>,
 }
 
 impl Login {
-    pub(in crate::connection) fn new(logins: Arc<Logins>) -> Arc<Self> {
+    pub(crate) fn new(logins: Arc<Logins>) -> Arc<Self> {
         Arc::new(Login { logins, state: Mutex::default(), turn: tokio::sync::Mutex::default() })
     }
 
-    /// Returns the interval of regular calls of the provider.
-    pub(in crate::connection) fn every(&self) -> Duration {
+    pub(crate) fn every(&self) -> Duration {
         self.logins.every
     }
 
-    /// Returns why a new connection cannot log in.
-    pub(in crate::connection) fn trouble(&self) -> Option<String> {
-        self.state().trouble.clone()
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.state.lock().trouble.clone()
     }
 
     /// Returns the number of logins; to be read before a request that may be refused.
-    pub(in crate::connection) fn count(&self) -> u64 {
-        self.state().count
+    pub(crate) fn count(&self) -> u64 {
+        self.state.lock().count
     }
 
     /// Returns fresh credentials for a new connection.
@@ -114,9 +105,9 @@ impl Login {
     /// # Errors
     ///
     /// The provider's failure.
-    pub(in crate::connection) async fn fetch(&self) -> Result<Credentials, String> {
+    pub(crate) async fn fetch(&self) -> Result<Credentials, String> {
         let asked = self.logins.now().await;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match &asked {
             Ok(credentials) => {
                 *state = State { shown: Some(credentials.clone()), count: state.count + 1, trouble: None };
@@ -126,59 +117,37 @@ impl Login {
         asked
     }
 
-    /// Logs in again, by `auth`, if the provider's credentials have changed.
-    pub(in crate::connection) async fn follow<F>(&self, auth: impl FnOnce(Credentials) -> F) -> Result<(), ServerError>
-    where
-        F: Future<Output = Result<(), ServerError>>,
-    {
+    /// Logs in again if the provider's credentials have changed.
+    pub(crate) async fn follow(&self, link: &Connection) -> Result<(), ServerError> {
         let _turn = self.turn.lock().await;
         let (credentials, count) = (self.logins.lately().await.map_err(ServerError::not_sent)?, self.count());
-        if self.state().shown.as_ref() == Some(&credentials) {
+        if self.state.lock().shown.as_ref() == Some(&credentials) {
             return Ok(());
         }
-        self.show(credentials, count, auth).await?;
+        self.show(credentials, count, link).await?;
         tracing::debug!("logged in anew with other credentials");
         Ok(())
     }
 
     /// Logs in again after a request sent at `count` was refused, unless a login has happened
     /// since.
-    pub(in crate::connection) async fn again<F>(
-        &self,
-        count: u64,
-        auth: impl FnOnce(Credentials) -> F,
-    ) -> Result<(), ServerError>
-    where
-        F: Future<Output = Result<(), ServerError>>,
-    {
+    pub(crate) async fn again(&self, count: u64, link: &Connection) -> Result<(), ServerError> {
         let _turn = self.turn.lock().await;
         if self.count() != count {
             return Ok(());
         }
         let credentials = self.logins.now().await.map_err(ServerError::not_sent)?;
-        self.show(credentials, count, auth).await
+        self.show(credentials, count, link).await
     }
 
-    async fn show<F>(
-        &self,
-        credentials: Credentials,
-        count: u64,
-        auth: impl FnOnce(Credentials) -> F,
-    ) -> Result<(), ServerError>
-    where
-        F: Future<Output = Result<(), ServerError>>,
-    {
-        auth(credentials.clone()).await?;
-        let mut state = self.state();
+    async fn show(&self, credentials: Credentials, count: u64, link: &Connection) -> Result<(), ServerError> {
+        link.authenticate(credentials.clone()).await?;
+        let mut state = self.state.lock();
         // A connection made meanwhile has used newer credentials.
         if state.count == count {
             (state.shown, state.count) = (Some(credentials), count + 1);
         }
         Ok(())
-    }
-
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 }
 

@@ -1,15 +1,16 @@
-//! One node with its connections.
+//! One node with its connections, and the way of a request to it.
 //!
-//! There are one or several for requests, and one that carries only subscriptions. More are opened
-//! on demand: one per durability level, one each for keyspace events and patterns, and dedicated
-//! ones.
+//! There are one or several connections for requests, and one that carries only subscriptions. More
+//! are opened on demand: one per durability level, one each for keyspace events and patterns, and
+//! dedicated ones.
 
 mod batch_queue;
 mod batcher;
-mod carry;
+mod open;
+mod resend;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,59 +18,30 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use self::batcher::Batchers;
+use self::batch_queue::Batchers;
+pub(crate) use self::open::Nodes;
 use crate::clock::{Clock, Instant};
-use crate::config::{Address, Config, ConfigError, Durability, Servers, Settings};
+use crate::config::Durability;
 use crate::connection::dedicated::DedicatedConnection;
 use crate::connection::durability::DurabilityWaiter;
-use crate::connection::endpoint::{ConnectOptions, Connections, Endpoint, Target};
-use crate::connection::link::{Handshake, NodeRole};
+use crate::connection::endpoint::Connections;
+use crate::connection::link::{Connection, WireCommand};
 use crate::connection::pool::ConnectionPool;
+use crate::connection::request::What;
 use crate::connection::subscriber::Subscriptions;
 use crate::connection::{
-    ChannelKind, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, ResponseFuture, Server, ServerClock,
+    Arg, ChannelKind, CommitError, ConnectionId, NodeId, Push, Refused, Reply, Request, ResponseFuture, Server,
+    ServerClock,
 };
-use crate::error::ServerError;
+use crate::error::{Code, ServerError};
+use crate::inline_bytes::decimal;
 
-/// State that the nodes of one client share.
-#[derive(Clone)]
-pub(in crate::connection) struct Nodes {
-    pub(in crate::connection) entry: ConnectOptions,
-    pub(in crate::connection) settings: Settings,
-    pub(in crate::connection) clock: Clock,
-    /// Whether messages are published on sharded channels; known once the first node of a cluster
-    /// has answered.
-    pub(in crate::connection) sharded: Arc<AtomicBool>,
-    /// Whether the keys of a request must share a slot.
-    pub(in crate::connection) clustered: bool,
-}
+/// The largest argument that a server accepts: 512 MiB, the default of `proto-max-bulk-len`.
+///
+/// A larger one makes the server close the connection, and all requests in flight there are lost.
+const LARGEST: usize = 512 << 20;
 
-impl Nodes {
-    /// Reads the settings and certificates that all nodes use.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] if a file that it names cannot be used.
-    pub(in crate::connection) fn new(config: &Config, clock: &Clock) -> Result<Nodes, ConfigError> {
-        let (entry, settings) = (ConnectOptions::of(config)?, config.settings.clone());
-        let clustered = matches!(config.servers(), Servers::Cluster(_));
-        Ok(Nodes { entry, settings, clock: clock.clone(), sharded: Arc::default(), clustered })
-    }
-
-    /// Opens a node, which connects in the background and counts as connected only in the expected
-    /// role.
-    pub(in crate::connection) fn open(&self, address: &Address, part: NodeRole) -> Arc<Node> {
-        self.open_at(Endpoint::Tcp(address.clone()), part)
-    }
-
-    /// Opens a node at any kind of endpoint; see [`Nodes::open`].
-    pub(in crate::connection) fn open_at(&self, place: Endpoint, part: NodeRole) -> Arc<Node> {
-        let (entry, settings, clock) = (self.entry.clone(), self.settings.clone(), self.clock.clone());
-        Node::open(self, Target { place, entry, settings, clock, without_resp3: Arc::default() }, part)
-    }
-}
-
-pub(in crate::connection) struct Node {
+pub(crate) struct Node {
     id: NodeId,
     sharded: Arc<AtomicBool>,
     clock: Clock,
@@ -87,85 +59,33 @@ pub(in crate::connection) struct Node {
     /// Requests are refused for a moment: another server is about to replace this one.
     held_back: AtomicBool,
     batchers: Batchers,
-    /// Permits for requests in flight.
     admission: Semaphore,
 }
 
 impl Node {
-    fn open(nodes: &Nodes, target: Target, part: NodeRole) -> Arc<Self> {
-        let Settings { connections_per_node, max_in_flight, .. } = nodes.settings;
-        let (id, time) = (NodeId(target.place.to_string().into()), Arc::new(ServerClock::default()));
-        let connections = Connections::new(target);
-        let (count, greeting) = match part {
-            NodeRole::Sentinel => (1, Handshake::Life),
-            _ => (connections_per_node, Handshake::Identity),
+    /// Sends one request, by itself or batched with requests of other callers.
+    fn start<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> ResponseFuture<'a> {
+        if let Some(error) = self.in_the_way(request.dedicated) {
+            return ResponseFuture::inline(async || Err(error));
+        }
+        let (Some(batch), Some(until)) = (request.batch, limit) else {
+            return ResponseFuture::inline(|| self.send(self.link_for(request), request, limit));
         };
-        let commands = ConnectionPool::open(&connections, count, || match part {
-            NodeRole::Sentinel => Handshake::Life,
-            part => Handshake::Data { time: Arc::clone(&time), part },
-        });
-        Arc::new_cyclic(|me| Node {
-            batchers: Batchers::new(Weak::clone(me), nodes.clustered),
-            admission: Semaphore::new(usize::try_from(max_in_flight).unwrap_or(usize::MAX)),
-            id,
-            sharded: Arc::clone(&nodes.sharded),
-            clock: nodes.clock.clone(),
-            time,
-            subscriptions: Subscriptions::open(&connections, commands.epoch(), greeting),
-            dedicated: DedicatedConnection::new(&connections, None),
-            batches: DedicatedConnection::new(&connections, Some(Arc::clone(&commands))),
-            without_read_only: AtomicU64::new(0),
-            commits: DurabilityWaiter::new(Arc::clone(&commands), Arc::clone(&connections)),
-            connections,
-            commands,
-            behind: AtomicBool::new(false),
-            held_back: AtomicBool::new(false),
-        })
-    }
-
-    /// Returns the address; `None` for a Unix socket.
-    pub(in crate::connection) fn address(&self) -> Option<&Address> {
-        match &self.connections.target.place {
-            Endpoint::Tcp(address) => Some(address),
-            #[cfg(unix)]
-            Endpoint::Unix(_) => None,
+        match self.batchers.enter(self, batch, request, until) {
+            Ok(in_flight) => ResponseFuture::inline(|| async move {
+                let _in_flight = in_flight;
+                self.send(self.link_for(request), request, limit).await
+            }),
+            Err(reply) => ResponseFuture::queued(reply),
         }
-    }
-
-    pub(in crate::connection) fn is_at(&self, address: &Address) -> bool {
-        self.address() == Some(address)
-    }
-
-    /// Schedules a role check. A node that lost its role counts as disconnected until it has it
-    /// again.
-    pub(in crate::connection) fn look_after(&self) {
-        self.commands.suspect();
-    }
-
-    /// Returns whether a replica can be used: it is connected, has its role, and does not lag.
-    pub(in crate::connection) fn is_fit(&self) -> bool {
-        self.commands.is_up() && !self.is_lagging()
-    }
-
-    /// Records whether the replica lags behind its primary by more than allowed.
-    pub(in crate::connection) fn set_behind(&self, behind: bool) {
-        if self.behind.swap(behind, Ordering::AcqRel) != behind {
-            let news = if behind { "a replica is behind, and left out" } else { "a replica has caught up" };
-            tracing::info!(node = %self.id, news);
-        }
-    }
-
-    /// Starts or stops refusing requests and retransmissions here; returns the previous state.
-    pub(in crate::connection) fn hold_back(&self, on: bool) -> bool {
-        self.held_back.swap(on, Ordering::AcqRel)
     }
 
     /// Returns why a request cannot be sent now, if so.
-    fn in_the_way(&self, is_aside: bool) -> Option<ServerError> {
+    fn in_the_way(&self, is_dedicated: bool) -> Option<ServerError> {
         match () {
             // A server with a script that runs for too long answers no handshake, but must receive
             // SCRIPT KILL.
-            () if is_aside => None,
+            () if is_dedicated => None,
             () if !self.commands.is_up() => Some(self.commands.down()),
             () if self.held_back.load(Ordering::Acquire) => {
                 Some(ServerError::not_sent(format!("a failover is about to replace {}", self.id)))
@@ -174,16 +94,89 @@ impl Node {
         }
     }
 
-    /// Sends one request, by itself or batched with requests of other callers.
-    fn alone<'a>(&'a self, request: &'a Arc<Request>, limit: Option<Instant>) -> ResponseFuture<'a> {
-        if let Some(error) = self.in_the_way(request.dedicated) {
-            return ResponseFuture::inline(async || Err(error));
+    fn link_for(&self, request: &Request) -> &Arc<Connection> {
+        self.commands.of(request.keys.first().map(|key| &key[..]))
+    }
+
+    /// Sends one request, which must not be executed after `limit`.
+    async fn send(&self, link: &Connection, request: &Request, limit: Option<Instant>) -> Result<Reply, ServerError> {
+        if request.dedicated || matches!(request.what, What::Together(_)) {
+            return Box::pin(self.send_elsewhere(request, limit, false)).await;
         }
-        match (request.batch, limit) {
-            (Some(batch), Some(limit)) => self.batchers.call(self, batch, request, limit),
-            _ => ResponseFuture::inline(|| self.one(self.line(request), request, limit)),
+        match link.send(self.encode(request, limit, request.in_order)?).await {
+            // Boxed because it is rare: the future of every call would otherwise have room for it.
+            refused @ Err(ServerError::Refused { .. }) => {
+                Box::pin(self.send_again(link, request, limit, false, refused)).await
+            }
+            answer => answer,
         }
     }
+
+    /// Encodes a request. A script is sent as its `whole` text or as its hash.
+    fn encode(&self, request: &Request, limit: Option<Instant>, whole: bool) -> Result<WireCommand, ServerError> {
+        let mut words = Vec::with_capacity(4 + request.keys.len() + request.args.len());
+        let reading = request.read_only && !self.is_without_read_only();
+        let key_count = || decimal(request.keys.len() as i64);
+        match &request.what {
+            What::Command(name) => words.push(name.clone()),
+            What::Script(body) => {
+                let (name, script) = match (whole, reading) {
+                    (false, false) => ("EVALSHA", body.sha().clone()),
+                    (false, true) => ("EVALSHA_RO", body.sha().clone()),
+                    (true, false) => ("EVAL", body.bytes()),
+                    (true, true) => ("EVAL_RO", body.bytes()),
+                };
+                words.extend([name.into(), script, key_count()]);
+            }
+            What::Function { name, .. } => {
+                let function = if request.read_only { "FCALL_RO" } else { "FCALL" };
+                words.extend([function.into(), name.clone(), key_count()]);
+            }
+            // The parts are sent instead.
+            What::Together(_) => words.push("EXEC".into()),
+        }
+        words.extend(request.subcommand.map(Bytes::from));
+        self.append(words, request.keys_in_front(), &request.args, limit)
+    }
+
+    fn append<'a>(
+        &self,
+        mut words: WireCommand,
+        keys: impl IntoIterator<Item = &'a Bytes>,
+        args: impl IntoIterator<Item = &'a Arg>,
+        limit: Option<Instant>,
+    ) -> Result<WireCommand, ServerError> {
+        keys.into_iter().try_for_each(|key| fitting(key).map(|key| words.push(key)))?;
+        args.into_iter().try_for_each(|arg| {
+            let is_sharded = || self.sharded.load(Ordering::Relaxed);
+            words.push(match arg {
+                Arg::Bytes(bytes) | Arg::Key(bytes) => fitting(bytes)?,
+                Arg::NotAfter => self.not_after(limit)?,
+                Arg::Publish | Arg::Sharded if is_sharded() => "SPUBLISH".into(),
+                Arg::Sharded => return Ok(()),
+                Arg::Publish => "PUBLISH".into(),
+            });
+            Ok(())
+        })?;
+        Ok(words)
+    }
+
+    /// Returns the limit in microseconds since 1970 on the server's clock, as text.
+    fn not_after(&self, limit: Option<Instant>) -> Result<Bytes, ServerError> {
+        let limit = limit.ok_or_else(|| ServerError::not_sent("the request has no time limit"))?;
+        let at = self.time.at(limit, self.clock.now());
+        let micros = at.ok_or_else(|| ServerError::not_sent("the server's clock is not known yet"))?;
+        Ok(decimal(i64::try_from(micros).unwrap_or(i64::MAX)))
+    }
+}
+
+/// Returns one argument, or an error if it is too large for servers.
+fn fitting(word: &Bytes) -> Result<Bytes, ServerError> {
+    if word.len() > LARGEST {
+        let message = format!("not sent: an argument has {} bytes, and servers take {LARGEST} at most", word.len());
+        return Err(ServerError::Refused { code: Code::TooLarge, message });
+    }
+    Ok(word.clone())
 }
 
 #[async_trait]
@@ -199,15 +192,15 @@ impl Server for Node {
         match <[Request; 1]>::try_from(requests) {
             Ok([request]) => {
                 let limit = request.limit();
-                vec![self.alone(&Arc::new(request), limit).await]
+                vec![self.start(&Arc::new(request), limit).await]
             }
             // The first polls happen in order, and a first poll hands the bytes to the connection.
             Err(requests) => {
                 // Requests that must stay in order use one connection.
-                let line = requests.iter().all(|request| request.in_order).then(|| Arc::clone(self.line(&requests[0])));
-                let one = async |request: Request| match &line {
-                    Some(line) => self.one(line, &request, request.limit()).await,
-                    None => self.one(self.line(&request), &request, request.limit()).await,
+                let link = requests.iter().all(|it| it.in_order).then(|| Arc::clone(self.link_for(&requests[0])));
+                let one = async |request: Request| {
+                    let link = link.as_ref().unwrap_or_else(|| self.link_for(&request));
+                    self.send(link, &request, request.limit()).await
                 };
                 Box::pin(join_all(requests.into_iter().map(one))).await
             }
@@ -215,13 +208,13 @@ impl Server for Node {
     }
 
     fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
-        self.alone(request, Some(limit))
+        self.start(request, Some(limit))
     }
 
     async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
         match self.in_the_way(false) {
             Some(error) => Err(error),
-            None => self.carry(self.line(&request), &request, request.limit(), true).await,
+            None => self.send_asking(&request).await,
         }
     }
 

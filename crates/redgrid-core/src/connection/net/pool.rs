@@ -5,7 +5,7 @@
 //! as soon as any connection is new. All grants are verified then, as if all connections were new.
 //! That costs a few superfluous requests, and never misses one.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -15,19 +15,15 @@ use crate::connection::endpoint::Connections;
 use crate::connection::link::{Connection, Handshake};
 use crate::connection::slot::slot;
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
-pub(in crate::connection) struct ConnectionPool {
+pub(crate) struct ConnectionPool {
     links: Vec<Arc<Connection>>,
     together: Arc<PoolState>,
 }
 
 impl ConnectionPool {
-    /// Opens `count` connections.
-    pub(in crate::connection) fn open(
-        connections: &Connections,
-        count: u32,
-        greeting: impl Fn() -> Handshake,
-    ) -> Arc<ConnectionPool> {
+    pub(crate) fn open(connections: &Connections, count: u32, greeting: impl Fn() -> Handshake) -> Arc<ConnectionPool> {
         let count = usize::try_from(count).unwrap_or(1).max(1);
         let together = Arc::new(PoolState {
             seats: Mutex::new(Members { lives: vec![None; count], ..Members::default() }),
@@ -38,65 +34,63 @@ impl ConnectionPool {
         for at in 0..count {
             let member = PoolMember { at, together: Arc::clone(&together) };
             let link = connections.open_member(greeting(), member);
-            together.members().links.push(Arc::downgrade(&link));
+            together.seats.lock().links.push(Arc::downgrade(&link));
             links.push(link);
         }
         Arc::new(ConnectionPool { links, together })
     }
 
     /// Returns the connection for a key's name, or for requests without a key.
-    pub(in crate::connection) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
+    pub(crate) fn of(&self, key: Option<&[u8]>) -> &Arc<Connection> {
         &self.links[key.map_or(0, |key| usize::from(self.shard_of(key)))]
     }
 
-    /// Returns the index of the connection for a key.
-    pub(in crate::connection) fn shard_of(&self, key: &[u8]) -> u16 {
+    pub(crate) fn shard_of(&self, key: &[u8]) -> u16 {
         let count = u16::try_from(self.links.len()).unwrap_or(u16::MAX);
         if count > 1 { slot(key) % count } else { 0 }
     }
 
-    pub(in crate::connection) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
+    pub(crate) fn epoch(&self) -> watch::Receiver<Option<ConnectionId>> {
         self.together.epoch.subscribe()
     }
 
-    pub(in crate::connection) fn current_epoch(&self) -> Option<ConnectionId> {
+    pub(crate) fn current_epoch(&self) -> Option<ConnectionId> {
         self.together.epoch.borrow().clone()
     }
 
-    pub(in crate::connection) fn is_up(&self) -> bool {
+    pub(crate) fn is_up(&self) -> bool {
         self.together.epoch.borrow().is_some()
     }
 
     /// Returns whether all connections are up, and no reply on them has been overdue for long.
-    pub(in crate::connection) fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         self.is_up() && self.links.iter().all(|link| link.answers())
     }
 
     /// Returns for how long the server has sent nothing on a connection with an outstanding reply.
     ///
     /// The longest such time of all connections counts.
-    pub(in crate::connection) fn silent_for(&self) -> Duration {
+    pub(crate) fn silent_for(&self) -> Duration {
         self.links.iter().map(|link| link.silent_for()).max().unwrap_or_default()
     }
 
     /// Watches the refusal of this client by the server, on any of the connections.
-    pub(in crate::connection) fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
+    pub(crate) fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
         self.together.refusal.subscribe()
     }
 
     /// Returns the replication history of the current id, as the last handshake read it; see
     /// [`Connection::history`].
-    pub(in crate::connection) fn history(&self) -> Arc<str> {
-        Arc::clone(&self.together.members().history)
+    pub(crate) fn history(&self) -> Arc<str> {
+        Arc::clone(&self.together.seats.lock().history)
     }
 
-    /// Returns the error of a request that is not sent because a connection is missing.
-    pub(in crate::connection) fn down(&self) -> ServerError {
+    pub(crate) fn down(&self) -> ServerError {
         self.missing().down()
     }
 
     /// Returns why a connection is missing, or why one was missing before.
-    pub(in crate::connection) fn trouble(&self) -> String {
+    pub(crate) fn trouble(&self) -> String {
         self.missing().trouble()
     }
 
@@ -104,23 +98,20 @@ impl ConnectionPool {
         self.links.iter().find(|link| !link.is_up()).unwrap_or(&self.links[0])
     }
 
-    /// Schedules a probe of all connections.
-    pub(in crate::connection) fn suspect(&self) {
+    pub(crate) fn suspect(&self) {
         self.links.iter().for_each(|link| link.suspect());
     }
 
     /// Handles a report, from another connection, that the server accepts no writes.
-    pub(in crate::connection) fn report_read_only(&self) {
+    pub(crate) fn report_read_only(&self) {
         self.links.iter().for_each(|link| link.report_read_only());
     }
 
-    /// Schedules the replacement of all connections, because they lead elsewhere.
-    pub(in crate::connection) fn reconnect(&self, why: &str) {
+    pub(crate) fn reconnect(&self, why: &str) {
         self.links.iter().for_each(|link| link.reconnect(why));
     }
 
-    /// Starts a new connection id on the same connections.
-    pub(in crate::connection) fn repeat_handshake(&self, why: &str) {
+    pub(crate) fn repeat_handshake(&self, why: &str) {
         self.links.iter().for_each(|link| link.repeat_handshake(why));
     }
 }
@@ -134,16 +125,11 @@ struct PoolState {
 #[derive(Default)]
 struct Members {
     links: Vec<Weak<Connection>>,
-    /// The id of each connection while it is up.
     lives: Vec<Option<ConnectionId>>,
     history: Arc<str>,
 }
 
-impl PoolState {
-    fn members(&self) -> std::sync::MutexGuard<'_, Members> {
-        self.seats.lock().unwrap_or_else(|p| p.into_inner())
-    }
-}
+impl PoolState {}
 
 /// Returns the id of the pool: the common process, and the highest connection number.
 ///
@@ -154,22 +140,21 @@ fn of_all(lives: &[Option<ConnectionId>]) -> Option<ConnectionId> {
     ids.into_iter().max_by_key(|id| id.connection).filter(|_| is_one)
 }
 
-/// A connection's membership in its pool.
-pub(in crate::connection) struct PoolMember {
+pub(crate) struct PoolMember {
     at: usize,
     together: Arc<PoolState>,
 }
 
 impl PoolMember {
     /// Sets or clears the server's refusal of this client, as seen by this connection.
-    pub(in crate::connection) fn refuse(&self, refusal: Option<ServerError>) {
+    pub(crate) fn refuse(&self, refusal: Option<ServerError>) {
         publish(&self.together.refusal, refusal);
     }
 
     /// Reports the new id of this connection and the replication history from its handshake, or
     /// that it is down.
-    pub(in crate::connection) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
-        let mut seats = self.together.members();
+    pub(crate) fn tell(&self, epoch: Option<(&ConnectionId, &Arc<str>)>) {
+        let mut seats = self.together.seats.lock();
         let mut astray = Vec::new();
         match epoch {
             Some((epoch, history)) => {
@@ -191,7 +176,7 @@ impl PoolMember {
 }
 
 /// Sets a watched value; watchers are notified if it differs.
-pub(in crate::connection) fn publish<T: PartialEq>(watched: &watch::Sender<T>, value: T) {
+pub(crate) fn publish<T: PartialEq>(watched: &watch::Sender<T>, value: T) {
     watched.send_if_modified(|known| {
         let changed = *known != value;
         *known = value;

@@ -5,11 +5,11 @@
 //! than too late. A late transmission of an acquire cannot execute after the moment from which the
 //! client considers it harmless.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::{Instant, nanos};
+use crate::sync::Mutex;
 
 /// Maximum drift between the clocks of two machines: 500 ppm, the most that NTP slews (RFC 5905,
 /// section 11.3). It is applied to the age of a sample, so that old samples do not count as exact.
@@ -48,7 +48,6 @@ struct Samples {
 }
 
 impl Samples {
-    /// Returns the highest lower bound.
     fn offset(&self, now: Instant) -> Option<i128> {
         let best = self.best.map(|sample| sample.aged(now));
         let former = self.former.filter(|sample| now.since(sample.at) < 2 * WINDOW).map(|sample| sample.aged(now));
@@ -94,7 +93,7 @@ impl ServerClock {
     pub fn observe(&self, server_micros: u64, received: Instant) {
         let sample =
             Sample { offset: i128::from(server_micros) - i128::from(received.as_nanos() / 1000) - 1, at: received };
-        let mut samples = self.lock();
+        let mut samples = self.samples.lock();
         match samples.since {
             Some(since) if received.since(since) < WINDOW => {}
             _ => {
@@ -114,7 +113,7 @@ impl ServerClock {
     /// sent`. A higher lower bound dates from before the server's clock was set back.
     pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
         let is_older = {
-            let mut samples = self.lock();
+            let mut samples = self.samples.lock();
             samples.notice_step_back(i128::from(server_micros) + 1 - i128::from(sent.as_nanos() / 1000), received);
             // A request that was sent before the step may have been answered before it.
             samples.set_back.is_some_and(|(at, _)| sent < at && at < received)
@@ -130,7 +129,7 @@ impl ServerClock {
     /// The server may execute requests that were sent before the step for that much longer than
     /// intended.
     pub fn set_back(&self, now: Instant) -> Duration {
-        self.lock().set_back(now)
+        self.samples.lock().set_back(now)
     }
 
     /// Records the round-trip time of a request.
@@ -151,7 +150,7 @@ impl ServerClock {
 
     /// Forgets everything, because another server process answers there.
     pub fn reset(&self) {
-        *self.lock() = Samples::default();
+        *self.samples.lock() = Samples::default();
         self.round_trip.store(0, Ordering::Relaxed);
         self.former_round_trip.store(0, Ordering::Relaxed);
     }
@@ -161,12 +160,8 @@ impl ServerClock {
     ///
     /// `None` before the first sample.
     pub fn at(&self, at: Instant, now: Instant) -> Option<u64> {
-        let offset = self.lock().offset(now)?;
+        let offset = self.samples.lock().offset(now)?;
         u64::try_from(offset + i128::from(at.as_nanos() / 1000)).ok()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Samples> {
-        self.samples.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -20,12 +20,7 @@ const CONNECT: u8 = 1;
 /// # Errors
 ///
 /// A message for users; it never contains the password.
-pub(in crate::connection) async fn pass(
-    mut stream: TcpStream,
-    proxy: &Socks,
-    host: &str,
-    port: u16,
-) -> Result<TcpStream, String> {
+pub(crate) async fn pass(mut stream: TcpStream, proxy: &Socks, host: &str, port: u16) -> Result<TcpStream, String> {
     let at = format!("the SOCKS proxy at {}", proxy.address);
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::UnexpectedEof => format!("{at} closed the connection; does it speak SOCKS5?"),

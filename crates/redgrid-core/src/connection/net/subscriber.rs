@@ -6,7 +6,7 @@
 //! first subscription.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use crate::connection::endpoint::Connections;
 use crate::connection::link::{Connection, Handshake, wants_login};
 use crate::connection::{ChannelKind, ConnectionId, Push, Refused};
 use crate::error::{Code, ServerError};
+use crate::sync::Mutex;
 
 /// How long to wait for a connection that is opened at the first subscription: 250 ms.
 ///
@@ -24,8 +25,7 @@ use crate::error::{Code, ServerError};
 /// one is retried.
 const CONNECTING: Duration = Duration::from_millis(250);
 
-/// All subscriptions at one node.
-pub(in crate::connection) struct Subscriptions {
+pub(crate) struct Subscriptions {
     connections: Arc<Connections>,
     /// The id of the connections for requests. If those lead to another process, the connections
     /// here follow.
@@ -36,12 +36,10 @@ pub(in crate::connection) struct Subscriptions {
     patterns: OnceLock<Arc<Subscriber>>,
 }
 
-/// The stream of pushes of all connections.
 type Pushes = Arc<Mutex<mpsc::UnboundedSender<Push>>>;
 
 impl Subscriptions {
-    /// Opens the connection for plain and sharded channels.
-    pub(in crate::connection) fn open(
+    pub(crate) fn open(
         connections: &Arc<Connections>,
         commands: watch::Receiver<Option<ConnectionId>>,
         greeting: Handshake,
@@ -67,12 +65,7 @@ impl Subscriptions {
         })
     }
 
-    /// Subscribes channels, and returns those that the server refused.
-    pub(in crate::connection) async fn subscribe(
-        &self,
-        kind: ChannelKind,
-        channels: Vec<Bytes>,
-    ) -> Result<Refused, ServerError> {
+    pub(crate) async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
         let subscriber = self.subscriber(kind);
         if matches!(kind, ChannelKind::Events | ChannelKind::Patterns) {
             let mut epoch = subscriber.link.epoch();
@@ -82,21 +75,20 @@ impl Subscriptions {
     }
 
     /// Unsubscribes channels, and reports it once none of their messages can follow.
-    pub(in crate::connection) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
+    pub(crate) async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) {
         let subscriber = self.subscriber(kind);
         subscriber.end(kind, &channels).await;
         let _ = subscriber.ended.send(channels);
     }
 
     /// Returns the stream of pushes from now on; the stream of an earlier call ends.
-    pub(in crate::connection) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
+    pub(crate) fn pushes(&self) -> mpsc::UnboundedReceiver<Push> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        *self.pushes.lock().unwrap_or_else(|p| p.into_inner()) = sender;
+        *self.pushes.lock() = sender;
         receiver
     }
 }
 
-/// One connection with subscriptions.
 struct Subscriber {
     link: Arc<Connection>,
     /// Ended subscriptions, to be reported after their last message.
@@ -194,7 +186,7 @@ impl Subscriber {
         mut commands: watch::Receiver<Option<ConnectionId>>,
         gap: Push,
     ) {
-        let push = |push| pushes.lock().unwrap_or_else(|p| p.into_inner()).send(push);
+        let push = |push| pushes.lock().send(push);
         let mut messages = self.link.messages();
         let mut epoch = self.link.epoch();
         // The connection may already be up.

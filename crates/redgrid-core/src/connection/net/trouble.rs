@@ -8,18 +8,19 @@ mod words;
 
 use std::io;
 
-pub(in crate::connection) use self::words::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
+use self::words::TLS;
+pub(crate) use self::words::{CLOSED, LATE_ANSWER, NO_PROTOCOL, of_system, readable};
 
 /// Why there is no connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::connection) struct Trouble {
-    pub(in crate::connection) words: String,
-    pub(in crate::connection) kind: Kind,
+pub(crate) struct Trouble {
+    pub(crate) words: String,
+    pub(crate) kind: Kind,
 }
 
 /// Whether waiting can help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::connection) enum Kind {
+pub(crate) enum Kind {
     /// The cause may pass.
     Passing,
     /// The server refuses the password, user or certificate of this client, or its own certificate
@@ -31,20 +32,20 @@ pub(in crate::connection) enum Kind {
 
 impl Trouble {
     /// Classifies an error text of the system, of rustls or of a server.
-    pub(in crate::connection) fn of(why: &str) -> Self {
+    pub(crate) fn of(why: &str) -> Self {
         Trouble { words: readable(why), kind: Kind::of(why) }
     }
 
-    pub(in crate::connection) fn passing(words: impl Into<String>) -> Self {
+    pub(crate) fn passing(words: impl Into<String>) -> Self {
         Trouble { words: words.into(), kind: Kind::Passing }
     }
 
-    pub(in crate::connection) fn lasting(words: impl Into<String>) -> Self {
+    pub(crate) fn lasting(words: impl Into<String>) -> Self {
         Trouble { words: words.into(), kind: Kind::Lasting }
     }
 
     /// Returns the error for a host name that could not be resolved.
-    pub(in crate::connection) fn unresolved(host: &str, error: &io::Error) -> Self {
+    pub(crate) fn unresolved(host: &str, error: &io::Error) -> Self {
         let said = of_system(error);
         let is_unknown =
             error.kind() == io::ErrorKind::NotFound || UNKNOWN_NAMES.iter().any(|mark| said.contains(mark));
@@ -55,47 +56,22 @@ impl Trouble {
 
 impl Kind {
     fn of(why: &str) -> Self {
-        let has = |marks: &[&str]| marks.iter().any(|mark| why.contains(mark));
-        match () {
-            () if has(&UNAUTHORIZED) => Kind::Unauthorized,
-            () if has(&LASTING) => Kind::Lasting,
-            () => Kind::Passing,
-        }
+        let tls = TLS.iter().map(|(mark, kind, _)| (*mark, *kind));
+        tls.chain(SERVER).find(|(mark, _)| why.contains(mark)).map_or(Kind::Passing, |(_, kind)| kind)
     }
 }
 
-/// Substrings that mark a refusal of this client by the server, or of the server's certificate by
-/// this client. Alerts come from a server that rejects the client's certificate.
-const UNAUTHORIZED: [&str; 16] = [
-    "WRONGPASS ",
-    "NOAUTH ",
+/// Substrings of servers' errors that mark a refusal of this client, or a server other than the
+/// expected one.
+const SERVER: [(&str, Kind); 7] = [
+    ("WRONGPASS ", Kind::Unauthorized),
+    ("NOAUTH ", Kind::Unauthorized),
     // From AUTH, at servers before version 6 and at proxies.
-    "ERR invalid password",
-    "DENIED Redis is running in protected mode",
-    "InvalidCertificate(",
-    "UnknownIssuer",
-    "NotValidForName",
-    "AlertReceived(CertificateRequired)",
-    "AlertReceived(BadCertificate)",
-    "AlertReceived(UnsupportedCertificate)",
-    "AlertReceived(CertificateRevoked)",
-    "AlertReceived(CertificateExpired)",
-    "AlertReceived(CertificateUnknown)",
-    "AlertReceived(UnknownCA)",
-    "AlertReceived(AccessDenied)",
-    // The signature of the client's certificate is invalid.
-    "AlertReceived(DecryptError)",
-];
-
-/// Substrings that mark a server other than the expected one.
-const LASTING: [&str; 7] = [
-    "NOPROTO ",
-    "ERR DB index is out of range",
-    "ERR invalid DB index",
-    "InvalidMessage(",
-    "PeerIncompatible(",
-    "AlertReceived(HandshakeFailure)",
-    "AlertReceived(ProtocolVersion)",
+    ("ERR invalid password", Kind::Unauthorized),
+    ("DENIED Redis is running in protected mode", Kind::Unauthorized),
+    ("NOPROTO ", Kind::Lasting),
+    ("ERR DB index is out of range", Kind::Lasting),
+    ("ERR invalid DB index", Kind::Lasting),
 ];
 
 /// Messages of the resolvers of Linux (glibc, musl), macOS and Windows for a name that does not

@@ -10,9 +10,12 @@ use futures_util::stream;
 
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::retry::{Progress, RetryPolicy, jittered};
-use crate::connection::route::{commit, is_doubtful};
-use crate::connection::{Client, CommitError, ConnectionId, Core, Reply, Request, Server, TopologyHint, is_same};
+use crate::connection::route::is_doubtful;
+use crate::connection::send::commit;
+use crate::connection::{
+    Client, CommitError, ConnectionId, Core, Progress, Reply, Request, RetryPolicy, Server, TopologyHint, is_same,
+    jittered,
+};
 use crate::error::ServerError;
 
 /// Maximum number of requests in flight per node. Each occupies memory until its reply arrives.

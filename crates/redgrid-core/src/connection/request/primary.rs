@@ -11,9 +11,11 @@ use futures_util::future::join_all;
 
 use crate::author::ClientExt;
 use crate::clock::Instant;
+use crate::connection::retry::Tries;
 use crate::connection::route::is_doubtful;
 use crate::connection::{
-    Client, ConnectionId, Core, FromReply, NodeId, Reply, Request, Server, TopologyHint, is_same, jittered,
+    Client, ConnectionId, Core, FromReply, NodeId, Progress, Reply, Request, RequestOutcome, RetryPolicy, Server,
+    TopologyHint, is_same,
 };
 use crate::error::ServerError;
 
@@ -45,7 +47,6 @@ impl Primary {
         self.server.current_connection_id()
     }
 
-    /// Returns whether the node is still a primary.
     pub(crate) fn is_current(&self, client: &Client) -> bool {
         decides(client.core(), &self.server)
     }
@@ -132,62 +133,34 @@ async fn ask(
     until: Instant,
 ) -> Result<Reply, ServerError> {
     let core = client.core();
-    // Number of transmissions that may have been executed, whatever the replies to later ones say.
-    let mut unanswered = 0;
-    loop {
-        let told = |error: ServerError, unanswered| if unanswered > 0 { error.after_unanswered() } else { error };
-        let replaced = || format!("{} is no primary any more", server.id());
-        if !decides(core, server) {
-            return Err(told(ServerError::not_sent(replaced()), unanswered));
-        }
+    let (request, progress) = (Arc::new(request), Progress::default());
+    let mut tries = Tries::new(RetryPolicy::Retries, until);
+    let replaced = || format!("{} is no primary any more", server.id());
+    let last = loop {
         let sent = core.clock.now();
-        let copy = request.clone().not_after(sent + core.settings.response_timeout);
-        let answer = server.call_one(copy).await;
-        let error = match answer {
+        if !decides(core, server) {
+            break tries.unsent(ServerError::not_sent(replaced()), server, sent);
+        }
+        let (epoch, limit) = (server.current_connection_id(), tries.limit(sent, core.settings.response_timeout));
+        let result = match server.ask(&request, limit).await {
             Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),
             Ok(reply) => {
                 server.time().observe_round_trip(sent, core.clock.now());
                 return Ok(reply);
             }
-            Err(error) => error,
+            Err(error @ ServerError::Decode { .. }) => return Err(error),
+            Err(error) => Err(error),
         };
-        if is_doubtful(&error) {
+        if result.as_ref().is_err_and(is_doubtful) {
             core.topology.suspect(TopologyHint::Node(server.id().clone()));
         }
-        let again = match &error {
-            ServerError::NotSent { .. } => true,
-            ServerError::Unauthorized { .. } | ServerError::ShuttingDown => false,
-            ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
-            ServerError::Unknown { .. } => {
-                unanswered += 1;
-                request.is_idempotent() && unanswered <= core.settings.retries
-            }
-            ServerError::Decode { .. } => false,
-        };
-        if !again || !pause(client, server, until).await {
-            return Err(told(error, unanswered));
-        }
-    }
-}
-
-/// Waits for the retry delay and a connection, or a topology change.
-///
-/// Returns false if `until` passes first or the client shuts down.
-async fn pause(client: &Client, server: &Arc<dyn Server>, until: Instant) -> bool {
-    let core = client.core();
-    let mut changes = core.topology.changes();
-    let mut epoch = server.connection_id();
-    let up = async {
-        tokio::time::sleep(jittered(core.settings.retry_delay)).await;
-        if epoch.wait_for(Option::is_some).await.is_err() {
-            std::future::pending::<()>().await;
+        let (by, received) = (Arc::clone(server), core.clock.now());
+        let outcome = RequestOutcome { result, sent, received, retransmission_ends: tries.unanswered, by, epoch };
+        // Not at home: the first key, which it does not have, leads elsewhere.
+        if let Some(last) = tries.next(core, &request, outcome, false, limit, &progress).await {
+            break last;
         }
     };
-    tokio::select! {
-        () = up => {}
-        Ok(()) = changes.changed() => {}
-        () = core.clock.sleep_until(until) => return false,
-        () = client.closing() => return false,
-    }
-    core.clock.now() < until
+    let was_retransmitted = last.was_retransmitted();
+    last.result.map_err(|error| if was_retransmitted { error.after_unanswered() } else { error })
 }

@@ -1,72 +1,19 @@
 //! Retries in one place, by error class, within one deadline.
 //!
 //! A request that was not sent, or was refused for a passing reason, is retried with jittered
-//! waits. A request that may have been executed is sent again only if it is idempotent. Each
-//! transmission has its own time limit.
+//! waits. A request that may have been executed is sent again only if it is idempotent.
 
-mod progress;
-
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use self::progress::Obstacle;
-pub(crate) use self::progress::Progress;
+use super::progress::{Obstacle, Progress};
+use super::send::RequestOutcome;
 use crate::clock::{Clock, Instant};
-use crate::connection::link::patience;
-use crate::connection::route::{Answer, once_telling};
-use crate::connection::{ConnectionId, Core, Reply, Request, Server, Topology, TopologyHint, is_same};
+use crate::connection::{Core, Request, Server, Topology, TopologyHint, is_same};
 use crate::error::{Code, ServerError};
-
-/// The outcome of one request, over all its transmissions.
-pub(crate) struct RequestOutcome {
-    pub(crate) result: Result<Reply, ServerError>,
-    /// The instant before the answered (or last) transmission was sent.
-    pub(crate) sent: Instant,
-    /// When the reply arrived.
-    pub(crate) received: Instant,
-    /// Until when an unanswered transmission may still execute; `None` if every transmission was
-    /// answered.
-    pub(crate) retransmission_ends: Option<Instant>,
-    /// The node that answered (or did not), and on which connection.
-    pub(crate) by: Arc<dyn Server>,
-    pub(crate) epoch: Option<ConnectionId>,
-}
-
-impl RequestOutcome {
-    fn unsent(error: ServerError, by: Arc<dyn Server>, now: Instant, retransmission_ends: Option<Instant>) -> Self {
-        RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
-    }
-
-    /// Returns whether an earlier transmission may have executed before the answered one.
-    pub(crate) fn was_retransmitted(&self) -> bool {
-        self.retransmission_ends.is_some()
-    }
-
-    /// Returns whether the server found the transmission too late and returned -1 and its time.
-    ///
-    /// That time is passed to the server's clock estimate.
-    pub(in crate::connection) fn has_reported_time(&self) -> bool {
-        let Ok(Reply::Array(parts)) = &self.result else { return false };
-        let [late, time] = &parts[..] else { return false };
-        let (Ok(-1), Ok(time)) = (late.clone().into_typed::<i64>(), time.clone().into_typed::<u64>()) else {
-            return false;
-        };
-        self.report_time(time);
-        true
-    }
-
-    /// Records the server's time from the reply to a late transmission.
-    pub(crate) fn report_time(&self, time: u64) {
-        // If the clock was reset meanwhile, it belongs to another process.
-        if self.by.current_connection_id() == self.epoch {
-            self.by.time().observe_exchange(time, self.sent, self.received);
-        }
-    }
-}
 
 /// How long a request is sent again after lost replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,119 +36,134 @@ pub(crate) enum RetryPolicy {
     Within(Duration),
 }
 
-/// Sends `request` to the node of its keys until it is finally answered or `until` has passed.
-#[expect(clippy::manual_async_fn, reason = "that one would have room for its arguments twice")]
-pub(in crate::connection) fn send_with_retries<'a>(
-    core: &'a Core,
-    request: &'a Arc<Request>,
+/// The transmissions of one request so far.
+pub(super) struct Tries {
+    policy: RetryPolicy,
     until: Instant,
-    persistence: RetryPolicy,
-    progress: &'a Progress,
-) -> impl Future<Output = RequestOutcome> + Send + use<'a> {
-    async move {
-        let Core { topology, settings, clock, life, .. } = core;
-        let topology = &**topology;
-        let mut unanswered: Option<Instant> = None;
-        // A refused login or a wrong target ends a request. Exceptions are releases, and requests
-        // of which a transmission may still execute.
-        let heeds_refusal = |unanswered: Option<Instant>| persistence != RetryPolicy::ToTheEnd && unanswered.is_none();
-        let mut unknowns = 0;
-        let mut first = None;
-        loop {
-            let to = match request.reads {
-                true => topology.reader(request.first_key()),
-                false => topology.primary(request.first_key()),
-            };
-            // Held until this transmission is answered. Releases bypass the limit.
-            let _admitted = match to.in_flight_limit() {
-                Some(limit) if persistence != RetryPolicy::ToTheEnd => match limit.try_acquire() {
-                    Ok(permit) => Some(permit),
-                    Err(_) => match Box::pin(admitted(limit, clock, until, progress)).await {
-                        Ok(permit) => Some(permit),
-                        Err(error) => return RequestOutcome::unsent(error, Arc::clone(&to), clock.now(), unanswered),
-                    },
-                },
-                _ => None,
-            };
-            let sent = clock.now();
-            let mut limit = sent + settings.response_timeout;
-            if let (RetryPolicy::Within(window), Some(first)) = (persistence, first) {
-                limit = limit.min(first + window);
-            }
-            if !progress.begin() {
-                return RequestOutcome::unsent(ServerError::not_sent("it was given up"), Arc::clone(&to), sent, None);
-            }
-            let Answer { mut result, by, epoch, at_home } = match request.reads {
-                true => once_telling(topology, Arc::clone(&to), request, limit, &AtomicBool::new(false)).await,
-                false => unless_replaced(topology, request, limit).await,
-            };
-            let received = clock.now();
-            let mut is_lasting = false;
-            if matches!(result, Err(ServerError::NotSent { .. }))
-                && heeds_refusal(unanswered)
-                && let Some(lasting) = by.refusal().borrow().clone()
-            {
-                (result, is_lasting) = (Err(lasting), true);
-            }
-            let again = match &result {
-                Err(error @ ServerError::NotSent { .. }) => {
-                    progress.not_done();
-                    progress.waits(Some(match is_lasting {
-                        true => Obstacle::Error(error.clone()),
-                        false => Obstacle::Node(Arc::clone(&by)),
-                    }));
-                    !is_lasting
-                }
-                Err(error @ ServerError::Unauthorized { .. }) => {
-                    progress.refused(error);
-                    !heeds_refusal(unanswered)
-                }
-                Err(ServerError::ShuttingDown) => {
-                    progress.not_done();
-                    false
-                }
-                Err(ServerError::Refused { code: Code::TryAgain, .. }) if persistence == RetryPolicy::Together => false,
-                Err(error @ ServerError::Refused { code, message }) => {
-                    progress.refused(error);
-                    code.is_passing() && request.is_servers_own(message)
-                }
-                Err(ServerError::Unknown { .. }) => {
-                    progress.unanswered();
-                    unanswered = unanswered.max(Some(may_execute_until(limit, settings.response_timeout)));
-                    unknowns += 1;
-                    let first = *first.get_or_insert(sent);
-                    let more = match persistence {
-                        RetryPolicy::ToTheEnd | RetryPolicy::Once | RetryPolicy::Together => true,
-                        RetryPolicy::Retries => unknowns <= settings.retries,
-                        RetryPolicy::Within(window) => unknowns <= settings.retries && received < first + window,
-                    };
-                    request.is_idempotent() && more
-                }
-                Ok(_) | Err(ServerError::Decode { .. }) => {
-                    by.time().observe_round_trip(sent, received);
-                    progress.answered();
-                    false
-                }
-            };
-            if again && received < until {
-                if let Some(end) = life.error() {
-                    // `retransmission_ends` covers an earlier transmission.
-                    result = Err(end);
-                } else {
-                    drop(_admitted);
-                    // Boxed, like everything rare: every request would reserve its size.
-                    Box::pin(pause(core, request.first_key(), (&by, at_home), heeds_refusal(unanswered), until)).await;
-                    if clock.now() < until {
-                        continue;
-                    }
-                    if matches!(result, Err(ServerError::NotSent { .. })) && by.current_connection_id().is_none() {
-                        // The cause may have been found meanwhile.
-                        result = Err(by.unreached());
-                    }
-                }
-            }
-            return RequestOutcome { result, sent, received, retransmission_ends: unanswered, by, epoch };
+    /// When the first transmission that was not answered was sent.
+    first: Option<Instant>,
+    /// Number of transmissions that were not answered.
+    unknowns: u32,
+    /// Until when one of them may still execute.
+    pub(super) unanswered: Option<Instant>,
+}
+
+impl Tries {
+    pub(super) fn new(policy: RetryPolicy, until: Instant) -> Self {
+        Tries { policy, until, first: None, unknowns: 0, unanswered: None }
+    }
+
+    /// Returns until when a transmission that is sent now may execute.
+    pub(super) fn limit(&self, sent: Instant, timeout: Duration) -> Instant {
+        match (self.policy, self.first) {
+            (RetryPolicy::Within(window), Some(first)) => (sent + timeout).min(first + window),
+            _ => sent + timeout,
         }
+    }
+
+    /// Returns the outcome of a request whose last transmission was not sent.
+    pub(super) fn unsent(&self, error: ServerError, to: &Arc<dyn Server>, now: Instant) -> RequestOutcome {
+        let (by, retransmission_ends) = (Arc::clone(to), self.unanswered);
+        RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
+    }
+
+    /// Returns whether a refused login or a wrong target ends the request. Exceptions are releases,
+    /// and requests of which a transmission may still execute.
+    fn heeds_refusal(&self) -> bool {
+        self.policy != RetryPolicy::ToTheEnd && self.unanswered.is_none()
+    }
+
+    /// Decides what follows a transmission without success, and waits for the next one.
+    ///
+    /// Returns the final outcome, or `None` if the request is to be sent again.
+    pub(super) async fn next(
+        &mut self,
+        core: &Core,
+        request: &Request,
+        mut outcome: RequestOutcome,
+        at_home: bool,
+        limit: Instant,
+        progress: &Progress,
+    ) -> Option<RequestOutcome> {
+        let mut is_lasting = false;
+        if matches!(outcome.result, Err(ServerError::NotSent { .. }))
+            && self.heeds_refusal()
+            && let Some(lasting) = outcome.by.refusal().borrow().clone()
+        {
+            (outcome.result, is_lasting) = (Err(lasting), true);
+        }
+        let again = match &outcome.result {
+            Err(error @ ServerError::NotSent { .. }) => {
+                progress.not_done();
+                progress.waits(Some(match is_lasting {
+                    true => Obstacle::Error(error.clone()),
+                    false => Obstacle::Node(Arc::clone(&outcome.by)),
+                }));
+                !is_lasting
+            }
+            Err(error @ ServerError::Unauthorized { .. }) => {
+                progress.refused(error);
+                !self.heeds_refusal()
+            }
+            Err(ServerError::ShuttingDown) => {
+                progress.not_done();
+                false
+            }
+            Err(ServerError::Refused { code: Code::TryAgain, .. }) if self.policy == RetryPolicy::Together => false,
+            Err(error @ ServerError::Refused { code, message }) => {
+                progress.refused(error);
+                code.is_passing() && request.is_servers_own(message)
+            }
+            Err(ServerError::Unknown { .. }) => {
+                progress.unanswered();
+                self.unanswered = self.unanswered.max(Some(may_execute_until(limit, core.settings.response_timeout)));
+                self.unknowns += 1;
+                let first = *self.first.get_or_insert(outcome.sent);
+                let more = match self.policy {
+                    RetryPolicy::ToTheEnd | RetryPolicy::Once | RetryPolicy::Together => true,
+                    RetryPolicy::Retries => self.unknowns <= core.settings.retries,
+                    RetryPolicy::Within(window) => {
+                        self.unknowns <= core.settings.retries && outcome.received < first + window
+                    }
+                };
+                request.is_idempotent() && more
+            }
+            Ok(_) | Err(ServerError::Decode { .. }) => return self.too_late(core, outcome, progress).await,
+        };
+        outcome.retransmission_ends = self.unanswered;
+        if !again || outcome.received >= self.until {
+            return Some(outcome);
+        }
+        if let Some(end) = core.life.error() {
+            // `retransmission_ends` covers an earlier transmission.
+            outcome.result = Err(end);
+            return Some(outcome);
+        }
+        pause(core, request.first_key(), (&outcome.by, at_home), self.heeds_refusal(), self.until).await;
+        if core.clock.now() < self.until {
+            return None;
+        }
+        if matches!(outcome.result, Err(ServerError::NotSent { .. })) && outcome.by.current_connection_id().is_none() {
+            // The cause may have been found meanwhile.
+            outcome.result = Err(outcome.by.unreached());
+        }
+        Some(outcome)
+    }
+
+    /// Handles a transmission that reached the server too late, and had no effect. An earlier one
+    /// may have.
+    async fn too_late(&self, core: &Core, mut outcome: RequestOutcome, progress: &Progress) -> Option<RequestOutcome> {
+        progress.came_late(self.unanswered.is_some());
+        let again = core.clock.now() + jittered(core.settings.retry_delay);
+        if again < self.until {
+            core.clock.sleep_until(again).await;
+            return None;
+        }
+        outcome.result = Err(match self.unanswered {
+            Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
+            None => ServerError::not_sent("the server found the request too late"),
+        });
+        Some(outcome)
     }
 }
 
@@ -216,7 +178,7 @@ pub(in crate::connection) fn send_with_retries<'a>(
 /// # Cancel safety
 ///
 /// Dropping the future gives up its position in the queue.
-async fn admitted<'a>(
+pub(super) async fn admitted<'a>(
     limit: &'a Semaphore,
     clock: &Clock,
     until: Instant,
@@ -243,59 +205,33 @@ async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
+/// Completes when a primary without a reply has been replaced, and has had the time for its last
+/// words.
 ///
-/// A primary that hung and continues does not know of its replacement yet, and its grants are void.
-/// The wait for a hanging primary is limited to the time in which a live one answers. Then the
-/// topology is checked for a replacement.
-///
-/// An idempotent request goes to the new primary even if the old one only gave the slot away. For
-/// other requests the old primary's reply counts then, because it answers with a redirect once it
-/// has given the slot away.
-pub(crate) async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
-    let (key, home) = (request.first_key(), topology.primary(request.first_key()));
-    let last_words = patience(home.time().round_trip());
-    let is_replaced = || {
-        !is_same(&topology.primary(key), &home)
-            && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))
-    };
-    let sent_on = AtomicBool::new(false);
-    let mut asked = pin!(once_telling(topology, Arc::clone(&home), request, limit, &sent_on));
-    let replaced = async {
-        tokio::time::sleep(last_words).await;
-        let overdue = async {
-            let mut changes = topology.changes();
-            let mut doubted = false;
-            while !is_replaced() {
-                if !doubted && !home.answers() {
-                    topology.suspect(TopologyHint::Silent(home.id().clone()));
-                    doubted = true;
-                }
-                tokio::select! {
-                    changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
-                    () = tokio::time::sleep(last_words), if !doubted => {}
-                }
-            }
-            tokio::time::sleep(last_words).await;
-            if sent_on.load(Ordering::Relaxed) {
-                // Another node has received the request: wait for it.
-                std::future::pending::<()>().await;
-            }
-        };
-        Box::pin(overdue).await;
-    };
-    tokio::select! {
-        biased;
-        answer = &mut asked => match answer.result.is_ok() && answer.at_home && is_replaced() {
-            true => Answer { result: Err(replaced_meanwhile()), ..answer },
-            false => answer,
-        },
-        () = replaced => Answer { result: Err(replaced_meanwhile()), by: home, epoch: None, at_home: true },
+/// Never completes if another node has received the request.
+pub(super) async fn replaced(
+    topology: &dyn Topology,
+    home: &Arc<dyn Server>,
+    is_replaced: impl Fn() -> bool,
+    last_words: Duration,
+    sent_on: &AtomicBool,
+) {
+    let mut changes = topology.changes();
+    let mut doubted = false;
+    while !is_replaced() {
+        if !doubted && !home.answers() {
+            topology.suspect(TopologyHint::Silent(home.id().clone()));
+            doubted = true;
+        }
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
+            () = tokio::time::sleep(last_words), if !doubted => {}
+        }
     }
-}
-
-fn replaced_meanwhile() -> ServerError {
-    ServerError::unknown("the node that was to answer does not decide for the key any more")
+    tokio::time::sleep(last_words).await;
+    if sent_on.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// Returns when, by the local clock, a transmission with this `limit` can certainly not execute any
@@ -353,4 +289,30 @@ async fn pause(
 /// Returns a random duration, evenly distributed from half of `mean` to one and a half of it.
 pub(crate) fn jittered(mean: Duration) -> Duration {
     mean.mul_f64(0.5 + fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn after_a_lost_answer_no_copy_may_execute_when_the_window_of_the_first_is_over() {
+        let sent = Instant::MIN + 100 * MS;
+        let limits = |policy| {
+            let first = Tries::new(policy, Instant::MAX);
+            let again = Tries { first: Some(sent), ..Tries::new(policy, Instant::MAX) };
+            (first.limit(sent, 30 * MS), again.limit(sent + 40 * MS, 30 * MS))
+        };
+        assert_eq!(limits(RetryPolicy::Within(50 * MS)), (sent + 30 * MS, sent + 50 * MS));
+        assert_eq!(limits(RetryPolicy::Retries), (sent + 30 * MS, sent + 70 * MS));
+    }
+
+    #[test]
+    fn a_refusal_of_the_login_ends_a_request_unless_it_releases_or_a_copy_may_execute() {
+        let heeds = |policy, unanswered| Tries { unanswered, ..Tries::new(policy, Instant::MAX) }.heeds_refusal();
+        assert!(heeds(RetryPolicy::Retries, None) && heeds(RetryPolicy::Once, None));
+        assert!(!heeds(RetryPolicy::ToTheEnd, None) && !heeds(RetryPolicy::Retries, Some(Instant::MIN)));
+    }
 }

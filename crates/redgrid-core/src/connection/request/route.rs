@@ -1,133 +1,77 @@
-//! One transmission of a request: to the node of its keys, and on along its redirects.
+//! Redirects of one transmission, and topology hints after failures.
 //!
-//! MOVED and ASK say that nothing was executed, so following them is not a retransmission. Any
-//! other failure triggers a topology refresh. The retry loop in `retry` decides about the request
-//! itself.
+//! MOVED and ASK say that nothing was executed, so following them is not a retransmission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::send::Answer;
 use crate::clock::Instant;
-use crate::config::Durability;
-use crate::connection::slot::hash_tag;
-use crate::connection::{CommitError, ConnectionId, Reply, Request, Server, Topology, TopologyHint};
+use crate::connection::{Request, Topology, TopologyHint};
 use crate::error::{Code, ServerError};
 
 /// Maximum number of redirects that one transmission follows. One is usual; a slot that moves on
 /// meanwhile causes a second.
 const MOST_HOPS: usize = 3;
 
-/// The result of one transmission, and the node that answered.
-pub(crate) struct Answer {
-    pub(crate) result: Result<Reply, ServerError>,
-    pub(crate) by: Arc<dyn Server>,
-    /// The connection on which it was sent.
-    pub(crate) epoch: Option<ConnectionId>,
-    /// Whether the node was the primary of the key at the time of sending. False after a redirect,
-    /// and for reads, which may go to a replica.
-    pub(in crate::connection) at_home: bool,
-}
-
-impl Answer {
-    /// Waits until the reply is as durable as requested.
-    pub(crate) async fn commit(&self, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
-        commit(&*self.by, self.epoch.as_ref(), durability, key).await
-    }
-}
-
-/// Waits until the reply of `by` on connection `epoch`, about `key`, is as durable as requested.
-pub(in crate::connection) async fn commit(
-    by: &dyn Server,
-    epoch: Option<&ConnectionId>,
-    durability: Durability,
-    key: &[u8],
-) -> Result<(), CommitError> {
-    if Durability::Primary.covers(durability) {
-        return Ok(());
-    }
-    match epoch {
-        // Boxed because it is rare: the future of every acquire would reserve its size.
-        Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
-        None => Err(ServerError::not_sent("no connection").into()),
-    }
-}
-
-/// Where a slot is served, according to a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Redirection {
-    /// Permanently.
-    Moved { slot: u16, address: String },
-    /// For this request only.
-    Ask { address: String },
+/// Where a slot is served, according to a server: permanently, or for this request only (ASK).
+#[derive(Debug, PartialEq, Eq)]
+struct Redirection {
+    slot: u16,
+    address: String,
+    is_ask: bool,
 }
 
 impl Redirection {
     /// Parses `MOVED 3999 127.0.0.1:6381` and `ASK …` from a server at `host`.
-    pub(crate) fn of(error: &ServerError, host: &str) -> Option<Redirection> {
+    fn of(error: &ServerError, host: &str) -> Option<Redirection> {
         let ServerError::Refused { code: code @ (Code::Moved | Code::Ask), message } = error else { return None };
         let mut words = message.trim_start_matches('-').split(' ');
         let (_, slot, address) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
         let (named, port) = address.rsplit_once(':')?;
         // A server that does not know its own name omits it; the client inserts it.
         let named = if matches!(named, "" | "?") { host } else { named };
-        let address = format!("{named}:{port}");
-        Some(if *code == Code::Moved { Redirection::Moved { slot, address } } else { Redirection::Ask { address } })
+        Some(Redirection { slot, address: format!("{named}:{port}"), is_ask: *code == Code::Ask })
     }
 }
 
-/// Sends one transmission of `request`, not to be executed after `limit`.
-pub(crate) async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
-    let key = request.first_key();
-    let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
-    once_telling(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
-}
-
-/// Sends one transmission, first to `by`; sets `sent_on` at the first redirect.
-pub(in crate::connection) async fn once_telling(
+/// Handles a transmission that failed: follows its redirects, up to [`MOST_HOPS`] of them.
+///
+/// Sets `sent_on` at the first redirect. A failure that may come from the wrong node triggers a
+/// topology refresh.
+pub(super) async fn follow(
     topology: &dyn Topology,
-    mut by: Arc<dyn Server>,
+    mut answer: Answer,
     request: &Arc<Request>,
     limit: Instant,
     sent_on: &AtomicBool,
 ) -> Answer {
-    let mut asking = false;
-    let mut hops = 0;
-    loop {
+    for hops in 0.. {
+        let Err(error) = &answer.result else { break };
+        let by = answer.by.id();
+        // A script may return the same error, which is not followed.
+        let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
+        let redirection = Redirection::of(error, by.host()).filter(|_| own && hops < MOST_HOPS);
+        let Some(Redirection { slot, address, is_ask }) = redirection else {
+            if is_doubtful(error) {
+                topology.suspect(TopologyHint::Node(by.clone()));
+            }
+            break;
+        };
+        sent_on.store(true, Ordering::Relaxed);
+        let next = topology.at(&address);
+        if !is_ask {
+            topology.suspect(TopologyHint::Moved(slot, address));
+        }
+        let Some(by) = next else { break };
         let epoch = by.current_connection_id();
-        let result = match asking {
+        let result = match is_ask {
             false => by.ask(request, limit).await,
             true => by.call_asking(Request::clone(request).not_after(limit)).await,
         };
-        let at_home = hops == 0 && !request.reads;
-        let Err(error) = &result else { return Answer { result, by, epoch, at_home } };
-        let host = by.id().host();
-        // A script may return the same error, which is not followed.
-        let own = !matches!(error, ServerError::Refused { message, .. } if !request.is_servers_own(message));
-        let Some(redirection) = Redirection::of(error, host).filter(|_| own && hops < MOST_HOPS) else {
-            if is_doubtful(error) {
-                topology.suspect(TopologyHint::Node(by.id().clone()));
-            }
-            return Answer { result, by, epoch, at_home };
-        };
-        hops += 1;
-        sent_on.store(true, Ordering::Relaxed);
-        let next = match redirection {
-            Redirection::Moved { slot, address } => {
-                asking = false;
-                let next = topology.at(&address);
-                topology.suspect(TopologyHint::Moved(slot, address));
-                next
-            }
-            Redirection::Ask { address } => {
-                asking = true;
-                topology.at(&address)
-            }
-        };
-        match next {
-            Some(next) => by = next,
-            None => return Answer { result, by, epoch, at_home },
-        }
+        answer = Answer { result, by, epoch, at_home: false };
     }
+    answer
 }
 
 /// Returns whether an error may come from using the wrong node.
@@ -144,6 +88,7 @@ pub(in crate::connection) fn is_doubtful(error: &ServerError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::Reply;
     use crate::connection::traits::of_asking;
 
     #[test]
@@ -163,11 +108,14 @@ mod tests {
     #[test]
     fn a_redirection_is_read_with_or_without_a_host() {
         let of = |message: &str| Redirection::of(&ServerError::refused(message), "here");
-        let moved = |slot, address: &str| Some(Redirection::Moved { slot, address: address.into() });
+        let moved = |slot, address: &str| Some(Redirection { slot, address: address.into(), is_ask: false });
         assert_eq!(of("MOVED 3999 127.0.0.1:6381"), moved(3999, "127.0.0.1:6381"));
         assert_eq!(of("MOVED 3999 :6381"), moved(3999, "here:6381"));
         assert_eq!(of("MOVED 3999 ?:6381"), moved(3999, "here:6381"));
-        assert_eq!(of("ASK 1 db.example:7"), Some(Redirection::Ask { address: "db.example:7".into() }));
+        assert_eq!(
+            of("ASK 1 db.example:7"),
+            Some(Redirection { slot: 1, address: "db.example:7".into(), is_ask: true })
+        );
         assert_eq!(of("MOVED 3999 ::1:6381"), moved(3999, "::1:6381"));
         for other in ["ERR no", "MOVED", "MOVED x y", "MOVED 3999 nowhere", "ERR script: MOVED 1 a:1"] {
             assert_eq!(of(other), None, "{other}");

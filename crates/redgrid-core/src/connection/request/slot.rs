@@ -1,10 +1,8 @@
 //! The slot of a key as defined by the cluster specification: CRC16 of the hash tag, or of the
 //! whole key, modulo 16,384.
 
-/// Number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// Returns the slot of a key.
 pub(crate) fn slot(key: &[u8]) -> u16 {
     fred::util::redis_keyslot(key)
 }

@@ -6,20 +6,18 @@
 
 mod look;
 
-use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 use super::lag::{self, Copies};
-use super::map::{Known, Map, Served};
+use super::map::{Known, Map};
 use super::nowhere::Nowhere;
-use super::slots::Range;
 use super::{close, listener, reader, shard};
 use crate::clock::Instant;
 use crate::config::{Address, Cluster as Seeds, ShardedSubscriptions};
@@ -27,6 +25,7 @@ use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
 use crate::connection::slot::slot;
 use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
+use crate::sync::Mutex;
 
 /// How long a node that only a redirect has named stays open: 30 s after the last one. By then the
 /// migration of a slot is over.
@@ -49,19 +48,18 @@ pub(super) fn open(seeds: &Seeds, nodes: Nodes) -> Arc<Cluster> {
         turn: AtomicUsize::new(0),
         asks: AtomicUsize::new(0),
         closed: AtomicBool::new(false),
-        watching: Mutex::default(),
+        tasks: Mutex::default(),
     });
     for seed in &seeds.seeds {
         let node = cluster.nodes.open(seed, NodeRole::Any);
         let known = Known { node, part: NodeRole::Any, until: Instant::MAX, missed_since: None };
-        cluster.map().known.insert(seed.clone(), known);
+        cluster.map.lock().known.insert(seed.clone(), known);
     }
-    let mut watching = vec![tokio::spawn(Arc::clone(&cluster).watch())];
+    cluster.tasks.lock().spawn(Arc::clone(&cluster).watch());
     if cluster.nodes.settings.uses_replicas() {
         let (of, changes) = (Arc::clone(&cluster), cluster.changes.clone());
-        watching.push(tokio::spawn(lag::watch(cluster.nodes.clone(), move || of.copies(), changes)));
+        cluster.tasks.lock().spawn(lag::watch(cluster.nodes.clone(), move || of.copies(), changes));
     }
-    *cluster.watching.lock().unwrap_or_else(|p| p.into_inner()) = watching;
     cluster
 }
 
@@ -75,14 +73,10 @@ pub(super) struct Cluster {
     turn: AtomicUsize,
     asks: AtomicUsize,
     closed: AtomicBool,
-    watching: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 impl Cluster {
-    fn map(&self) -> MutexGuard<'_, Map> {
-        self.map.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -113,92 +107,13 @@ impl Cluster {
     }
 
     fn copies(&self) -> Vec<Copies> {
-        let map = self.map();
+        let map = self.map.lock();
         let copies = |primary: Arc<Node>| Copies { replicas: map.replicas_of(&primary).to_vec(), primary };
         map.owners().into_iter().map(copies).collect()
     }
 
-    /// Applies the map that a node has reported.
-    fn take_in(&self, ranges: &[Range]) {
-        let now = self.nodes.clock.now();
-        let mut map = self.map();
-        // The `Arc`s are kept, not only pointers: a node opened below cannot reuse one of these
-        // addresses.
-        let (moved, read) = (map.moved.len(), map.replicas.clone());
-        let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
-        let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
-        let mut named: HashSet<Address> = HashSet::new();
-        for range in ranges {
-            let (address, kept_until) = (range.primary.clone(), Instant::MAX);
-            let Some(node) = self.node(&mut map, &address, NodeRole::Any, Instant::MIN) else { return };
-            served.push(Served { first: range.first, last: range.last, address, node, kept_until });
-            named.insert(range.primary.clone());
-            if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
-                continue;
-            }
-            let mut copies = Vec::new();
-            for replica in &range.replicas {
-                copies.extend(self.node(&mut map, replica, NodeRole::ClusterReplica, Instant::MIN));
-                named.insert(replica.clone());
-            }
-            replicas.insert(range.primary.clone(), copies);
-        }
-        served.sort_by_key(|served| served.first);
-        for kept in map.left_out(&served, now) {
-            if !map.is_known(&kept.address, &kept.node) {
-                continue;
-            }
-            if !replicas.contains_key(&kept.address) {
-                // The replicas stay as well: one of them may be about to be promoted.
-                let stays = |(address, known): (&Address, &Known)| {
-                    let of = map.replicas.get(&kept.address);
-                    let is_its = of.is_some_and(|of| of.iter().any(|node| Arc::ptr_eq(node, &known.node)));
-                    (is_its && !named.contains(address)).then(|| (address.clone(), Arc::clone(&known.node)))
-                };
-                let (addresses, copies): (Vec<_>, Vec<_>) = map.known.iter().filter_map(stays).unzip();
-                named.extend(addresses);
-                replicas.insert(kept.address.clone(), copies);
-            }
-            named.insert(kept.address.clone());
-            served.push(kept);
-        }
-        served.sort_by_key(|served| served.first);
-        map.remember_left(ranges, now);
-        map.moved.retain(|_, (_, until)| *until > now);
-        let all_read = |copies: &HashMap<Address, Vec<Arc<Node>>>| {
-            copies.values().flatten().map(Arc::as_ptr).collect::<HashSet<_>>()
-        };
-        let changed = map.served != served || map.moved.len() != moved || all_read(&read) != all_read(&replicas);
-        map.served = served;
-        map.replicas = replicas;
-        let mut gone = Vec::new();
-        map.known.retain(|address, known| {
-            if known.until == Instant::MAX {
-                // A seed that no map names by that address has served its purpose.
-                known.until = now;
-            }
-            let stays = named.contains(address) || known.until > now;
-            if !stays {
-                gone.push(Arc::clone(&known.node));
-            }
-            stays
-        });
-        if now.since(map.looked_after) >= self.nodes.settings.scan_interval {
-            // At most once per interval, however often the map is refreshed.
-            map.looked_after = now;
-            map.replicas.values().flatten().for_each(|replica| replica.look_after());
-        }
-        drop(map);
-        close(gone);
-        if changed {
-            tracing::debug!(nodes = named.len(), "slots");
-            self.changes.send_modify(|count| *count += 1);
-        }
-    }
-
-    /// Returns the server that `choose` takes of the primary of a key and its replicas.
     fn choose(&self, key: &[u8], choose: impl Fn(&Map, &Arc<Node>) -> Arc<dyn Server>) -> Arc<dyn Server> {
-        let map = self.map();
+        let map = self.map.lock();
         match map.owner(slot(key)) {
             Some(primary) => choose(&map, primary),
             None => Arc::clone(&self.nowhere) as Arc<dyn Server>,
@@ -213,7 +128,7 @@ impl Topology for Cluster {
     }
 
     fn primaries(&self) -> Vec<Arc<dyn Server>> {
-        let owners = self.map().owners();
+        let owners = self.map.lock().owners();
         if owners.is_empty() {
             return vec![Arc::clone(&self.nowhere) as Arc<dyn Server>];
         }
@@ -225,7 +140,7 @@ impl Topology for Cluster {
     }
 
     fn shards(&self) -> Vec<ShardServers> {
-        let map = self.map();
+        let map = self.map.lock();
         map.owners().iter().map(|primary| shard(primary, map.slots_of(primary), map.replicas_of(primary))).collect()
     }
 
@@ -251,7 +166,7 @@ impl Topology for Cluster {
         let (host, port) = address.rsplit_once(':')?;
         let address = Address::new(host, port.parse().ok()?);
         let until = self.nodes.clock.now() + NAMED_FOR;
-        Some(self.node(&mut self.map(), &address, NodeRole::Any, until)?)
+        Some(self.node(&mut self.map.lock(), &address, NodeRole::Any, until)?)
     }
 
     fn suspect(&self, doubt: TopologyHint) {
@@ -260,7 +175,7 @@ impl Topology for Cluster {
             && let Ok(port) = port.parse()
         {
             let until = self.nodes.clock.now() + MOVED_FOR;
-            let mut map = self.map();
+            let mut map = self.map.lock();
             if let Some(known) = map.known.get(&Address::new(host, port)) {
                 let node = Arc::clone(&known.node);
                 let is_news = map.owner(*slot).is_none_or(|owner| !Arc::ptr_eq(owner, &node));
@@ -274,7 +189,7 @@ impl Topology for Cluster {
             }
         }
         if let TopologyHint::Node(id) | TopologyHint::Silent(id) = &doubt {
-            let (map, now) = (self.map(), self.nodes.clock.now());
+            let (map, now) = (self.map.lock(), self.nodes.clock.now());
             if map.known.values().any(|known| known.node.id() == id && known.is_looked_for(now)) {
                 // Eager refreshes are already running, which is soon enough.
                 return;
@@ -289,16 +204,15 @@ impl Topology for Cluster {
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for watching in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
-            watching.abort();
-        }
-        let known = std::mem::take(&mut *self.map());
+        self.tasks.lock().abort_all();
+        let known = std::mem::take(&mut *self.map.lock());
         join_all(known.known.values().map(|known| known.node.close())).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::slots::Range;
     use super::*;
     use crate::clock::Clock;
     use crate::config::{Config, ReadMode, Servers};
@@ -321,14 +235,14 @@ mod tests {
 
     /// Returns the owner of a slot, which must still be open.
     fn owner(of: &Cluster, slot: u16) -> Option<Address> {
-        let map = of.map();
+        let map = of.map.lock();
         let owner = map.owner(slot)?;
         let known = map.known.iter().find(|(_, known)| Arc::ptr_eq(&known.node, owner));
         Some(known.expect("a node that was not closed").0.clone())
     }
 
     fn replicas(of: &Cluster, primary: u16) -> Vec<Address> {
-        let map = of.map();
+        let map = of.map.lock();
         let copies = map.replicas_of(&map.known[&address(primary)].node).to_vec();
         let address_of = |copy: &Arc<Node>| {
             let known = map.known.iter().find(|(_, known)| Arc::ptr_eq(&known.node, copy));
@@ -367,7 +281,7 @@ mod tests {
         let later = now + Duration::from_secs(3600);
         cluster.take_in(&[range(0, 9, 11, &[])]);
         {
-            let map = cluster.map();
+            let map = cluster.map.lock();
             let left_out = |at| map.left_out(&[], at).iter().map(|kept| (kept.first, kept.last)).collect::<Vec<_>>();
             assert_eq!(left_out(now), [(0, 9), (10, 99)]);
             assert_eq!(left_out(later), [(0, 9)]);
@@ -396,7 +310,7 @@ mod tests {
         cluster.take_in(&present);
         let now = cluster.nodes.clock.now();
         {
-            let map = cluster.map();
+            let map = cluster.map.lock();
             let id = |port: u16| map.known[&address(port)].node.id().clone();
             let all = |_: &Node| true;
             for to in [12, 31] {
@@ -424,7 +338,7 @@ mod tests {
         cluster.take_in(&[range(0, 49, 11, &[]), range(50, 199, 21, &[])]);
         let now = cluster.nodes.clock.now();
         {
-            let map = cluster.map();
+            let map = cluster.map.lock();
             let told = [before.clone(), before];
             assert_eq!(map.believed(&told[..1], now, |_| true), None);
             assert_eq!(map.believed(&told, now, |_| true), Some(0));

@@ -21,7 +21,6 @@ use crate::connection::node::{Node, Nodes};
 use crate::connection::{ConnectionId, Request, Server};
 use crate::error::ServerError;
 
-/// A primary and its replicas.
 pub(super) struct Copies {
     pub(super) primary: Arc<Node>,
     pub(super) replicas: Vec<Arc<Node>>,

@@ -12,12 +12,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::nowhere::{Hope, said_by};
-use super::replicated::{Replicated, role};
+use super::nowhere::{kind_of, said_by};
+use super::replicated::Replicated;
+use super::role::role;
 use super::votes::{Choice, Election};
 use crate::config::{Address, Network, ReplicatedNodes, Settings};
 use crate::connection::link::{NodeRole, patience};
 use crate::connection::node::{Node, Nodes};
+use crate::connection::trouble::{Kind, Trouble};
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
@@ -35,7 +37,7 @@ pub(super) fn open(servers: &ReplicatedNodes, nodes: Nodes) -> Arc<Replicated> {
         open_since: None,
     };
     // The connections are closed when the task ends.
-    replicated.watched_by(tokio::spawn(watch.run()));
+    replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
 }
@@ -92,11 +94,11 @@ impl Watch {
             let errors: Vec<_> =
                 nodes.zip(&answers).filter_map(|(node, (_, answer))| Some((node, answer.as_ref().err()?))).collect();
             // A replica may be promoted.
-            let hope = if errors.len() < answers.len() { Hope::Some } else { Hope::of(errors.iter().copied()) };
+            let kind = if errors.len() < answers.len() { Kind::Passing } else { kind_of(errors.iter().copied()) };
             let trouble = errors.first().map(|(node, error)| format!(": {}", said_by(node, error)));
             let why = if is_open { "several nodes may be the primary" } else { "no node says that it is the primary" };
-            let why = format!("{why}{}", trouble.unwrap_or_default());
-            return self.replicated.unknown_because(why, hope);
+            let words = format!("{why}{}", trouble.unwrap_or_default());
+            return self.replicated.unknown_because(Trouble { words, kind });
         };
         self.replicated.told();
         self.replicated.set_primary(primary.clone(), None);

@@ -36,13 +36,11 @@ pub(super) struct Map {
     pub(super) known: HashMap<Address, Known>,
     /// Nodes that have lost slots to others recently, and until when that counts.
     left: HashMap<Address, Instant>,
-    /// When the replicas were last checked.
     pub(super) looked_after: Instant,
     /// Whether the use of sharded channels has been determined.
     pub(super) probed: bool,
 }
 
-/// Consecutive slots that one node serves.
 pub(super) struct Served {
     pub(super) first: u16,
     pub(super) last: u16,
@@ -213,7 +211,6 @@ impl Map {
         self.known.get(address).is_some_and(|known| Arc::ptr_eq(&known.node, node))
     }
 
-    /// Returns the slots of a node as ranges.
     pub(super) fn slots_of(&self, node: &Arc<Node>) -> Vec<RangeInclusive<u16>> {
         let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
         for slot in (0..SLOTS).filter(|slot| self.owner(*slot).is_some_and(|owner| Arc::ptr_eq(owner, node))) {
@@ -225,7 +222,6 @@ impl Map {
         ranges
     }
 
-    /// Returns the replicas of a primary that are read from.
     pub(super) fn replicas_of(&self, primary: &Arc<Node>) -> &[Arc<Node>] {
         let mut known = self.known.iter();
         let address = known.find_map(|(address, known)| Arc::ptr_eq(&known.node, primary).then_some(address));

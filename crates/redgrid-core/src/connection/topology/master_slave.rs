@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use super::gap;
-use super::replicated::{Replicated, Role, role};
+use super::replicated::Replicated;
+use super::role::{Role, role};
 use crate::config::{Address, MasterSlave};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
@@ -17,8 +18,7 @@ pub(super) fn open(servers: &MasterSlave, nodes: Nodes) -> Arc<Replicated> {
     let replicated = Replicated::new(DeploymentKind::MasterSlave, nodes.clone(), "no primary is set");
     replicated.set_primary(servers.primary.clone(), None);
     replicated.set_replicas(&servers.replicas, &[]);
-    let watching = watch(Arc::clone(&replicated), servers.clone(), nodes);
-    replicated.watched_by(tokio::spawn(watching));
+    replicated.watched_by(watch(Arc::clone(&replicated), servers.clone(), nodes));
     replicated.compare_replicas();
     replicated
 }

@@ -7,6 +7,7 @@ mod map;
 mod master_slave;
 mod nowhere;
 mod replicated;
+mod role;
 mod sentinel;
 mod single;
 mod slots;
@@ -71,12 +72,10 @@ fn pace(missed_for: Duration) -> Duration {
     (EAGERLY + missed_for.saturating_sub(AT_FULL_PACE) / 4).min(SLOWEST)
 }
 
-/// Returns the pause between a topology hint and its refresh.
 fn gap(settings: &Settings) -> Duration {
     settings.retry_delay.min(LONGEST_GAP)
 }
 
-/// Closes nodes in the background.
 fn close(nodes: Vec<Arc<Node>>) {
     if !nodes.is_empty() {
         tokio::spawn(async move {

@@ -1,43 +1,31 @@
 //! Placeholder server while the primary is unknown.
 
-use std::sync::Mutex;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
 use crate::connection::node::Node;
 use crate::connection::pool::publish;
+use crate::connection::trouble::{Kind, Trouble};
 use crate::connection::{ChannelKind, ConnectionId, NodeId, Push, Refused, Reply, Request, Server, ServerClock};
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
-/// Whether waiting can help while no node reports the topology.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hope {
-    Some,
-    /// All nodes reject this client.
-    Unauthorized,
-    /// All nodes are wrong targets.
-    None,
-}
-
-impl Hope {
-    /// Combines the answers of all nodes. Without an answer there is hope.
-    pub(super) fn of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerError)>) -> Hope {
-        let each = answers.map(|(node, error)| match (error, &*node.refusal().borrow()) {
-            (ServerError::Unauthorized { .. }, _) | (_, Some(ServerError::Unauthorized { .. })) => Hope::Unauthorized,
-            (_, Some(_)) => Hope::None,
-            // The server does not know the command or its subject.
-            (ServerError::Refused { code, .. }, _) if !code.is_passing() => Hope::None,
-            _ => Hope::Some,
-        });
-        each.reduce(|one, other| match (one, other) {
-            (Hope::Some, _) | (_, Hope::Some) => Hope::Some,
-            (Hope::Unauthorized, Hope::Unauthorized) => Hope::Unauthorized,
-            _ => Hope::None,
-        })
-        .unwrap_or(Hope::Some)
-    }
+/// Returns whether waiting can help, by the answers of all nodes. Without an answer it can.
+pub(super) fn kind_of<'a>(answers: impl Iterator<Item = (&'a Node, &'a ServerError)>) -> Kind {
+    let each = answers.map(|(node, error)| match (error, &*node.refusal().borrow()) {
+        (ServerError::Unauthorized { .. }, _) | (_, Some(ServerError::Unauthorized { .. })) => Kind::Unauthorized,
+        (_, Some(_)) => Kind::Lasting,
+        // The server does not know the command or its subject.
+        (ServerError::Refused { code, .. }, _) if !code.is_passing() => Kind::Lasting,
+        _ => Kind::Passing,
+    });
+    let both = |one, other| match (one, other) {
+        (Kind::Passing, _) | (_, Kind::Passing) => Kind::Passing,
+        (Kind::Unauthorized, Kind::Unauthorized) => Kind::Unauthorized,
+        _ => Kind::Lasting,
+    };
+    each.reduce(both).unwrap_or(Kind::Passing)
 }
 
 /// Returns the error of a node with the node's address, without the general prefix.
@@ -50,7 +38,6 @@ pub(super) fn said_by(node: &Node, error: &ServerError) -> String {
     if text.contains(&id) { text } else { format!("{text} (at {id})") }
 }
 
-/// A server that answers no request and reports the reason.
 pub(super) struct Nowhere {
     id: NodeId,
     why: Mutex<String>,
@@ -71,18 +58,18 @@ impl Nowhere {
     }
 
     /// Sets why no server is known, and whether waiting can help.
-    pub(super) fn because(&self, why: String, hope: Hope) {
-        let refusal = match hope {
-            Hope::Some => None,
-            Hope::Unauthorized => Some(ServerError::Unauthorized { message: why.clone() }),
-            Hope::None => Some(ServerError::not_sent(why.clone())),
+    pub(super) fn because(&self, Trouble { words, kind }: Trouble) {
+        let refusal = match kind {
+            Kind::Passing => None,
+            Kind::Unauthorized => Some(ServerError::Unauthorized { message: words.clone() }),
+            Kind::Lasting => Some(ServerError::not_sent(words.clone())),
         };
-        *self.why.lock().unwrap_or_else(|p| p.into_inner()) = why;
+        *self.why.lock() = words;
         publish(&self.refusal, refusal);
     }
 
     fn why(&self) -> String {
-        self.why.lock().unwrap_or_else(|p| p.into_inner()).clone()
+        self.why.lock().clone()
     }
 
     fn error(&self) -> ServerError {

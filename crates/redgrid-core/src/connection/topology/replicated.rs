@@ -2,23 +2,24 @@
 //! `sentinel`, `master_slave` and `listed`.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::lag::{self, Copies};
-use super::nowhere::{Hope, Nowhere};
+use super::nowhere::Nowhere;
 use super::{EAGER_FOR, close, eager_interval, gap, listener, reader, shard};
 use crate::config::Address;
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
-use crate::connection::{DeploymentKind, Reply, Request, Server, ShardServers, Topology, TopologyHint};
-use crate::error::ServerError;
+use crate::connection::trouble::Trouble;
+use crate::connection::{DeploymentKind, Server, ShardServers, Topology, TopologyHint};
+use crate::sync::Mutex;
 
 /// The longest suspension of requests while another server is promoted: 1.5 s.
 ///
@@ -26,7 +27,6 @@ use crate::error::ServerError;
 /// as long. A failover that takes longer may have been given up.
 const HELD_BACK: Duration = Duration::from_millis(1500);
 
-/// A primary and its replicas.
 pub(super) struct Replicated {
     kind: DeploymentKind,
     nodes: Nodes,
@@ -36,7 +36,7 @@ pub(super) struct Replicated {
     pub(super) doubts: Notify,
     changes: watch::Sender<u64>,
     turn: AtomicUsize,
-    watching: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<JoinSet<()>>,
     closed: AtomicBool,
 }
 
@@ -44,13 +44,10 @@ pub(super) struct Replicated {
 struct Members {
     primary: Option<Arc<Node>>,
     replicas: Vec<Arc<Node>>,
-    /// The servers that report the primary.
     sentinels: Vec<Arc<Node>>,
     /// Why no node currently reports the primary.
     trouble: Option<String>,
-    /// When the primary stopped answering.
     missed_since: Option<Instant>,
-    /// When the replicas were last checked.
     looked_after: Option<Instant>,
 }
 
@@ -65,7 +62,7 @@ impl Replicated {
             doubts: Notify::new(),
             changes: watch::Sender::new(0),
             turn: AtomicUsize::new(0),
-            watching: Mutex::default(),
+            tasks: Mutex::default(),
             closed: AtomicBool::new(false),
         })
     }
@@ -75,7 +72,7 @@ impl Replicated {
         if self.nodes.settings.uses_replicas() {
             let (replicated, changes) = (Arc::clone(self), self.changes.clone());
             let copies = move || replicated.copies();
-            self.watched_by(tokio::spawn(lag::watch(self.nodes.clone(), copies, changes)));
+            self.watched_by(lag::watch(self.nodes.clone(), copies, changes));
         }
     }
 
@@ -85,12 +82,11 @@ impl Replicated {
         members.primary.iter().map(copies).collect()
     }
 
-    /// Registers a task that is aborted when the topology is closed.
-    pub(super) fn watched_by(&self, task: JoinHandle<()>) {
-        self.watching.lock().unwrap_or_else(|p| p.into_inner()).push(task);
+    /// Spawns a task that is aborted when the topology is closed.
+    pub(super) fn watched_by(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.lock().spawn(task);
     }
 
-    /// Sets the servers that report the primary.
     pub(super) fn set_sentinels(&self, sentinels: Vec<Arc<Node>>) {
         let mut members = self.change_members();
         // Checked under the lock, which `close` takes after setting the flag: no sentinel stays
@@ -99,12 +95,11 @@ impl Replicated {
     }
 
     /// Sets why no node reports the primary, and whether waiting can help. A known primary is kept.
-    pub(super) fn unknown_because(&self, why: String, hope: Hope) {
-        self.change_members().trouble = Some(why.clone());
-        self.nowhere.because(why, hope);
+    pub(super) fn unknown_because(&self, trouble: Trouble) {
+        self.change_members().trouble = Some(trouble.words.clone());
+        self.nowhere.because(trouble);
     }
 
-    /// Notes that a node has reported the primary.
     pub(super) fn told(&self) {
         self.change_members().trouble = None;
     }
@@ -244,7 +239,6 @@ impl Replicated {
         self.members.write().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// Returns the server that `choose` takes of the primary and its replicas.
     fn choose(&self, choose: impl Fn(&Arc<Node>, &[Arc<Node>]) -> Arc<dyn Server>) -> Arc<dyn Server> {
         let members = self.members();
         match &members.primary {
@@ -310,53 +304,9 @@ impl Topology for Replicated {
 
     async fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        for task in self.watching.lock().unwrap_or_else(|p| p.into_inner()).drain(..) {
-            task.abort();
-        }
+        self.tasks.lock().abort_all();
         let members = std::mem::take(&mut *self.change_members());
         join_all(members.primary.iter().chain(&members.replicas).map(|node| node.close())).await;
-    }
-}
-
-/// The role that a server reports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Role {
-    Primary {
-        /// The number of connected replicas.
-        replicas: usize,
-    },
-    /// A replica.
-    ReplicaOf {
-        /// The primary that it replicates from, under its configured name.
-        primary: Address,
-        /// Whether the link to the primary is up and the initial synchronization is complete.
-        is_connected: bool,
-    },
-}
-
-/// Queries the role of a server.
-pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
-    role_of(node.call_one(Request::command("ROLE")).await?.into_typed::<Vec<Reply>>()?)
-}
-
-/// Reads the role from a reply to `ROLE`. A sentinel has none.
-fn role_of(words: Vec<Reply>) -> Result<Role, ServerError> {
-    if let [role, _, Reply::Array(replicas)] = &words[..]
-        && matches!(role, Reply::Bytes(role) if &role[..] == b"master")
-    {
-        return Ok(Role::Primary { replicas: replicas.len() });
-    }
-    let mut words = words.into_iter();
-    let mut text = || words.next().and_then(|word| word.into_typed::<String>().ok()).unwrap_or_default();
-    let unexpected = || ServerError::unknown("the answer to ROLE is neither that of a primary nor of a replica");
-    match text().as_str() {
-        "master" => Ok(Role::Primary { replicas: 0 }),
-        "slave" => {
-            let (host, port, state) = (text(), text(), text());
-            let port = port.parse().map_err(|_| unexpected())?;
-            Ok(Role::ReplicaOf { primary: Address::new(host, port), is_connected: state == "connected" })
-        }
-        _ => Err(unexpected()),
     }
 }
 
@@ -399,18 +349,5 @@ mod tests {
         replicated.set_replicas(&addresses(&[2]), &addresses(&[3, 4]));
         assert_eq!(replicas(&replicated), addresses(&[2]));
         replicated.close().await;
-    }
-
-    #[test]
-    fn a_role_is_that_of_a_primary_or_of_a_replica() {
-        let text = |text: &'static str| Reply::Bytes(text.into());
-        let slave = |state| role_of(vec![text("slave"), text("h"), Reply::Int(7), text(state), Reply::Int(9)]);
-        let copies = |is_connected| Ok(Role::ReplicaOf { primary: Address::new("h", 7), is_connected });
-        assert_eq!(slave("connected"), copies(true));
-        assert_eq!(slave("connecting"), copies(false));
-        let one = Reply::Array(vec![Reply::Array(vec![text("h"), text("7"), text("9")])]);
-        assert_eq!(role_of(vec![text("master"), Reply::Int(9), one]), Ok(Role::Primary { replicas: 1 }));
-        assert!(role_of(vec![text("sentinel"), Reply::Array(vec![text("name")])]).is_err());
-        assert!(role_of(Vec::new()).is_err());
     }
 }

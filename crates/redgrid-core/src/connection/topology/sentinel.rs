@@ -29,11 +29,12 @@ use tokio::time::Instant;
 use self::elected::Elected;
 use self::events::SentinelEvents;
 use self::report::{PrimaryReport, is_among_most, others_by, primary_by, replicas_by};
-use super::nowhere::{Hope, said_by};
+use super::nowhere::{kind_of, said_by};
 use super::replicated::Replicated;
 use crate::config::{Address, Sentinel};
 use crate::connection::link::NodeRole;
 use crate::connection::node::{Node, Nodes};
+use crate::connection::trouble::Trouble;
 use crate::connection::{DeploymentKind, Server};
 use crate::error::ServerError;
 
@@ -68,7 +69,7 @@ pub(super) fn open(sentinel: &Sentinel, nodes: Nodes) -> Arc<Replicated> {
         silent: 0,
     };
     sentinel.sentinels.iter().for_each(|address| watch.ask(address));
-    replicated.watched_by(tokio::spawn(watch.run()));
+    replicated.watched_by(watch.run());
     replicated.compare_replicas();
     replicated
 }
@@ -89,15 +90,12 @@ struct Watch {
     /// The replica for which requests were last suspended, and the election before it: never twice
     /// for the same one.
     held_back_for: Option<(u64, Address)>,
-    /// The number of consecutive refreshes without an answer.
     silent: u32,
 }
 
-/// A sentinel that is queried.
 struct Asked {
     node: Arc<Node>,
     listening: JoinHandle<()>,
-    /// When its connection was lost.
     lost_at: Option<Instant>,
 }
 
@@ -194,14 +192,14 @@ impl Watch {
         let latest = answers.iter().filter_map(|(node, told)| Some((*node, told.as_ref().ok()?)));
         let Some((by, told)) = latest.max_by_key(|(_, told)| (told.epoch, told.elected.is_some())) else {
             let errors = || answers.iter().filter_map(|(node, told)| Some((&***node, told.as_ref().err()?)));
-            let hope = Hope::of(errors());
+            let kind = kind_of(errors());
             let why = errors().next().map_or_else(|| "none is set".into(), |(node, error)| said_by(node, error));
             let why = format!("no sentinel tells which server `{name}` is: {why}");
             self.silent = self.silent.saturating_add(1);
             if self.silent == MOST_SILENT {
                 tracing::warn!(why, "the sentinels have been silent for some time; a failover would not be noticed");
             }
-            return self.replicated.unknown_because(why, hope);
+            return self.replicated.unknown_because(Trouble { words: why, kind });
         };
         if self.silent >= MOST_SILENT {
             tracing::info!("a sentinel has answered again");
@@ -323,7 +321,6 @@ impl Watch {
         }
     }
 
-    /// Returns the address at which a sentinel is queried.
     fn known(&self, node: &Arc<Node>) -> Option<&Address> {
         self.sentinels.iter().find_map(|(address, asked)| Arc::ptr_eq(&asked.node, node).then_some(address))
     }

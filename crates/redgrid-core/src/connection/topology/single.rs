@@ -7,14 +7,13 @@ use tokio::sync::watch;
 
 use super::super::{Server, Topology};
 
-/// A single server that serves all keys.
-pub(in crate::connection) struct Single {
+pub(crate) struct Single {
     server: Arc<dyn Server>,
     changes: watch::Sender<u64>,
 }
 
 impl Single {
-    pub(in crate::connection) fn new(server: Arc<dyn Server>) -> Self {
+    pub(crate) fn new(server: Arc<dyn Server>) -> Self {
         Single { server, changes: watch::Sender::new(0) }
     }
 }

@@ -6,17 +6,15 @@
 
 use std::cmp::Reverse;
 
-use super::replicated::Role;
+use super::role::Role;
 use crate::config::{Address, Network};
 use crate::error::ServerError;
 
-/// The address of a node and its answer.
 pub(super) type Answer<'a> = (&'a Address, Result<Role, ServerError>);
 
 /// The answers of one refresh and the previous state.
 pub(super) struct Election<'a> {
     pub(super) answers: &'a [Answer<'a>],
-    /// The current primary.
     pub(super) present: Option<&'a Address>,
     /// The current primary answers requests, whether or not it has answered this time.
     pub(super) present_answers: bool,
@@ -80,7 +78,6 @@ impl<'a> Election<'a> {
         if is_open && !is_present && !self.is_open_for_long { Choice::Open } else { Choice::Follow(address) }
     }
 
-    /// Returns the nodes that name this one as their primary.
     pub(super) fn replicas_of(&self, primary: &Address) -> Vec<Address> {
         let is_by_name = self.is_by_name();
         let replicas = self.answers.iter().filter(|(_, answer)| match answer {
@@ -156,7 +153,6 @@ mod tests {
         Err(ServerError::unknown("it does not answer in time"))
     }
 
-    /// The current primary.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Present {
         None,

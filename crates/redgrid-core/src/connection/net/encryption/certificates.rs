@@ -40,7 +40,6 @@ struct Pem {
 }
 
 impl Tls {
-    /// Returns whether any part of the configuration is in files.
     pub(super) fn has_files(&self) -> bool {
         self.ca_file.is_some() || self.cert_file.is_some() || self.key_file.is_some()
     }
@@ -50,7 +49,6 @@ const CERTIFICATES: &str = "certificates (PEM)";
 const KEY: &str = "a private key without a password (PEM)";
 
 impl Pems {
-    /// Reads the configured files.
     pub(super) fn read(tls: &Tls) -> Result<Self, Wrong> {
         let authorities = Pem::read(["tls_ca_file", "tls_ca_pem"], tls.ca_file.as_deref(), &tls.ca_pem, CERTIFICATES)?;
         let certificate =
@@ -59,7 +57,6 @@ impl Pems {
         Ok(Pems { authorities, certificate, key })
     }
 
-    /// Builds the rustls configuration.
     pub(super) fn client_config(&self) -> Result<ClientConfig, Wrong> {
         // Passed here instead of installed for the process: another library may need another
         // provider.

@@ -67,12 +67,10 @@ where
     }
 }
 
-/// The first event on a connection.
 enum First {
     Bytes(Vec<u8>),
     /// No data in time.
     Nothing,
-    /// The connection was closed.
     End,
 }
 

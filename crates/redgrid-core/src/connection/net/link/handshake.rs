@@ -16,7 +16,7 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The expected role of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::connection) enum NodeRole {
+pub(crate) enum NodeRole {
     Any,
     /// It watches other servers, and has no data.
     Sentinel,
@@ -28,8 +28,7 @@ pub(in crate::connection) enum NodeRole {
     ClusterReplica,
 }
 
-/// What the handshake of a new connection requests.
-pub(in crate::connection) enum Handshake {
+pub(crate) enum Handshake {
     /// Nothing: a server with a script that runs for too long refuses everything except ending it.
     Nothing,
     /// A sign of life.
@@ -58,7 +57,7 @@ impl Connection {
         } else if !matches!(self.greeting, Handshake::Nothing) {
             let (server, replication) = tokio::join!(self.info("server"), self.info("replication"));
             run_id = info_field(&server?, "run_id").into();
-            self.state().history = info_field(&replication?, "master_replid").into();
+            self.state.lock().history = info_field(&replication?, "master_replid").into();
         }
         if let Handshake::Data { time, .. } = &self.greeting {
             time.reset();
@@ -74,7 +73,6 @@ impl Connection {
         Ok(info.and_then(|reply| reply.into_typed().ok()).unwrap_or_default())
     }
 
-    /// Checks that the server is alive and still has its role.
     pub(super) async fn probe(&self) -> Result<(), ServerError> {
         self.sign_of_life().await?;
         if let Handshake::Data { part, .. } = self.greeting {

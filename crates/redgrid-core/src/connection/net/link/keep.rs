@@ -24,7 +24,6 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 const OTHER_PART: Duration = Duration::from_millis(100);
 
 impl Connection {
-    /// Keeps the connection up until it is to be closed.
     pub(super) async fn keep(self: Arc<Self>) {
         tokio::select! {
             biased;
@@ -42,7 +41,7 @@ impl Connection {
             match self.set_up().await {
                 Ok(connected) => {
                     let pipeline = connected.into_pipeline();
-                    *self.pipeline.lock().unwrap_or_else(|p| p.into_inner()) = pipeline.clone();
+                    *self.pipeline.lock() = pipeline.clone();
                     tokio::select! {
                         biased;
                         () = self.supervise(&pipeline, &mut was_up) => {}
@@ -152,7 +151,7 @@ impl Connection {
             if !self.is_up() {
                 continue;
             }
-            let followed = login.follow(|credentials| self.authenticate(credentials)).await;
+            let followed = login.follow(self).await;
             if followed.as_ref().is_err_and(is_subscribed_only) {
                 // With RESP2 a connection with subscriptions accepts no AUTH. It is replaced once
                 // the server accepts the new login; earlier, messages would be lost.

@@ -1,33 +1,40 @@
-//! One connection to a server. Requests are written in the order of their creation and answered in
-//! that order.
+//! The way of a request over one connection: queued as bytes, written, and answered.
 //!
-//! Requests are encoded by their callers. One task per connection writes the encoded bytes, reads
-//! the replies, and passes each to the oldest outstanding request. Messages and subscription
-//! confirmations may arrive between replies. RESP3 marks them as pushes. With RESP2 they are
-//! arrays: only a connection with subscriptions, which never requests arrays, treats arrays as
-//! pushes.
+//! Requests are written in the order of their creation and answered in that order. Their callers
+//! encode them. One task per connection writes the encoded bytes, reads the replies, and passes
+//! each to the oldest outstanding request. Messages and subscription confirmations may arrive
+//! between replies; `pushes` tells them apart.
 
-mod drive;
+mod end;
 mod pushes;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
-use self::drive::{Finish, drive};
-use self::pushes::{Pushed, is_push, sort, unasked};
-use super::resp::{Frame, encode};
-use super::silence::Silence;
-use super::{WireCommand, wire};
+use self::end::Finish;
+pub(super) use self::end::Unanswered;
+pub(super) use self::pushes::Expects;
+use self::pushes::{Pushed, sort, unasked};
+use super::resp::{Frame, NoProtocol, Scan, decode, encode};
+use super::server_text::{is_read_only, wants_login};
+use super::silence::{Asked, Silence};
+use super::{Connection, WireCommand};
 use crate::clock::Clock;
 use crate::config::network::Stream;
-use crate::connection::trouble::{CLOSED, NO_PROTOCOL};
+use crate::connection::trouble::{CLOSED, LATE_ANSWER, NO_PROTOCOL};
 use crate::connection::{Push, Reply};
+use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// The maximum number of outstanding requests: above any burst of ours, below all memory.
 const LONGEST_QUEUE: usize = 65_536;
@@ -35,40 +42,22 @@ const LONGEST_QUEUE: usize = 65_536;
 /// Buffer capacity that is kept; what a long reply or request needed beyond it is freed.
 const KEPT: usize = 1 << 20;
 
-/// Time limit for closing a connection before it is dropped: 100 ms.
-///
-/// Callers that wait for a reply of a hanging primary that was replaced are notified after this
-/// time. They then use the new primary.
-const QUIT: Duration = Duration::from_millis(100);
+/// Size of the read buffer.
+const READ: usize = 16 * 1024;
 
-/// Why there is no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unanswered {
-    /// The connection has ended, and no server has received the whole request.
-    NotWritten,
-    /// The request was not written because too many requests are outstanding.
-    Full,
-    /// The connection has ended, and the request may have been executed.
-    Lost,
-}
+/// Consecutive reads of available data before the task yields.
+const READS: usize = 16;
+
+/// How long to read the server's last bytes after a failed write.
+const LAST_WORDS: Duration = Duration::from_millis(10);
+
+/// Longest wait for a reply while a long reply or request is being transferred, in response
+/// timeouts: 20.
+///
+/// That is a minute with the default timeout. 512 MB, the largest value, take that long at 9 MB/s.
+const LONGEST_TRANSFER: u32 = 20;
 
 pub(super) type Answer = Result<Reply, Unanswered>;
-
-/// What answers a request.
-#[derive(Clone)]
-pub(super) enum Expects {
-    Reply,
-    /// A confirmation for each of these channels: the command name in lower case, and the channels.
-    Confirmations(&'static str, Vec<Bytes>),
-    /// The reply to the PING with this token that follows an SUNSUBSCRIBE from these channels.
-    ///
-    /// The confirmations themselves are ambiguous: a server sends the same when it ends a
-    /// subscription on its own and then rejects the command.
-    Pong {
-        token: Bytes,
-        channels: Vec<Bytes>,
-    },
-}
 
 /// The destinations of events other than replies.
 #[derive(Clone)]
@@ -122,6 +111,78 @@ struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
+impl Connection {
+    /// Sends one command, once. The order of first polls is the order on the wire.
+    ///
+    /// If a provider has the password, a command that was refused for a missing login is sent again
+    /// after a login.
+    pub(crate) async fn send(&self, command: WireCommand) -> Result<Reply, ServerError> {
+        self.send_for(command, Expects::Reply).await
+    }
+
+    pub(super) async fn send_for(&self, command: WireCommand, expects: Expects) -> Result<Reply, ServerError> {
+        let Some(login) = &self.login else { return self.send_once(&command, expects).await };
+        let count = login.count();
+        match self.send_once(&command, expects.clone()).await {
+            Err(refused) if wants_login(&refused) => {
+                let again = async {
+                    login.again(count, self).await?;
+                    self.send_once(&command, expects).await
+                };
+                // Boxed because it is rare: the future of every call would reserve its size.
+                Box::pin(again).await
+            }
+            answer => answer,
+        }
+    }
+
+    pub(super) async fn send_once(&self, command: &[Bytes], expects: Expects) -> Result<Reply, ServerError> {
+        let (pipeline, owed) = (self.pipeline(), self.silence.asked(self.target.clock.now()));
+        let asked = pipeline.ask(command, expects);
+        self.answer(&pipeline, asked, owed).await
+    }
+
+    /// Waits for a reply, beyond the timeout while a long reply or request is being transferred on
+    /// this connection.
+    pub(super) async fn answer(
+        &self,
+        pipeline: &Pipeline,
+        asked: Result<oneshot::Receiver<Answer>, Unanswered>,
+        owed: Asked<'_>,
+    ) -> Result<Reply, ServerError> {
+        let mut answer = asked.map_err(|why| self.unanswered(pipeline, why))?;
+        let (mut waited, limit) = (1, self.timeout());
+        let answered = loop {
+            match timeout(limit, &mut answer).await {
+                Ok(answered) => break answered.unwrap_or(Err(Unanswered::Lost)),
+                Err(_) if pipeline.is_midway() && self.silent_for() < limit && waited < LONGEST_TRANSFER => {}
+                Err(_) => {
+                    self.doubt.notify_one();
+                    return Err(ServerError::unknown(format!("{LATE_ANSWER} (at {})", self.target.place)));
+                }
+            }
+            waited += 1;
+        };
+        drop(owed);
+        match answered {
+            Ok(Reply::Error(error)) => {
+                if is_read_only(&error) {
+                    self.report_read_only();
+                }
+                Err(self.named(error))
+            }
+            Ok(reply) => Ok(reply),
+            Err(why) => {
+                let error = self.unanswered(pipeline, why);
+                if error.is_unknown() {
+                    self.doubt.notify_one();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
 impl Pipeline {
     /// Starts the task that drives a stream.
     ///
@@ -134,93 +195,16 @@ impl Pipeline {
         pipeline
     }
 
-    /// Closes the connection once outstanding requests are answered, or after a short limit.
-    pub(super) async fn quit(&self) {
-        if let Ok(answer) = self.ask(&wire(["QUIT"]), Expects::Reply) {
-            let _ = tokio::time::timeout(QUIT, answer).await;
-        }
-        self.abort();
-    }
-
-    /// Closes the connection at once.
-    pub(super) fn abort(&self) {
-        self.0.task.get().into_iter().for_each(AbortHandle::abort);
-    }
-
-    /// Returns a connection that ended before it began.
-    pub(super) fn ended() -> Self {
-        Pipeline::new(false, Some(CLOSED.into()))
-    }
-
-    fn new(is_resp2: bool, ended: Option<String>) -> Self {
-        let is_finished = AtomicBool::new(ended.is_some());
-        Pipeline(Arc::new(Shared {
-            is_resp2,
-            queue: Mutex::new(Queue { ended, ..Queue::default() }),
-            more: Notify::new(),
-            finished: Notify::new(),
-            is_finished,
-            written: AtomicU64::new(0),
-            is_writing: AtomicBool::new(false),
-            is_reading: AtomicBool::new(false),
-            task: OnceLock::new(),
-        }))
-    }
-
-    pub(super) fn is_resp2(&self) -> bool {
-        self.0.is_resp2
-    }
-
-    /// Returns why the connection has ended; `None` while it is open.
-    pub(super) fn end(&self) -> Option<String> {
-        self.queue().ended.clone()
-    }
-
-    /// Completes when the connection has ended and all requests are answered; returns the reason.
-    pub(super) async fn lost(&self) -> String {
-        loop {
-            let mut finished = std::pin::pin!(self.0.finished.notified());
-            finished.as_mut().enable();
-            if self.0.is_finished.load(Ordering::Acquire) {
-                return self.end().unwrap_or_default();
-            }
-            finished.await;
-        }
-    }
-
-    /// Returns whether a request or a reply has been transferred in part.
-    pub(super) fn is_midway(&self) -> bool {
-        self.0.is_reading.load(Ordering::Relaxed) || self.0.is_writing.load(Ordering::Relaxed)
-    }
-
     /// Enqueues a request for writing. It is sent whether or not the answer is awaited.
     pub(super) fn ask(&self, command: &[Bytes], expects: Expects) -> Result<oneshot::Receiver<Answer>, Unanswered> {
-        let answer = self.queue().add(command, expects)?;
+        let answer = self.0.queue.lock().add(command, expects)?;
         self.0.more.notify_one();
         Ok(answer)
     }
 
-    /// Unsubscribes from sharded channels.
-    ///
-    /// Completes when the server has processed that, whether or not it reports errors.
-    pub(super) fn leave(&self, channels: &[Bytes]) -> Result<oneshot::Receiver<Answer>, Unanswered> {
-        let mut queue = self.queue();
-        queue.check(1)?;
-        for channel in channels {
-            // One command per channel: the server rejects channels of different slots together.
-            queue.encode(&["SUNSUBSCRIBE".into(), channel.clone()]);
-        }
-        let token = Bytes::from(format!("left {}", queue.encoded));
-        let expects = Expects::Pong { token: token.clone(), channels: channels.to_vec() };
-        let answer = queue.add(&["PING".into(), token], expects);
-        drop(queue);
-        self.0.more.notify_one();
-        answer
-    }
-
     /// Enqueues several requests for writing with no other request between them.
     pub(super) fn ask_together(&self, commands: &[WireCommand]) -> Result<Vec<oneshot::Receiver<Answer>>, Unanswered> {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         queue.check(commands.len())?;
         let answers = commands.iter().map(|command| queue.add(command, Expects::Reply)).collect();
         drop(queue);
@@ -228,35 +212,16 @@ impl Pipeline {
         answers
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.queue.lock().unwrap_or_else(|p| p.into_inner())
-    }
-
     /// Takes the bytes to write; `None` if there are none.
     ///
     /// While they are held, the buffer cannot reuse their space.
     fn outgoing(&self) -> Option<BytesMut> {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         let bytes = (!queue.outgoing.is_empty()).then(|| queue.outgoing.split());
         if queue.outgoing.capacity() > KEPT {
             queue.outgoing = BytesMut::new();
         }
         bytes
-    }
-
-    /// Ends the connection and answers all outstanding requests.
-    fn finish(&self, why: String) {
-        let mut queue = self.queue();
-        queue.ended.get_or_insert(why);
-        let (waiting, written) = (std::mem::take(&mut queue.waiting), self.0.written.load(Ordering::Relaxed));
-        queue.outgoing = BytesMut::new();
-        drop(queue);
-        for Waiting { end, answer, .. } in waiting {
-            let why = if end > written { Unanswered::NotWritten } else { Unanswered::Lost };
-            let _ = answer.send(Err(why));
-        }
-        self.0.is_finished.store(true, Ordering::Release);
-        self.0.finished.notify_waiters();
     }
 
     /// Passes each frame to its recipient.
@@ -266,7 +231,7 @@ impl Pipeline {
         answered: &mut Vec<(oneshot::Sender<Answer>, Reply)>,
         messages: &mpsc::UnboundedSender<Push>,
     ) -> Result<(), String> {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         let done = frames.drain(..).try_for_each(|frame| {
             let (waiting, reply) = match queue.push(frame) {
                 Ok(parts) => match sort(parts, &mut queue.waiting)? {
@@ -323,187 +288,104 @@ impl Queue {
         encode(&mut self.outgoing, command);
         self.encoded += (self.outgoing.len() - before) as u64;
     }
+}
 
-    /// Returns the parts of a push; any other frame is returned as a reply.
-    fn push(&self, frame: Frame) -> Result<Vec<Reply>, Reply> {
-        match frame {
-            Frame::Push(parts) => Ok(parts),
-            Frame::Reply(Reply::Array(parts)) if self.has_subscriptions && is_push(&parts) => Ok(parts),
-            Frame::Reply(reply) => Err(reply),
+async fn drive(finish: Finish, stream: Box<dyn Stream>, told: Outputs) {
+    let (reader, writer) = tokio::io::split(stream);
+    let mut reading = std::pin::pin!(read(&finish.0, reader, &told));
+    let why = tokio::select! {
+        // The write branch first: it is short, while reading may continue for a long time.
+        biased;
+        why = write(&finish.0, writer, &told) => match tokio::time::timeout(LAST_WORDS, reading).await {
+            Ok(last_words) => last_words,
+            Err(_) => why,
+        },
+        why = &mut reading => why,
+    };
+    finish.0.finish(why);
+}
+
+/// Writes until the connection ends; returns the reason.
+async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told: &Outputs) -> String {
+    let shared = &pipeline.0;
+    loop {
+        let Some(mut bytes) = pipeline.outgoing() else {
+            shared.more.notified().await;
+            continue;
+        };
+        let mut had_to_wait = false;
+        while bytes.has_remaining() {
+            match writer.write_buf(&mut bytes).await {
+                Ok(0) => return CLOSED.into(),
+                Ok(count) => {
+                    shared.written.fetch_add(count as u64, Ordering::Relaxed);
+                    shared.is_writing.store(bytes.has_remaining(), Ordering::Relaxed);
+                    if had_to_wait {
+                        // The server still accepts data.
+                        told.silence.heard_in_part(told.clock.now());
+                    }
+                    had_to_wait = true;
+                }
+                Err(error) => {
+                    if !told.is_socket {
+                        // A layer in between may have sent a part.
+                        shared.written.fetch_add(bytes.remaining() as u64, Ordering::Relaxed);
+                    }
+                    return format!("{error:?}");
+                }
+            }
+        }
+        if let Err(error) = writer.flush().await {
+            return format!("{error:?}");
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-
-    use super::*;
-
-    /// Returns a connection, the server's end of it, and the receiver of its messages.
-    fn connected(is_resp2: bool, room: usize) -> (Pipeline, DuplexStream, mpsc::UnboundedReceiver<Push>) {
-        let (near, far) = tokio::io::duplex(room);
-        let (messages, pushes) = mpsc::unbounded_channel();
-        let told = Outputs { silence: Arc::default(), clock: Clock::runtime(), messages, is_socket: true };
-        (Pipeline::start(Box::new(near), is_resp2, told), far, pushes)
-    }
-
-    fn get(pipeline: &Pipeline) -> oneshot::Receiver<Answer> {
-        pipeline.ask(&["GET".into(), "k".into()], Expects::Reply).unwrap()
-    }
-
-    fn subscribe(pipeline: &Pipeline, command: &'static str, channels: &[&'static str]) -> oneshot::Receiver<Answer> {
-        let channels: Vec<_> = channels.iter().map(|channel| Bytes::from_static(channel.as_bytes())).collect();
-        let words: Vec<_> = std::iter::once(command.into()).chain(channels.iter().cloned()).collect();
-        pipeline.ask(&words, Expects::Confirmations(command, channels)).unwrap()
-    }
-
-    fn text(text: &'static str) -> Reply {
-        Reply::Bytes(text.into())
-    }
-
-    /// An array as a server sends it; a push if `sign` is `>`.
-    fn list(sign: char, words: &[&str]) -> String {
-        let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
-        format!("{sign}{}\r\n{words}", words.matches('$').count())
-    }
-
-    async fn say(server: &mut DuplexStream, what: &str) {
-        server.write_all(what.as_bytes()).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn answers_come_in_the_order_of_the_requests_whoever_waits() {
-        let (pipeline, mut server, _messages) = connected(false, 1024);
-        let (first, second, third) = (get(&pipeline), get(&pipeline), get(&pipeline));
-        drop(second);
-        let mut asked = vec![0; 3 * b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n".len()];
-        server.read_exact(&mut asked).await.unwrap();
-        say(&mut server, "$1\r\na\r\n$1\r\nb").await;
-        assert_eq!(first.await.unwrap(), Ok(text("a")));
-        say(&mut server, "\r\n*3\r\n+message\r\n+c\r\n+d\r\n").await;
-        assert_eq!(third.await.unwrap(), Ok(Reply::Array(vec![text("message"), text("c"), text("d")])));
-    }
-
-    #[tokio::test]
-    async fn only_what_was_written_whole_may_have_been_carried_out() {
-        // The buffer holds one request and a part of the next.
-        let (pipeline, server, _messages) = connected(false, 32);
-        let (first, second, third) = (get(&pipeline), get(&pipeline), get(&pipeline));
-        while !pipeline.is_midway() {
+/// Reads until the connection ends; returns the reason.
+async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, told: &Outputs) -> String {
+    let mut buffer = BytesMut::with_capacity(READ);
+    let (mut frames, mut answered, mut scan) = (Vec::new(), Vec::new(), None::<Scan>);
+    for reads in 1_usize.. {
+        if buffer.capacity() - buffer.len() < READ / 8 {
+            buffer.reserve(READ);
+        }
+        match reader.read_buf(&mut buffer).await {
+            Ok(0) => return CLOSED.into(),
+            Ok(_) => {}
+            Err(error) => return format!("{error:?}"),
+        }
+        let is_whole = scan.as_mut().is_none_or(|scan| scan.is_whole(&buffer));
+        let mut broken = None;
+        if is_whole {
+            while let Some(decoded) = decode(&mut buffer, pipeline.is_resp2()).transpose() {
+                match decoded {
+                    Ok(frame) => frames.push(frame),
+                    Err(NoProtocol) => {
+                        broken = Some(NO_PROTOCOL.to_owned());
+                        break;
+                    }
+                }
+            }
+        }
+        let (is_reading, now) = (!buffer.is_empty(), told.clock.now());
+        pipeline.0.is_reading.store(is_reading, Ordering::Relaxed);
+        if frames.is_empty() {
+            told.silence.heard_in_part(now);
+        } else {
+            told.silence.heard(now);
+        }
+        if is_whole {
+            scan = is_reading.then(Scan::new);
+        }
+        if let Some(why) = pipeline.received(&mut frames, &mut answered, &told.messages).err().or(broken) {
+            return why;
+        }
+        if !is_reading && buffer.capacity() > KEPT {
+            buffer = BytesMut::with_capacity(READ);
+        }
+        if reads.is_multiple_of(READS) {
             tokio::task::yield_now().await;
         }
-        drop(server);
-        assert_eq!(first.await.unwrap(), Err(Unanswered::Lost));
-        assert_eq!(second.await.unwrap(), Err(Unanswered::NotWritten));
-        assert_eq!(third.await.unwrap(), Err(Unanswered::NotWritten));
-        assert_eq!(pipeline.lost().await, CLOSED);
-        assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::NotWritten));
     }
-
-    #[tokio::test]
-    async fn a_subscription_is_answered_when_all_of_it_is_confirmed() {
-        for (is_resp2, sign) in [(true, '*'), (false, '>')] {
-            let (pipeline, mut server, mut messages) = connected(is_resp2, 1024);
-            let mut both = subscribe(&pipeline, "subscribe", &["a", "b"]);
-            say(&mut server, &list(sign, &["subscribe", "a", "1"])).await;
-            say(&mut server, &list(sign, &["message", "a", "early"])).await;
-            let message = Push::Message { channel: "a".into(), payload: "early".into() };
-            assert_eq!(messages.recv().await, Some(message));
-            assert!(both.try_recv().is_err(), "one is missing");
-            say(&mut server, &list(sign, &["subscribe", "b", "2"])).await;
-            assert_eq!(both.await.unwrap(), Ok(Reply::Nil));
-            // An error answers the command that caused it.
-            let (denied, left) =
-                (subscribe(&pipeline, "subscribe", &["c"]), subscribe(&pipeline, "unsubscribe", &["a"]));
-            say(&mut server, "-NOPERM no\r\n").await;
-            say(&mut server, &list(sign, &["unsubscribe", "a", "1"])).await;
-            assert!(matches!(denied.await.unwrap(), Ok(Reply::Error(_))));
-            assert_eq!(left.await.unwrap(), Ok(Reply::Nil));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_subscription_that_the_server_ends_answers_nobody() {
-        let (pipeline, mut server, mut messages) = connected(false, 1024);
-        let joined = subscribe(&pipeline, "ssubscribe", &["a"]);
-        let asked = get(&pipeline);
-        say(&mut server, &list('>', &["ssubscribe", "a", "1"])).await;
-        say(&mut server, &list('>', &["sunsubscribe", "a", "0"])).await;
-        say(&mut server, "+OK\r\n").await;
-        assert_eq!((joined.await.unwrap(), asked.await.unwrap()), (Ok(Reply::Nil), Ok(text("OK"))));
-        assert_eq!(messages.recv().await, Some(Push::Lost { channel: "a".into() }));
-    }
-
-    #[tokio::test]
-    async fn who_leaves_a_channel_whose_slot_has_moved_takes_no_answer_of_others() {
-        let (pipeline, mut server, mut messages) = connected(false, 1024);
-        let joined = subscribe(&pipeline, "ssubscribe", &["a"]);
-        let left = pipeline.leave(&["a".into()]).unwrap();
-        let other = subscribe(&pipeline, "ssubscribe", &["c"]);
-        let mut token = String::new();
-        while !token.contains("PING") {
-            token.push(char::from(server.read_u8().await.unwrap()));
-        }
-        server.read_exact(&mut [0; 6]).await.unwrap();
-        let mut token = String::new();
-        while !token.ends_with("\r\n") {
-            token.push(char::from(server.read_u8().await.unwrap()));
-        }
-        say(&mut server, &list('>', &["ssubscribe", "a", "1"])).await;
-        // First on the server's own initiative, then as the answer to the command.
-        say(&mut server, &list('>', &["sunsubscribe", "a", "0"])).await;
-        say(&mut server, "-MOVED 7 127.0.0.1:1\r\n").await;
-        say(&mut server, &format!("+{token}")).await;
-        say(&mut server, &list('>', &["ssubscribe", "c", "1"])).await;
-        assert_eq!(joined.await.unwrap(), Ok(Reply::Nil));
-        assert!(left.await.unwrap().is_ok());
-        assert_eq!(other.await.unwrap(), Ok(Reply::Nil));
-        assert!(messages.try_recv().is_err(), "nobody wants it any more");
-    }
-
-    #[tokio::test]
-    async fn by_resp2_a_list_is_a_message_only_where_something_is_subscribed() {
-        let (pipeline, mut server, _messages) = connected(true, 1024);
-        let asked = get(&pipeline);
-        say(&mut server, &list('*', &["message", "a", "b"])).await;
-        assert_eq!(asked.await.unwrap(), Ok(Reply::Array(vec![text("message"), text("a"), text("b")])));
-    }
-
-    #[tokio::test]
-    async fn what_a_server_says_unasked_is_why_it_ends() {
-        let (pipeline, mut server, _messages) = connected(false, 1024);
-        say(&mut server, "-ERR max number of clients reached\r\n").await;
-        assert_eq!(pipeline.lost().await, "ERR max number of clients reached");
-        let (pipeline, mut server, _messages) = connected(false, 1024);
-        let asked = get(&pipeline);
-        server.read_u8().await.unwrap();
-        say(&mut server, "HTTP/1.1 400 Bad Request\r\n").await;
-        assert_eq!(asked.await.unwrap(), Err(Unanswered::Lost));
-        assert_eq!(pipeline.lost().await, NO_PROTOCOL);
-    }
-
-    #[tokio::test]
-    async fn who_waits_is_told_when_the_task_is_aborted() {
-        let (near, _server) = tokio::io::duplex(1024);
-        let told = Outputs {
-            silence: Arc::default(),
-            clock: Clock::runtime(),
-            messages: mpsc::unbounded_channel().0,
-            is_socket: true,
-        };
-        let pipeline = Pipeline::start(Box::new(near), false, told);
-        let asked = get(&pipeline);
-        pipeline.abort();
-        assert_eq!(asked.await.unwrap(), Err(Unanswered::NotWritten));
-        assert_eq!(pipeline.lost().await, CLOSED);
-    }
-
-    #[tokio::test]
-    async fn no_more_requests_wait_than_there_is_room_for() {
-        let (pipeline, _server, _messages) = connected(false, 1024);
-        let asked: Vec<_> = (0..LONGEST_QUEUE).map(|_| get(&pipeline)).collect();
-        assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::Full));
-        assert_eq!(asked.len(), LONGEST_QUEUE);
-    }
+    CLOSED.into()
 }

@@ -11,7 +11,6 @@ use redis_protocol::resp3::types::BytesFrame as Resp3;
 use crate::connection::Reply;
 use crate::error::ServerError;
 
-/// Appends a command to `out`.
 pub(super) fn encode(out: &mut BytesMut, command: &[Bytes]) {
     header(out, b'*', command.len());
     for word in command {

@@ -4,7 +4,7 @@ use crate::error::ServerError;
 
 /// Returns whether the server requires a login, by its own error text: a script may raise other
 /// errors.
-pub(in crate::connection) fn wants_login(error: &ServerError) -> bool {
+pub(crate) fn wants_login(error: &ServerError) -> bool {
     matches!(error, ServerError::Unauthorized { message } if message.starts_with("NOAUTH Authentication required"))
 }
 
@@ -15,7 +15,7 @@ pub(super) fn is_read_only(error: &ServerError) -> bool {
 }
 
 /// Returns the value of a field in the text of INFO; empty if it is missing.
-pub(in crate::connection) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
+pub(crate) fn info_field<'a>(info: &'a str, field: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(field)?.strip_prefix(':');
     info.lines().find_map(value).unwrap_or_default().trim()
 }

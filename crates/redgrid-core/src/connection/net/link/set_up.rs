@@ -47,7 +47,6 @@ impl Drop for Connected {
     }
 }
 
-/// Why there is no connection.
 struct Failure {
     trouble: Trouble,
     /// The error of the server or of the layers below; `None` if the server was not reached.

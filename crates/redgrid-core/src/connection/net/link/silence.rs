@@ -1,11 +1,12 @@
 //! Detection of silence: how long a server has owed a reply and sent nothing.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Instant};
+use crate::sync::Mutex;
 
 /// The outstanding requests of one connection, and the time of the last received data.
 pub(super) struct Silence {
@@ -37,7 +38,7 @@ impl Default for Silence {
 impl Silence {
     /// Notes a request sent now. It is outstanding until the returned guard is dropped.
     pub(super) fn asked(&self, now: Instant) -> Asked<'_> {
-        let mut owed = self.owed();
+        let mut owed = self.owed.lock();
         if owed.answers == 0 {
             owed.since = now;
         }
@@ -46,9 +47,8 @@ impl Silence {
         Asked(self)
     }
 
-    /// Notes received data.
     pub(super) fn heard(&self, now: Instant) {
-        let mut owed = self.owed();
+        let mut owed = self.owed.lock();
         (owed.since, owed.unheard) = (now, Instant::MAX);
     }
 
@@ -56,7 +56,7 @@ impl Silence {
     ///
     /// The rest is still outstanding.
     pub(super) fn heard_in_part(&self, now: Instant) {
-        let mut owed = self.owed();
+        let mut owed = self.owed.lock();
         owed.since = now;
         self.watch(owed, now);
     }
@@ -71,9 +71,8 @@ impl Silence {
         }
     }
 
-    /// Returns how long the server has been silent with a request outstanding.
     pub(super) fn lasts(&self, clock: &Clock) -> Duration {
-        let owed = self.owed();
+        let owed = self.owed.lock();
         if owed.answers == 0 { Duration::ZERO } else { clock.now().since(owed.since) }
     }
 
@@ -98,7 +97,7 @@ impl Silence {
 
     /// Returns the time of the next check; `None` if no request was sent for a while.
     fn ends(&self, now: Instant, limit: Duration) -> Option<Instant> {
-        let mut owed = self.owed();
+        let mut owed = self.owed.lock();
         let asked = std::mem::replace(&mut owed.asked, false);
         match owed.unheard {
             Instant::MAX => {
@@ -108,18 +107,13 @@ impl Silence {
             since => Some(since + limit),
         }
     }
-
-    fn owed(&self) -> MutexGuard<'_, Owed> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// One outstanding request.
 pub(super) struct Asked<'a>(&'a Silence);
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        self.0.owed().answers -= 1;
+        self.0.owed.lock().answers -= 1;
     }
 }
 

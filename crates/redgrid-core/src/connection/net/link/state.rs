@@ -11,8 +11,7 @@ use crate::connection::trouble::{Kind, Trouble, readable};
 use crate::error::ServerError;
 
 impl Connection {
-    /// Returns the error of a request that is not sent because there is no connection.
-    pub(in crate::connection) fn down(&self) -> ServerError {
+    pub(crate) fn down(&self) -> ServerError {
         self.refusal().unwrap_or_else(|| self.unconnected())
     }
 
@@ -27,7 +26,7 @@ impl Connection {
     /// target counts only if there has never been a connection.
     fn refusal(&self) -> Option<ServerError> {
         let (kind, since) = {
-            let state = self.state();
+            let state = self.state.lock();
             (state.trouble.kind, state.refused_since)
         };
         match kind {
@@ -48,7 +47,6 @@ impl Connection {
         ServerError::Unauthorized { message: format!("{words} (at {})", self.target.place) }
     }
 
-    /// Returns the error of a request without a reply.
     pub(super) fn unanswered(&self, pipeline: &Pipeline, why: Unanswered) -> ServerError {
         let place = &self.target.place;
         match why {
@@ -64,7 +62,7 @@ impl Connection {
     /// Notes that the handshake was answered and clears previous refusals.
     pub(super) fn greeted(&self) {
         self.has_been_up.store(true, Ordering::Release);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         (state.refused_since, state.trouble.kind) = (None, Kind::Passing);
         drop(state);
         if let Some(seat) = &self.seat {
@@ -81,9 +79,9 @@ impl Connection {
     }
 
     /// Returns why there is no connection, or why there was none before the current one.
-    pub(in crate::connection) fn trouble(&self) -> String {
+    pub(crate) fn trouble(&self) -> String {
         let of_login = self.login.as_ref().and_then(|login| login.trouble());
-        of_login.unwrap_or_else(|| self.state().trouble.words.clone())
+        of_login.unwrap_or_else(|| self.state.lock().trouble.words.clone())
     }
 
     pub(super) fn fail(&self, why: &str) {
@@ -93,7 +91,7 @@ impl Connection {
     pub(super) fn fail_by(&self, trouble: Trouble) {
         let why = trouble.words.clone();
         // Set the reason first: a caller that sees the lost connection may read it.
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let is_refused = trouble.kind == Kind::Unauthorized;
         state.refused_since = is_refused.then(|| state.refused_since.unwrap_or_else(Instant::now));
         state.trouble = trouble;

@@ -1,15 +1,22 @@
-//! Calls of one batch key that wait or are in flight, and the limits of what may be sent.
+//! Calls that may be batched: which of them their callers send at once, which wait, and the limits
+//! of what may be in flight.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, oneshot};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
+use super::Node;
+use super::batcher::watch;
 use crate::clock::Instant;
+use crate::connection::core::is_one_thread;
+use crate::connection::slot::slot;
 use crate::connection::{Reply, Request};
 use crate::error::ServerError;
-use crate::script::BatchPhase;
+use crate::script::{BatchPhase, BatchScript};
+use crate::sync::Mutex;
 
 /// The number of requests in flight from which on further calls wait.
 const MAX_IN_FLIGHT: usize = 4;
@@ -21,8 +28,121 @@ const MAX_IN_FLIGHT_NEAR: usize = 1;
 /// wake-ups.
 const CROWD: usize = 32;
 
-/// The maximum number of calls in a batch.
 const MAX_BATCH: usize = 64;
+
+/// A server is near if its round trip takes at most 0.3 ms without load.
+const NEAR: Duration = Duration::from_micros(300);
+
+/// A call that has waited for half of its reply timeout (1/2) is not sent. The rest is for the
+/// reply.
+const SENT_WITHIN: u32 = 2;
+
+/// The calls that can share a batch: those of one script, by its address, and of one connection, by
+/// its number; in a cluster those of one slot.
+pub(super) type BatchKey = (usize, u16);
+
+type Queues = HashMap<BatchKey, BatchQueue, foldhash::fast::RandomState>;
+
+pub(super) struct Batchers {
+    pub(super) node: Weak<Node>,
+    pub(super) runtime: Handle,
+    pub(super) one_thread: bool,
+    /// Set for a node of a cluster, where the keys of a request share a slot.
+    by_slot: bool,
+    pub(super) queues: Mutex<Queues>,
+}
+
+impl Batchers {
+    pub(super) fn new(node: Weak<Node>, by_slot: bool) -> Self {
+        Batchers { node, runtime: Handle::current(), one_thread: is_one_thread(), by_slot, queues: Mutex::default() }
+    }
+
+    /// Registers a call, which is to be sent by its caller until the returned guard is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The receiver of the reply if the call has to wait for a batch. If it is dropped meanwhile,
+    /// the call is not sent.
+    pub(super) fn enter<'a>(
+        &self,
+        node: &'a Node,
+        (script, phase): (&'static BatchScript, BatchPhase),
+        request: &Arc<Request>,
+        limit: Instant,
+    ) -> Result<InlineCall<'a>, oneshot::Receiver<Result<Reply, ServerError>>> {
+        let (mode, first_key) = (node.batch_mode(), request.first_key());
+        let at = if self.by_slot { slot(first_key) } else { node.commands.shard_of(first_key) };
+        // Each script has one static instance, so its address identifies it.
+        let key = (std::ptr::from_ref(script).addr(), at);
+        let mut queues = self.queues.lock();
+        let queue = queues.entry(key).or_default();
+        if queue.waiting.is_empty() && queue.has_room(mode) {
+            // The common case: a lone call reads no clock.
+            queue.inline_in_flight += 1;
+            return Ok(InlineCall { node, key });
+        }
+        let now = node.clock.now();
+        let (answer, reply) = oneshot::channel();
+        let until = now + node.connections.target.settings.response_timeout / SENT_WITHIN;
+        queue.waiting.push_back(Call { request: Arc::clone(request), phase, since: now, until, limit, answer });
+        let needs_sender = queue.has_room(mode);
+        queue.senders += usize::from(needs_sender);
+        let needs_watch = !std::mem::replace(&mut queue.watched, true);
+        drop(queues);
+        if needs_sender {
+            self.start_sender(key);
+        }
+        if needs_watch {
+            self.runtime.spawn(watch(Weak::clone(&self.node), key));
+        }
+        Err(reply)
+    }
+
+    /// Changes a queue, and removes it when it is idle. Starts a sender if `change` returns true.
+    pub(super) fn change(&self, key: BatchKey, change: impl FnOnce(&mut BatchQueue) -> bool) {
+        let mut queues = self.queues.lock();
+        let Some(queue) = queues.get_mut(&key) else { return };
+        let needs_sender = change(queue);
+        if needs_sender {
+            queue.senders += 1;
+        } else if queue.is_idle() {
+            queues.remove(&key);
+        }
+        drop(queues);
+        if needs_sender {
+            self.start_sender(key);
+        }
+    }
+}
+
+/// A call that its caller sends. The call ends when this is dropped, also with a cancelled caller,
+/// and waiting calls are started then.
+pub(super) struct InlineCall<'a> {
+    node: &'a Node,
+    key: BatchKey,
+}
+
+impl Drop for InlineCall<'_> {
+    fn drop(&mut self) {
+        self.node.batchers.change(self.key, |queue| {
+            queue.inline_in_flight -= 1;
+            // Read the clock only if calls wait.
+            !queue.waiting.is_empty()
+                && queue.has_room(self.node.batch_mode())
+                && queue.longest_wait(self.node.clock.now()).is_some()
+        });
+    }
+}
+
+impl Node {
+    pub(super) fn batch_mode(&self) -> BatchMode {
+        match self.time.round_trip() <= NEAR {
+            true if self.batchers.one_thread => BatchMode::InTurns,
+            true => BatchMode::Near,
+            false => BatchMode::Far,
+        }
+    }
+}
 
 /// The distance of the server, which decides how many requests are worth their cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,32 +159,27 @@ pub(super) enum BatchMode {
 /// The lock that orders the delivery of replies.
 ///
 /// Its holder delivers a reply, and releases the lock when the answered callers have sent again.
-pub(super) type ReplyOrder = Arc<Mutex<()>>;
+pub(super) type ReplyOrder = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
 pub(super) struct BatchQueue {
     /// Number of calls that their callers send inline.
     pub(super) inline_in_flight: usize,
-    /// Number of tasks that send waiting calls.
     pub(super) senders: usize,
     /// Number of calls in flight in those tasks.
     pub(super) in_flight: usize,
     /// Orders the delivery of replies; created when it is first needed.
     reply_order: Option<ReplyOrder>,
-    /// A task watches how long calls wait.
     pub(super) watched: bool,
     pub(super) waiting: VecDeque<Call>,
 }
 
-/// A call that waits to be sent.
 pub(super) struct Call {
     pub(super) request: Arc<Request>,
     pub(super) phase: BatchPhase,
-    /// When the call began to wait.
     pub(super) since: Instant,
     /// The call is not sent after this instant.
     pub(super) until: Instant,
-    /// The deadline of the reply.
     pub(super) limit: Instant,
     pub(super) answer: oneshot::Sender<Result<Reply, ServerError>>,
 }
@@ -87,7 +202,6 @@ impl BatchQueue {
         }
     }
 
-    /// Returns how long the first waiting call has waited; `None` if no call waits.
     pub(super) fn longest_wait(&mut self, now: Instant) -> Option<Duration> {
         let call = self.next(now)?;
         let waited = now.since(call.since);
@@ -95,13 +209,11 @@ impl BatchQueue {
         Some(waited)
     }
 
-    /// Returns the maximum number of requests in flight.
     fn max_in_flight(&self, mode: BatchMode) -> usize {
         let is_crowded = self.waiting.len() >= CROWD;
         if mode == BatchMode::Near && self.senders > 0 && !is_crowded { MAX_IN_FLIGHT_NEAR } else { MAX_IN_FLIGHT }
     }
 
-    /// Returns whether one more request may be sent.
     pub(super) fn has_room(&self, mode: BatchMode) -> bool {
         self.inline_in_flight + self.senders < self.max_in_flight(mode)
     }

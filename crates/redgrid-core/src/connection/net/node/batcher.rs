@@ -26,32 +26,27 @@
 //! callers start on other threads, some time later. There ordered delivery only delays the rest (0.8
 //! times).
 //!
-//! Without batches, `W1` of `redgrid bench` had 0.78 of the rate with 16 tasks, 0.62 with 64, 0.52
-//! with 256, and the same rate with one task. With four requests in flight to a near server it was
-//! 0.95 with 16 tasks, at 1.4 times the CPU time. Without yields before a batch it was 0.93 to 0.99
-//! with 16 to 256 tasks.
+//! Compared by `W1` of `redgrid bench`: with four requests in flight to a near server, 16 tasks had
+//! 0.95 of the rate, at 1.4 times the CPU time. Without yields before a batch, 16 to 256 tasks had
+//! 0.93 to 0.99. ARCHITECTURE.md has the rates without batches.
 
-use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{join, join_all};
-use tokio::runtime::Handle;
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::OwnedMutexGuard;
 use tokio::task::yield_now;
 
 use super::Node;
-use super::batch_queue::{BatchMode, BatchQueue, Call, ReplyOrder};
+use super::batch_queue::{BatchKey, BatchMode, Batchers, Call, ReplyOrder};
 use crate::clock::Instant;
-use crate::connection::core::is_one_thread;
-use crate::connection::slot::slot;
-use crate::connection::{Arg, Reply, Request, ResponseFuture};
+use crate::connection::link::Connection;
+use crate::connection::{Arg, Reply};
 use crate::error::{Code, ServerError};
 use crate::inline_bytes::decimal;
 use crate::pinned::pinned;
-use crate::script::{BatchPhase, BatchScript};
+use crate::script::{BatchPhase, ScriptText};
 
 /// Maximum yields of a sender to its answered callers, until as many calls wait again.
 ///
@@ -66,146 +61,16 @@ const MAX_YIELDS_ONE_THREAD: usize = 2;
 /// Then it is delivered even if the callers of the previous reply have not sent again.
 const MAX_REPLY_DELAY: Duration = Duration::from_millis(1);
 
-/// A server is near if its round trip takes at most 0.3 ms without load.
-const NEAR: Duration = Duration::from_micros(300);
-
 /// A call that has waited for 5 to 10 ms is sent, whatever is in flight.
 ///
 /// Waiting assumes that the requests in flight are polled and answered soon. A distant server
 /// delays waiting calls no longer than that.
 const MAX_WAIT: Duration = Duration::from_millis(5);
 
-/// A call that has waited for half of its reply timeout (1/2) is not sent. The rest is for the
-/// reply.
-const SENT_WITHIN: u32 = 2;
-
-/// The batched calls of one node.
-pub(super) struct Batchers {
-    node: Weak<Node>,
-    runtime: Handle,
-    by_slot: bool,
-    one_thread: bool,
-    queues: Mutex<HashMap<BatchKey, BatchQueue, foldhash::fast::RandomState>>,
-}
-
-/// The calls that can share a batch: those of one script on one connection; in a cluster, of one
-/// slot.
-#[derive(Clone, Copy)]
-struct BatchKey {
-    script: &'static BatchScript,
-    /// The number of the connection or the slot.
-    at: u16,
-}
-
-impl BatchKey {
-    /// Returns what is compared. Each script has one static instance, so its address identifies it.
-    fn identity(self) -> (usize, u16) {
-        (std::ptr::from_ref(self.script).addr(), self.at)
-    }
-}
-
-impl PartialEq for BatchKey {
-    fn eq(&self, other: &BatchKey) -> bool {
-        self.identity() == other.identity()
-    }
-}
-
-impl Eq for BatchKey {}
-
-impl Hash for BatchKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.identity().hash(state);
-    }
-}
-
 impl Batchers {
-    /// Creates the batches of a node. `by_slot` is set for a node of a cluster.
-    pub(super) fn new(node: Weak<Node>, by_slot: bool) -> Self {
-        Batchers { node, runtime: Handle::current(), by_slot, one_thread: is_one_thread(), queues: Mutex::default() }
-    }
-
-    /// Sends a request once, alone or in a batch.
-    ///
-    /// If the future is dropped while the request waits for a batch, the request is not sent.
-    pub(super) fn call<'a>(
-        &self,
-        node: &'a Node,
-        (script, phase): (&'static BatchScript, BatchPhase),
-        request: &'a Arc<Request>,
-        limit: Instant,
-    ) -> ResponseFuture<'a> {
-        let first_key = request.first_key();
-        let at = if self.by_slot { slot(first_key) } else { node.commands.shard_of(first_key) };
-        let key = BatchKey { script, at };
-        match self.enter(node, key, phase, request, limit) {
-            None => {
-                let in_flight = InlineCall { node, key };
-                ResponseFuture::inline(|| async move {
-                    let _in_flight = in_flight;
-                    node.one(node.line(request), request, Some(limit)).await
-                })
-            }
-            Some(reply) => ResponseFuture::queued(reply),
-        }
-    }
-
-    /// Registers a call. Returns the receiver of its reply if the call has to wait.
-    fn enter(
-        &self,
-        node: &Node,
-        key: BatchKey,
-        phase: BatchPhase,
-        request: &Arc<Request>,
-        limit: Instant,
-    ) -> Option<oneshot::Receiver<Result<Reply, ServerError>>> {
-        let mode = node.batch_mode();
-        let mut queues = self.queues();
-        let queue = queues.entry(key).or_default();
-        if queue.waiting.is_empty() && queue.has_room(mode) {
-            // The common case: a lone call reads no clock.
-            queue.inline_in_flight += 1;
-            return None;
-        }
-        let now = node.clock.now();
-        let (answer, reply) = oneshot::channel();
-        let until = now + node.connections.target.settings.response_timeout / SENT_WITHIN;
-        queue.waiting.push_back(Call { request: Arc::clone(request), phase, since: now, until, limit, answer });
-        let needs_sender = queue.has_room(mode);
-        queue.senders += usize::from(needs_sender);
-        let needs_watch = !std::mem::replace(&mut queue.watched, true);
-        drop(queues);
-        if needs_sender {
-            self.start_sender(key);
-        }
-        if needs_watch {
-            self.runtime.spawn(watch(Weak::clone(&self.node), key));
-        }
-        Some(reply)
-    }
-
     /// Starts a task that sends waiting calls. The caller has counted it.
-    fn start_sender(&self, key: BatchKey) {
+    pub(super) fn start_sender(&self, key: BatchKey) {
         self.runtime.spawn(pinned(|| send_waiting(Weak::clone(&self.node), key)));
-    }
-
-    fn queues(&self) -> MutexGuard<'_, HashMap<BatchKey, BatchQueue, foldhash::fast::RandomState>> {
-        self.queues.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Changes a queue, and removes it when it is idle. Starts a sender if `change` returns true.
-    fn change(&self, key: BatchKey, change: impl FnOnce(&mut BatchQueue) -> bool) {
-        let mut queues = self.queues();
-        let Some(queue) = queues.get_mut(&key) else { return };
-        let needs_sender = change(queue);
-        if needs_sender {
-            queue.senders += 1;
-        } else if queue.is_idle() {
-            queues.remove(&key);
-        }
-        drop(queues);
-        if needs_sender {
-            self.start_sender(key);
-        }
     }
 
     /// Takes the calls of the next batch; see [`BatchQueue::take_batch`].
@@ -220,7 +85,6 @@ impl Batchers {
         batch
     }
 
-    /// Notes that `count` calls are no longer in flight.
     fn completed(&self, key: BatchKey, count: usize) {
         self.change(key, |queue| {
             queue.in_flight -= count;
@@ -232,7 +96,7 @@ impl Batchers {
     async fn coalesce(&self, key: BatchKey, answered: usize) {
         for _ in 0..if self.one_thread { MAX_YIELDS_ONE_THREAD } else { MAX_YIELDS } {
             yield_now().await;
-            if self.queues().get(&key).is_none_or(|queue| queue.waiting.len() >= answered) {
+            if self.queues.lock().get(&key).is_none_or(|queue| queue.waiting.len() >= answered) {
                 return;
             }
         }
@@ -240,35 +104,34 @@ impl Batchers {
 }
 
 impl Node {
-    fn batch_mode(&self) -> BatchMode {
-        match self.time.round_trip() <= NEAR {
-            true if self.batchers.one_thread => BatchMode::InTurns,
-            true => BatchMode::Near,
-            false => BatchMode::Far,
+    /// Runs one of our own scripts with these keys and arguments. `room` is the maximum number of
+    /// arguments.
+    ///
+    /// For batches: the arguments are taken from many requests without building a combined request.
+    pub(super) async fn script<'a>(
+        &self,
+        (link, body): (&Connection, &ScriptText),
+        (keys, args): (impl ExactSizeIterator<Item = &'a Bytes> + Clone, impl Iterator<Item = &'a Arg> + Clone),
+        room: usize,
+        limit: Option<Instant>,
+    ) -> Result<Reply, ServerError> {
+        let command = |name: &'static str, script: Bytes| {
+            let mut words = Vec::with_capacity(3 + keys.len() + room);
+            words.extend([name.into(), script, decimal(keys.len() as i64)]);
+            self.append(words, keys.clone(), args.clone(), limit)
+        };
+        match link.send(command("EVALSHA", body.sha().clone())?).await {
+            Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
+                // Boxed because it is rare: the sender's future would otherwise have room for it.
+                Box::pin(link.send(command("EVAL", body.bytes())?)).await
+            }
+            answer => answer,
         }
     }
 }
 
-/// Ends the inline call of a caller, also when its future is dropped, and starts waiting calls.
-struct InlineCall<'a> {
-    node: &'a Node,
-    key: BatchKey,
-}
-
-impl Drop for InlineCall<'_> {
-    fn drop(&mut self) {
-        self.node.batchers.change(self.key, |queue| {
-            queue.inline_in_flight -= 1;
-            // Read the clock only if calls wait.
-            !queue.waiting.is_empty()
-                && queue.has_room(self.node.batch_mode())
-                && queue.longest_wait(self.node.clock.now()).is_some()
-        });
-    }
-}
-
 /// Runs while calls wait: sends those that wait too long, and fails those past their deadline.
-async fn watch(node: Weak<Node>, key: BatchKey) {
+pub(super) async fn watch(node: Weak<Node>, key: BatchKey) {
     loop {
         tokio::time::sleep(MAX_WAIT).await;
         let Some(node) = node.upgrade() else { return };
@@ -296,7 +159,7 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
         if count == 0 {
             return;
         }
-        turn = join(send(&node, key.script, calls, order), end_turn(turn.take())).await.0;
+        turn = join(send(&node, calls, order), end_turn(turn.take())).await.0;
         node.batchers.completed(key, count);
         if count > 1 {
             node.batchers.coalesce(key, count).await;
@@ -314,13 +177,8 @@ async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
 /// Sends calls as a batch, or a single call alone.
 ///
 /// Returns the turn of delivery if the answered callers send next.
-async fn send(
-    node: &Node,
-    script: &'static BatchScript,
-    calls: Vec<Call>,
-    order: Option<ReplyOrder>,
-) -> Option<OwnedMutexGuard<()>> {
-    let (rest, turn) = if calls.len() > 1 { send_batch(node, script, calls, order).await } else { (calls, None) };
+async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
+    let (rest, turn) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
         return turn;
     }
@@ -329,7 +187,6 @@ async fn send(
     None
 }
 
-/// Sends each call by itself.
 async fn send_each(node: &Node, calls: Vec<Call>) {
     if !node.commands.is_up() {
         // A connection without a completed handshake is not used.
@@ -337,7 +194,7 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
         return;
     }
     join_all(calls.into_iter().map(async |Call { request, limit, answer, .. }| {
-        let sent = node.one(node.line(&request), &request, Some(limit));
+        let sent = node.send(node.link_for(&request), &request, Some(limit));
         if let Some(reply) = in_time(node, limit, sent).await {
             let _ = answer.send(reply);
         }
@@ -362,13 +219,13 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
 /// turn of delivery if replies are ordered.
 async fn send_batch(
     node: &Node,
-    script: &'static BatchScript,
     mut calls: Vec<Call>,
     order: Option<ReplyOrder>,
 ) -> (Vec<Call>, Option<OwnedMutexGuard<()>>) {
     if !node.commands.is_up() {
         return (fail_all(calls, &node.commands.down()), None);
     }
+    let Some((script, _)) = calls[0].request.batch else { return (calls, None) };
     // Stable sort: calls of one phase keep their order.
     calls.sort_by_key(|call| call.phase != BatchPhase::Release);
     let releases = calls.iter().filter(|call| call.phase == BatchPhase::Release).count();
@@ -379,7 +236,7 @@ async fn send_batch(
     let own = calls.iter().flat_map(|call| &call.request.args).filter(|arg| arg.is_its_own());
     let args = common.iter().chain(own);
     let keys = calls.iter().map(|call| &call.request.keys[0]);
-    let (link, arg_count) = (node.line(&calls[0].request), common.len() + calls.len() * script.arg_count);
+    let (link, arg_count) = (node.link_for(&calls[0].request), common.len() + calls.len() * script.arg_count);
     let sent = node.script((link, script.body()), (keys, args), arg_count, not_after);
     let limit = calls.iter().map(|call| call.limit).min().unwrap_or(Instant::MAX);
     let Some(reply) = in_time(node, limit, sent).await else { return (Vec::new(), None) };

@@ -3,14 +3,16 @@
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
+use super::Kind::{self, Lasting, Passing, Unauthorized};
+
 /// Returns an error text of a layer below in readable form. Texts of servers stay unchanged.
 ///
 /// Errors of the operating system and of rustls arrive in their debug form.
 ///
 /// Examples: `Os { code: 111, …, message: "Connection refused" }`, `Custom { …, error:
 /// InvalidCertificate(UnknownIssuer) }`.
-pub(in crate::connection) fn readable(why: &str) -> String {
-    if let Some((_, words)) = TLS.iter().find(|(mark, _)| why.contains(mark)) {
+pub(crate) fn readable(why: &str) -> String {
+    if let Some((.., words)) = TLS.iter().find(|(mark, ..)| why.contains(mark)) {
         let names = names(why).map(|names| format!("it is for {names}"));
         return match names.or_else(|| moment(why)).or_else(|| alert(why)) {
             Some(details) => format!("{words}: {details}"),
@@ -24,7 +26,7 @@ pub(in crate::connection) fn readable(why: &str) -> String {
 }
 
 /// Returns the operating system's message, without the error number and the library's prefix.
-pub(in crate::connection) fn of_system(error: &io::Error) -> String {
+pub(crate) fn of_system(error: &io::Error) -> String {
     let said = error.to_string();
     let said = said.strip_prefix(LOOKUP).map_or(said.as_str(), |rest| rest.trim_start_matches([':', ' ']));
     said.split(" (os error ").next().unwrap_or_default().to_owned()
@@ -33,11 +35,11 @@ pub(in crate::connection) fn of_system(error: &io::Error) -> String {
 const LOOKUP: &str = "failed to lookup address information";
 
 /// Reason of a connection that ended without an error and without being given up.
-pub(in crate::connection) const CLOSED: &str = "the connection was closed";
+pub(crate) const CLOSED: &str = "the connection was closed";
 
-pub(in crate::connection) const LATE_ANSWER: &str = "no answer came in time";
+pub(crate) const LATE_ANSWER: &str = "no answer came in time";
 
-pub(in crate::connection) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
+pub(crate) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis or Valkey server";
 
 /// Translates a system error in debug form: its message, or its kind.
 fn system(why: &str) -> Option<String> {
@@ -116,30 +118,41 @@ fn alert(why: &str) -> Option<String> {
 
 const UNTRUSTED: &str = "the server's certificate is not signed by a trusted authority (see `tls_ca_file`)";
 
+const REQUIRED: &str = "the server asks for a client certificate (see `tls_cert_file`)";
+
 const NOT_ACCEPTED: &str = "the server does not accept the client certificate (see `tls_cert_file`)";
 
-/// Substrings of rustls errors and their readable texts; the first match counts.
-const TLS: [(&str, &str); 18] = [
-    ("without sending TLS close_notify", CLOSED),
-    ("NotValidForName", "the server's certificate is not for the expected name (see `tls_server_name`)"),
-    ("UnknownIssuer", UNTRUSTED),
+const ENDED: &str = "the server ended the TLS handshake";
+
+/// Substrings of rustls errors, what they mean for a waiting caller, and their readable texts. The
+/// first match counts. Alerts come from the server.
+#[rustfmt::skip]
+pub(super) const TLS: [(&str, Kind, &str); 23] = [
+    ("without sending TLS close_notify", Passing, CLOSED),
+    ("NotValidForName", Unauthorized, "the server's certificate is not for the expected name (see `tls_server_name`)"),
+    ("UnknownIssuer", Unauthorized, UNTRUSTED),
     // An authority with the same name but another key.
-    ("InvalidCertificate(BadSignature", UNTRUSTED),
-    ("InvalidCertificate(Expired", "the server's certificate has expired"),
-    ("InvalidCertificate(NotValidYet", "the server's certificate is not valid yet"),
-    ("InvalidCertificate(Other(OtherError(CaUsedAsEndEntity", "the server's certificate is that of an authority"),
-    ("InvalidCertificate(", "the server's certificate is not accepted"),
-    ("AlertReceived(CertificateRequired)", "the server asks for a client certificate (see `tls_cert_file`)"),
-    ("AlertReceived(UnknownCA)", NOT_ACCEPTED),
+    ("InvalidCertificate(BadSignature", Unauthorized, UNTRUSTED),
+    ("InvalidCertificate(Expired", Unauthorized, "the server's certificate has expired"),
+    ("InvalidCertificate(NotValidYet", Unauthorized, "the server's certificate is not valid yet"),
+    ("CaUsedAsEndEntity", Unauthorized, "the server's certificate is that of an authority"),
+    ("InvalidCertificate(", Unauthorized, "the server's certificate is not accepted"),
+    ("AlertReceived(CertificateRequired)", Unauthorized, REQUIRED),
+    ("AlertReceived(UnknownCA)", Unauthorized, NOT_ACCEPTED),
     // Signed by an authority that the server knows by name, but with another key.
-    ("AlertReceived(DecryptError)", NOT_ACCEPTED),
-    ("AlertReceived(BadCertificate)", NOT_ACCEPTED),
-    ("AlertReceived(CertificateExpired)", NOT_ACCEPTED),
-    ("AlertReceived(CertificateUnknown)", NOT_ACCEPTED),
-    ("AlertReceived(", "the server ended the TLS handshake"),
-    ("PeerIncompatible(", "the server has no version or cipher of TLS that is used here"),
-    ("InvalidMessage(", "the server does not speak TLS there"),
-    ("tls handshake eof", "the connection was closed in the TLS handshake"),
+    ("AlertReceived(DecryptError)", Unauthorized, NOT_ACCEPTED),
+    ("AlertReceived(BadCertificate)", Unauthorized, NOT_ACCEPTED),
+    ("AlertReceived(CertificateExpired)", Unauthorized, NOT_ACCEPTED),
+    ("AlertReceived(CertificateUnknown)", Unauthorized, NOT_ACCEPTED),
+    ("AlertReceived(UnsupportedCertificate)", Unauthorized, ENDED),
+    ("AlertReceived(CertificateRevoked)", Unauthorized, ENDED),
+    ("AlertReceived(AccessDenied)", Unauthorized, ENDED),
+    ("AlertReceived(HandshakeFailure)", Lasting, ENDED),
+    ("AlertReceived(ProtocolVersion)", Lasting, ENDED),
+    ("AlertReceived(", Passing, ENDED),
+    ("PeerIncompatible(", Lasting, "the server has no version or cipher of TLS that is used here"),
+    ("InvalidMessage(", Lasting, "the server does not speak TLS there"),
+    ("tls handshake eof", Passing, "the connection was closed in the TLS handshake"),
 ];
 
 #[cfg(test)]

@@ -1,18 +1,22 @@
 //! Refresh of the slot map: nodes are queried at every interval and after every topology hint.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::super::nowhere::{Hope, said_by};
+use super::super::map::{Known, Served};
+use super::super::nowhere::{kind_of, said_by};
 use super::super::slots::{self, Range};
-use super::super::{eager_interval, gap};
+use super::super::{close, eager_interval, gap};
 use super::{Cluster, NAMED_FOR};
-use crate::config::ShardedSubscriptions;
+use crate::clock::Instant;
+use crate::config::{Address, ShardedSubscriptions};
 use crate::connection::link::NodeRole;
 use crate::connection::node::Node;
+use crate::connection::trouble::Trouble;
 use crate::connection::{Request, Server};
 use crate::error::{Code, ServerError};
 
@@ -26,12 +30,13 @@ impl Cluster {
             let looked = self.look().await;
             let mut interval = match looked {
                 Ok(()) => settings.scan_interval,
-                Err((error, hope)) => {
-                    self.nowhere.because(format!("no node of the cluster tells which one serves what: {error}"), hope);
+                Err(Trouble { words, kind }) => {
+                    let words = format!("no node of the cluster tells which one serves what: {words}");
+                    self.nowhere.because(Trouble { words, kind });
                     settings.retry_delay.min(settings.scan_interval)
                 }
             };
-            if let Some(missed_for) = self.map().misses_a_primary(self.nodes.clock.now()) {
+            if let Some(missed_for) = self.map.lock().misses_a_primary(self.nodes.clock.now()) {
                 interval = interval.min(eager_interval(missed_for));
             }
             tokio::select! {
@@ -49,7 +54,7 @@ impl Cluster {
     /// # Errors
     ///
     /// Why no node has answered, and whether waiting can help.
-    async fn look(&self) -> Result<(), (String, Hope)> {
+    async fn look(&self) -> Result<(), Trouble> {
         let mut candidates = self.candidates();
         let turn = self.asks.fetch_add(1, Ordering::Relaxed) % candidates.len().max(1);
         candidates.rotate_left(turn);
@@ -60,7 +65,7 @@ impl Cluster {
         let mut asking = FuturesUnordered::new();
         let mut told = Vec::new();
         loop {
-            let believed = self.map().believed(&told, self.nodes.clock.now(), |node| node.answers());
+            let believed = self.map.lock().believed(&told, self.nodes.clock.now(), |node| node.answers());
             if let Some(at) = believed {
                 self.take_in(&told[at]);
                 return Ok(());
@@ -91,14 +96,15 @@ impl Cluster {
                         [] => {
                             let all = || troubles.iter().map(|(node, error)| (&**node, error));
                             let why = all().map(|(node, error)| said_by(node, error)).next_back();
-                            return Err((why.unwrap_or_else(|| "none is set".into()), Hope::of(all())));
+                            let words = why.unwrap_or_else(|| "none is set".into());
+                            return Err(Trouble { words, kind: kind_of(all()) });
                         }
                         // No other node has answered.
                         [ranges] => {
                             self.take_in(ranges);
                             return Ok(());
                         }
-                        _ => return Err(("they contradict each other".into(), Hope::Some)),
+                        _ => return Err(Trouble::passing("they contradict each other")),
                     },
                     None => {}
                 },
@@ -108,7 +114,7 @@ impl Cluster {
     }
 
     fn candidates(&self) -> Vec<Arc<Node>> {
-        let mut map = self.map();
+        let mut map = self.map.lock();
         let has_contact = map.known.values().any(|known| known.node.connection_id().borrow().is_some());
         if !has_contact {
             // Start again with the seeds; a name may have a new address.
@@ -125,7 +131,7 @@ impl Cluster {
         if ranges.is_empty() {
             return Err(ServerError::not_sent(format!("{} knows of no slots", node.id())));
         }
-        if !self.map().probed {
+        if !self.map.lock().probed {
             if self.nodes.settings.sharded_subscriptions == ShardedSubscriptions::Auto {
                 // Redisson's check and its rule: no error means support.
                 let answer = node.call_one(Request::command("PUBSUB").arg("SHARDNUMSUB").arg("0")).await;
@@ -135,8 +141,85 @@ impl Cluster {
                     self.nodes.sharded.store(answer.is_ok(), Ordering::Relaxed);
                 }
             }
-            self.map().probed = true;
+            self.map.lock().probed = true;
         }
         Ok(ranges)
+    }
+
+    pub(super) fn take_in(&self, ranges: &[Range]) {
+        let now = self.nodes.clock.now();
+        let mut map = self.map.lock();
+        // The `Arc`s are kept, not only pointers: a node opened below cannot reuse one of these
+        // addresses.
+        let (moved, read) = (map.moved.len(), map.replicas.clone());
+        let mut served: Vec<Served> = Vec::with_capacity(ranges.len());
+        let mut replicas: HashMap<Address, Vec<Arc<Node>>> = HashMap::new();
+        let mut named: HashSet<Address> = HashSet::new();
+        for range in ranges {
+            let (address, kept_until) = (range.primary.clone(), Instant::MAX);
+            let Some(node) = self.node(&mut map, &address, NodeRole::Any, Instant::MIN) else { return };
+            served.push(Served { first: range.first, last: range.last, address, node, kept_until });
+            named.insert(range.primary.clone());
+            if !self.nodes.settings.uses_replicas() || replicas.contains_key(&range.primary) {
+                continue;
+            }
+            let mut copies = Vec::new();
+            for replica in &range.replicas {
+                copies.extend(self.node(&mut map, replica, NodeRole::ClusterReplica, Instant::MIN));
+                named.insert(replica.clone());
+            }
+            replicas.insert(range.primary.clone(), copies);
+        }
+        served.sort_by_key(|served| served.first);
+        for kept in map.left_out(&served, now) {
+            if !map.is_known(&kept.address, &kept.node) {
+                continue;
+            }
+            if !replicas.contains_key(&kept.address) {
+                // The replicas stay as well: one of them may be about to be promoted.
+                let stays = |(address, known): (&Address, &Known)| {
+                    let of = map.replicas.get(&kept.address);
+                    let is_its = of.is_some_and(|of| of.iter().any(|node| Arc::ptr_eq(node, &known.node)));
+                    (is_its && !named.contains(address)).then(|| (address.clone(), Arc::clone(&known.node)))
+                };
+                let (addresses, copies): (Vec<_>, Vec<_>) = map.known.iter().filter_map(stays).unzip();
+                named.extend(addresses);
+                replicas.insert(kept.address.clone(), copies);
+            }
+            named.insert(kept.address.clone());
+            served.push(kept);
+        }
+        served.sort_by_key(|served| served.first);
+        map.remember_left(ranges, now);
+        map.moved.retain(|_, (_, until)| *until > now);
+        let all_read = |copies: &HashMap<Address, Vec<Arc<Node>>>| {
+            copies.values().flatten().map(Arc::as_ptr).collect::<HashSet<_>>()
+        };
+        let changed = map.served != served || map.moved.len() != moved || all_read(&read) != all_read(&replicas);
+        map.served = served;
+        map.replicas = replicas;
+        let mut gone = Vec::new();
+        map.known.retain(|address, known| {
+            if known.until == Instant::MAX {
+                // A seed that no map names by that address has served its purpose.
+                known.until = now;
+            }
+            let stays = named.contains(address) || known.until > now;
+            if !stays {
+                gone.push(Arc::clone(&known.node));
+            }
+            stays
+        });
+        if now.since(map.looked_after) >= self.nodes.settings.scan_interval {
+            // At most once per interval, however often the map is refreshed.
+            map.looked_after = now;
+            map.replicas.values().flatten().for_each(|replica| replica.look_after());
+        }
+        drop(map);
+        close(gone);
+        if changed {
+            tracing::debug!(nodes = named.len(), "slots");
+            self.changes.send_modify(|count| *count += 1);
+        }
     }
 }

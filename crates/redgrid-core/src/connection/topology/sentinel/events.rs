@@ -18,7 +18,6 @@ const SWITCHED: &str = "+switch-master";
 /// The message precedes the promotion by 50 to 100 ms.
 const CHOSEN: &str = "+selected-slave";
 
-/// The subscription at one sentinel.
 pub(super) struct SentinelEvents {
     pub(super) node: Arc<Node>,
     /// The name of the primary at the sentinels.
@@ -31,7 +30,6 @@ pub(super) struct SentinelEvents {
 }
 
 impl SentinelEvents {
-    /// Handles published events until it is aborted.
     pub(super) async fn listen(self) {
         let mut pushes: mpsc::UnboundedReceiver<Push> = self.node.pushes();
         // A user without permission for this channel learns of the choice at the next refresh. It

@@ -10,7 +10,6 @@ use crate::error::ServerError;
 #[derive(Clone)]
 pub(super) struct PrimaryReport {
     pub(super) primary: Address,
-    /// The election counter.
     pub(super) epoch: u64,
     /// The replica chosen in a failover that this sentinel leads and has not counted yet.
     pub(super) elected: Option<Address>,

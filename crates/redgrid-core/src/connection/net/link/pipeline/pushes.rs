@@ -1,15 +1,66 @@
 //! What answers a request, and what a server sends unasked.
+//!
+//! RESP3 marks messages and confirmations of subscriptions as pushes. With RESP2 they are arrays:
+//! only a connection with subscriptions, which never requests arrays, treats arrays as pushes.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
-use super::{Expects, Waiting};
+use super::super::resp::Frame;
+use super::{Answer, Pipeline, Queue, Unanswered, Waiting};
 use crate::connection::trouble::NO_PROTOCOL;
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// What a push means.
+/// What answers a request.
+#[derive(Clone)]
+pub(in super::super) enum Expects {
+    Reply,
+    /// A confirmation for each of these channels: the command name in lower case, and the channels.
+    Confirmations(&'static str, Vec<Bytes>),
+    /// The reply to the PING with this token that follows an SUNSUBSCRIBE from these channels.
+    ///
+    /// The confirmations themselves are ambiguous: a server sends the same when it ends a
+    /// subscription on its own and then rejects the command.
+    Pong {
+        token: Bytes,
+        channels: Vec<Bytes>,
+    },
+}
+
+impl Pipeline {
+    /// Unsubscribes from sharded channels.
+    ///
+    /// Completes when the server has processed that, whether or not it reports errors.
+    pub(in super::super) fn leave(&self, channels: &[Bytes]) -> Result<oneshot::Receiver<Answer>, Unanswered> {
+        let mut queue = self.0.queue.lock();
+        queue.check(1)?;
+        for channel in channels {
+            // One command per channel: the server rejects channels of different slots together.
+            queue.encode(&["SUNSUBSCRIBE".into(), channel.clone()]);
+        }
+        let token = Bytes::from(format!("left {}", queue.encoded));
+        let expects = Expects::Pong { token: token.clone(), channels: channels.to_vec() };
+        let answer = queue.add(&["PING".into(), token], expects);
+        drop(queue);
+        self.0.more.notify_one();
+        answer
+    }
+}
+
+impl Queue {
+    /// Returns the parts of a push; any other frame is returned as a reply.
+    pub(super) fn push(&self, frame: Frame) -> Result<Vec<Reply>, Reply> {
+        match frame {
+            Frame::Push(parts) => Ok(parts),
+            Frame::Reply(Reply::Array(parts)) if self.has_subscriptions && is_push(&parts) => Ok(parts),
+            Frame::Reply(reply) => Err(reply),
+        }
+    }
+}
+
 pub(super) enum Pushed {
     Message(Push),
     /// All confirmations of this request have arrived.
@@ -22,7 +73,7 @@ const SUBSCRIBED: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
 const UNSUBSCRIBED: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
 
 /// Returns whether an array is one of those that RESP2 sends for subscriptions.
-pub(super) fn is_push(parts: &[Reply]) -> bool {
+fn is_push(parts: &[Reply]) -> bool {
     let Some(Reply::Bytes(word)) = parts.first() else { return false };
     [MESSAGES, SUBSCRIBED, UNSUBSCRIBED].iter().flatten().any(|push| *push == &word[..])
 }
@@ -80,7 +131,6 @@ impl Waiting {
         matches!(&self.expects, Expects::Pong { channels, .. } if channels.contains(channel))
     }
 
-    /// Consumes a confirmation if this request waits for it.
     fn confirm(&mut self, word: &[u8], channel: &[u8]) -> bool {
         let Expects::Confirmations(command, missing) = &mut self.expects else { return false };
         let at = missing.iter().position(|missing| missing == channel).filter(|_| command.as_bytes() == word);

@@ -1,17 +1,17 @@
 //! The send state of a request, and the obstacle to its next transmission.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
 
 use crate::connection::Server;
 use crate::error::ServerError;
+use crate::sync::Mutex;
 
 /// The send state of a request, for a caller that leaves before the reply.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     stage: AtomicU8,
-    /// The obstacle to the next transmission.
     obstacle: Mutex<Option<Obstacle>>,
 }
 
@@ -20,7 +20,6 @@ pub(crate) struct Progress {
 pub(super) enum Obstacle {
     /// The request was rejected temporarily, or a queue is full.
     Error(ServerError),
-    /// No connection to this node.
     Node(Arc<dyn Server>),
 }
 
@@ -100,7 +99,7 @@ impl Progress {
     }
 
     pub(super) fn waits(&self, obstacle: Option<Obstacle>) {
-        *self.obstacle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = obstacle;
+        *self.obstacle.lock() = obstacle;
     }
 
     /// Returns the error that describes the state at the deadline.
@@ -108,7 +107,7 @@ impl Progress {
         if self.is_sent() {
             return ServerError::unknown("no answer came in time");
         }
-        let obstacle = self.obstacle.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let obstacle = self.obstacle.lock().clone();
         match obstacle {
             Some(Obstacle::Error(error)) => error,
             Some(Obstacle::Node(node)) if node.current_connection_id().is_none() => node.unreached(),

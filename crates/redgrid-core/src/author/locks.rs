@@ -1,0 +1,148 @@
+//! Methods of a client for objects that are acquired.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{ClientExt, Sealed};
+use crate::clock::Instant;
+use crate::error::ServerError;
+use crate::lock::{
+    AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, InlineTask, LockKeys, LockProtocol,
+    MultiOutcome, TakeoverFrom,
+};
+use crate::observe::{OpContext, OpSpan};
+use crate::unpolled::Offer;
+
+/// Methods of [`Client`](crate::Client) for lock-like objects. No other type implements it.
+///
+/// An acquire of one hold is [`PendingAcquire::start`](crate::lock::PendingAcquire::start).
+pub trait LockExt: Sealed {
+    /// Drives an acquire that consists of several steps.
+    ///
+    /// Grants of earlier steps do not depend on the caller polling this future. After at most half
+    /// a second, a task of the client continues the acquire.
+    ///
+    /// The caller has up to one second to take the outcome. After that the outcome is dropped, and
+    /// the next poll restarts the acquire with the rest of `wait`. Dropping the future drops the
+    /// acquire. Errors of the acquire itself are in the inner result.
+    fn drive_acquire<T, E, F>(
+        &self,
+        wait: Option<Duration>,
+        mut start: impl FnMut(Option<Duration>) -> F + Send,
+    ) -> impl Future<Output = Result<Result<T, E>, NotDriven>> + Send
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'static,
+    {
+        let client = self.client();
+        async move {
+            let (began, mut left) = (client.clock().now(), wait);
+            loop {
+                let (mut answer, mut outcome) = oneshot::channel();
+                let (acquire, core) = (start(left), Arc::clone(client.core()));
+                let work = Box::pin(async move {
+                    tokio::select! {
+                        biased;
+                        () = answer.closed() => {}
+                        outcome = acquire => {
+                            let _ = answer.send(outcome.map(|granted| Offer::new(&core.unpolled, granted)));
+                        }
+                    }
+                });
+                let flight = InlineTask::observed(&client.core().unpolled, work);
+                let outcome = poll_fn(|cx| match flight.poll(cx) {
+                    true => Poll::Pending,
+                    false => Pin::new(&mut outcome).poll(cx),
+                });
+                match outcome.await {
+                    Ok(Ok(offer)) => {
+                        if let Some(granted) = offer.take() {
+                            return Ok(Ok(granted));
+                        }
+                    }
+                    Ok(Err(error)) => return Ok(Err(error)),
+                    Err(_) => return Err(NotDriven::Ended(client.ended())),
+                }
+                left = wait.map(|wait| wait.saturating_sub(client.clock().now().since(began)));
+                if left.is_some_and(|left| left.is_zero()) {
+                    return Err(NotDriven::TimedOut);
+                }
+            }
+        }
+    }
+
+    /// Returns whether the holder already holds the key in this mode or in its paired mode.
+    ///
+    /// An acquire does not queue behind other requests then.
+    fn is_in(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>, holder: Option<HolderId>) -> bool {
+        holder.is_some_and(|holder| self.client().table().is_in(kind, target, holder))
+    }
+
+    /// Returns whether this client holds the key, in this mode or in its paired mode.
+    fn holds(&self, kind: &'static dyn LockProtocol, target: &Arc<LockKeys>) -> bool {
+        self.client().table().holds_key(kind, target)
+    }
+
+    /// Acquires all of `targets` or none, with a single attempt and without waiting.
+    ///
+    /// The targets share a kind and a slot ([`Client::slot`](crate::Client::slot)). More than one
+    /// target needs a kind that supports multi-key acquires. The attempt is given up at `until`. If
+    /// the future is dropped early, a grant is released in the background.
+    fn take_all(
+        &self,
+        kind: &'static dyn LockProtocol,
+        targets: Vec<Arc<LockKeys>>,
+        request: AcquireRequest,
+        until: Instant,
+    ) -> impl Future<Output = Result<MultiOutcome, AcquireError>> + Send {
+        self.client().table().acquire_all(self.client(), kind, targets, request, until)
+    }
+
+    /// Takes a name over by force and notifies its holders that they have lost it.
+    ///
+    /// Returns `None` if `from` does not allow the takeover. If the future is dropped early, the
+    /// name may be taken for a moment; it is released in the background.
+    fn take_over(
+        &self,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        request: AcquireRequest,
+        from: TakeoverFrom,
+    ) -> impl Future<Output = Result<Option<HoldGuard>, AcquireError>> + Send {
+        let client = self.client();
+        async move {
+            let releases = from != TakeoverFrom::Anybody;
+            let observed = OpSpan::force(OpContext { kind: kind.name(), name: &target.name }, releases);
+            observed.instrument(client.table().take_over(client, kind, target, request, from)).await
+        }
+    }
+
+    /// Takes over a hold that another process has detached.
+    ///
+    /// If the future is dropped early, the hold may be taken over; it is released in the
+    /// background.
+    fn attach(
+        &self,
+        kind: &'static dyn LockProtocol,
+        target: &Arc<LockKeys>,
+        detached: DetachedHold,
+    ) -> impl Future<Output = Result<HoldGuard, AttachError>> + Send {
+        self.client().table().attach(self.client(), kind, target, detached, self.client().durability())
+    }
+}
+
+/// Why [`LockExt::drive_acquire`] did not start an acquire again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub enum NotDriven {
+    /// The wait time has passed.
+    TimedOut,
+    /// The client or its runtime has ended; see [`ClientExt::ended`].
+    Ended(ServerError),
+}

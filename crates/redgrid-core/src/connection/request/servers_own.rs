@@ -1,0 +1,85 @@
+//! Errors of the server itself, told from errors that a script returns.
+
+use super::{Request, What};
+use crate::connection::slot::slot;
+use crate::script::ScriptRef;
+
+/// Beginnings of the passing refusals that a server sends before a script has begun. Redirects are
+/// parsed in full instead.
+const OWN_WORDS: [&str; 11] = [
+    "NOSCRIPT No matching script",
+    "READONLY You can't write against a read only",
+    "LOADING Redis is loading",
+    "LOADING Valkey is loading",
+    "BUSY Redis is busy",
+    "BUSY Valkey is busy",
+    "TRYAGAIN Multiple keys request during rehashing",
+    "CLUSTERDOWN Hash slot not served",
+    "CLUSTERDOWN The cluster is down",
+    "MASTERDOWN Link with MASTER is down",
+    "NOREPLICAS Not enough good replicas",
+];
+
+impl Request {
+    /// Returns whether `message` comes from the server itself.
+    ///
+    /// A script can return the same error after it has already changed data.
+    pub(crate) fn is_servers_own(&self, message: &str) -> bool {
+        match &self.what {
+            // UNKILLABLE says that the script goes on.
+            _ if self.dedicated => false,
+            What::Script(ScriptRef::Owned(_)) | What::Function { .. } => {
+                OWN_WORDS.iter().any(|words| message.starts_with(words)) || self.is_sent_elsewhere(message)
+            }
+            What::Command(_) | What::Script(ScriptRef::Static(_)) | What::Together(_) => true,
+        }
+    }
+
+    /// Returns whether `message`, to its end, is a redirect for these keys: `MOVED 3999
+    /// 127.0.0.1:6381`.
+    fn is_sent_elsewhere(&self, message: &str) -> bool {
+        let words: Vec<_> = message.split(' ').collect();
+        let ["MOVED" | "ASK", number, address] = words[..] else { return false };
+        let is_port = |(_, port): (&str, &str)| port.parse::<u16>().is_ok();
+        let is_its_slot = |number: u16| self.keys.first().is_some_and(|key| slot(key) == number);
+        number.parse().is_ok_and(is_its_slot) && address.rsplit_once(':').is_some_and(is_port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::script::OwnedScript;
+
+    #[test]
+    fn of_a_script_only_the_whole_words_of_a_server_are_not_its_own() {
+        let number = slot(b"a");
+        let script = || OwnedScript::new("s", "return 1").with([Bytes::from_static(b"a")]);
+        for words in [
+            format!("MOVED {number} 127.0.0.1:6381"),
+            format!("ASK {number} :6381"),
+            format!("MOVED {number} ?:6381"),
+            "CLUSTERDOWN Hash slot not served".into(),
+            "CLUSTERDOWN The cluster is down and only accepts read commands".into(),
+            "NOREPLICAS Not enough good replicas to write.".into(),
+        ] {
+            assert!(script().is_servers_own(&words), "{words}");
+        }
+        for words in [
+            format!("MOVED {} 127.0.0.1:6381", number + 1),
+            format!("MOVED {number} 127.0.0.1:6381 "),
+            format!("MOVED {number} 127.0.0.1"),
+            format!("ASK {number} a:b"),
+            "MOVED house".into(),
+            "ASK me".into(),
+            "CLUSTERDOWN come later".into(),
+        ] {
+            assert!(!script().is_servers_own(&words), "{words}");
+            assert!(Request::command("GET").key("a").is_servers_own(&words), "{words}");
+        }
+        let keyless = OwnedScript::new("s", "return 1").with([]);
+        assert!(!keyless.is_servers_own(&format!("MOVED {number} 127.0.0.1:6381")));
+    }
+}

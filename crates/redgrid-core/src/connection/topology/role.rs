@@ -1,0 +1,62 @@
+//! The role that a server reports.
+
+use crate::config::Address;
+use crate::connection::{Reply, Request, Server};
+use crate::error::ServerError;
+
+/// The role that a server reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Role {
+    Primary {
+        replicas: usize,
+    },
+    ReplicaOf {
+        /// The primary that it replicates from, under its configured name.
+        primary: Address,
+        /// Whether the link to the primary is up and the initial synchronization is complete.
+        is_connected: bool,
+    },
+}
+
+pub(super) async fn role(node: &dyn Server) -> Result<Role, ServerError> {
+    role_of(node.call_one(Request::command("ROLE")).await?.into_typed::<Vec<Reply>>()?)
+}
+
+/// Reads the role from a reply to `ROLE`. A sentinel has none.
+fn role_of(words: Vec<Reply>) -> Result<Role, ServerError> {
+    if let [role, _, Reply::Array(replicas)] = &words[..]
+        && matches!(role, Reply::Bytes(role) if &role[..] == b"master")
+    {
+        return Ok(Role::Primary { replicas: replicas.len() });
+    }
+    let mut words = words.into_iter();
+    let mut text = || words.next().and_then(|word| word.into_typed::<String>().ok()).unwrap_or_default();
+    let unexpected = || ServerError::unknown("the answer to ROLE is neither that of a primary nor of a replica");
+    match text().as_str() {
+        "master" => Ok(Role::Primary { replicas: 0 }),
+        "slave" => {
+            let (host, port, state) = (text(), text(), text());
+            let port = port.parse().map_err(|_| unexpected())?;
+            Ok(Role::ReplicaOf { primary: Address::new(host, port), is_connected: state == "connected" })
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_that_of_a_primary_or_of_a_replica() {
+        let text = |text: &'static str| Reply::Bytes(text.into());
+        let slave = |state| role_of(vec![text("slave"), text("h"), Reply::Int(7), text(state), Reply::Int(9)]);
+        let copies = |is_connected| Ok(Role::ReplicaOf { primary: Address::new("h", 7), is_connected });
+        assert_eq!(slave("connected"), copies(true));
+        assert_eq!(slave("connecting"), copies(false));
+        let one = Reply::Array(vec![Reply::Array(vec![text("h"), text("7"), text("9")])]);
+        assert_eq!(role_of(vec![text("master"), Reply::Int(9), one]), Ok(Role::Primary { replicas: 1 }));
+        assert!(role_of(vec![text("sentinel"), Reply::Array(vec![text("name")])]).is_err());
+        assert!(role_of(Vec::new()).is_err());
+    }
+}
