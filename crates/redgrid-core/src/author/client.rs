@@ -21,7 +21,7 @@ use crate::lock::{
 use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::participant::Participant;
 use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
-use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
+use crate::pubsub::{ChannelSelector, OrderedSubscription, PubSubStream, Watch};
 use crate::unpolled::Offer;
 
 #[expect(unnameable_types, reason = "seals `ClientExt`")]
@@ -173,8 +173,8 @@ impl ClientExt for Client {
         channels: Vec<Bytes>,
         key: &Bytes,
         capacity: usize,
-    ) -> Result<MessageStream, ServerError> {
-        MessageStream::open(self, channels, key, capacity).await
+    ) -> Result<PubSubStream, ServerError> {
+        PubSubStream::open_in_slot(self, channels, key, capacity).await
     }
 
     fn local_subscriptions(&self, channels: &ChannelSelector) -> usize {

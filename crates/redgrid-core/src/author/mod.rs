@@ -40,7 +40,7 @@ pub use crate::object::pages::{PageRequest, Paged, Pages};
 use crate::participant::Participant;
 use crate::permits::{PendingPermit, PermitRequest, SemaphoreKeys};
 pub use crate::pubsub::UNSUBSCRIBED_POLL;
-use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
+use crate::pubsub::{ChannelSelector, OrderedSubscription, PubSubStream, Watch};
 pub use crate::script::ScriptText;
 use crate::unpolled::Offer;
 
@@ -261,7 +261,7 @@ pub trait ClientExt: client::Sealed {
         channels: Vec<Bytes>,
         key: &Bytes,
         capacity: usize,
-    ) -> impl Future<Output = Result<MessageStream, ServerError>> + Send;
+    ) -> impl Future<Output = Result<PubSubStream, ServerError>> + Send;
 
     /// Returns the number of streams of these channels that this client has.
     fn local_subscriptions(&self, channels: &ChannelSelector) -> usize;
