@@ -159,11 +159,7 @@ impl BitSet {
 
     /// Clears all bits, in one step. Returns whether anything was stored.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::set`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
@@ -297,11 +293,7 @@ impl BitSet {
     /// Replaces the set by these bytes, in the format of [`BitSet::to_bytes`], in one step. The
     /// lifetime is removed.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::set`].
     #[doc(alias = "set")]

@@ -1,12 +1,11 @@
 //! The Bloom filter.
 
-use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeAs, EncodeWith};
 use redgrid_core::name::suffixed;
 use redgrid_core::object::layouts::bloom_filter;
 use redgrid_core::object::{CasLoop, Object, ObjectError, ObjectRef};
@@ -278,13 +277,10 @@ impl<T, C: Codec> BloomFilter<T, C> {
     }
 
     /// Encodes elements.
-    fn encode_all<'a, Q: ?Sized + 'a>(
+    fn encode_all<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Bytes>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<Bytes>, ObjectError> {
         self.object_ref.encoded_all(&self.codec, elements)
     }
 
@@ -301,11 +297,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn add<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn add<Q: EncodeAs<T, C> + ?Sized>(&self, element: &Q) -> Result<bool, ObjectError> {
         Ok(self.add_many([element]).await? > 0)
     }
 
@@ -320,14 +312,10 @@ impl<T, C: Codec> BloomFilter<T, C> {
     ///
     /// As for [`BloomFilter::add`].
     #[doc(alias = "add")]
-    pub async fn add_many<'a, Q: ?Sized + 'a>(
+    pub async fn add_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let (elements, mut new) = (self.encode_all(elements)?, 0);
         self.send_in_chunks(&ADD, &elements, false, |reply: i64| u64::try_from(reply).ok(), |added| new += added)
             .await?;
@@ -347,11 +335,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn contains<Q: EncodeAs<T, C> + ?Sized>(&self, element: &Q) -> Result<bool, ObjectError> {
         Ok(self.contains_many([element]).await?.contains(&true))
     }
 
@@ -367,14 +351,10 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "contains")]
     #[doc(alias = "exists")]
-    pub async fn contains_many<'a, Q: ?Sized + 'a>(
+    pub async fn contains_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<bool>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<bool>, ObjectError> {
         let (elements, mut found) = (self.encode_all(elements)?, Vec::new());
         let accept = |reply: Bytes| (!reply.is_empty()).then_some(reply);
         self.send_in_chunks(&CONTAINS, &elements, true, accept, |reply| {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeWith};
 use redgrid_core::Client;
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::{Object, ObjectError, ObjectRef};
@@ -134,11 +134,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// The count ends as soon as one entry is certainly not expired.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::len`].
     #[doc(alias = "isEmpty")]
@@ -161,20 +157,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
         self.object_ref.change::<i64>(Y::clear(&self.object_ref)?).await.map(drop)
     }
 
-    pub(crate) fn encode_key<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    pub(crate) fn encode_key<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError> {
         self.object_ref.encoded(&self.keys, key)
     }
 
-    pub(crate) fn encode_keys<'a, Q: ?Sized + 'a>(
+    pub(crate) fn encode_keys<'a, Q: EncodeWith<KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Bytes>, ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    ) -> Result<Vec<Bytes>, ObjectError> {
         keys.into_iter().map(|key| self.encode_key(key)).collect()
     }
 

@@ -1,13 +1,11 @@
 //! Writes of entries, and their lifetimes.
 
-use std::borrow::Borrow;
-use std::future::IntoFuture;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs, EncodeWith};
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef, SetTtl, chunks, millis};
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, describe_time, unix_millis};
 
@@ -209,11 +207,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastPut")]
-    pub fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn set<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Set<Y> {
         Set { put: self.put(key, value, "any"), only_new: true }
     }
 
@@ -221,19 +215,11 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// If the key exists, the call counts as an access to it.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "fastPutIfAbsent")]
-    pub fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn set_if_absent<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Set<Y> {
         Set { put: self.put(key, value, "absent"), only_new: false }
     }
 
@@ -241,20 +227,12 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// The entry keeps its lifetime unless another is set; its idle time starts again.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
-    pub fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn set_if_exists<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Set<Y> {
         Set { put: self.put(key, value, "present"), only_new: false }
     }
 
@@ -263,19 +241,11 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// Values are equal if their encoded bytes are equal. The entry keeps its lifetime unless
     /// another is set; its idle time starts again.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "replace")]
-    pub fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Set<Y>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn compare_and_set<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Set<Y> {
         let mut put = self.put(key, new, "equal");
         match self.object_ref.encoded(&self.values, expected) {
             Ok(expected) => put.expected = Some(expected),
@@ -288,35 +258,26 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// After an error, some of them may have been set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "putAll")]
-    pub fn set_many<'a, Q: ?Sized + 'a>(&self, entries: impl IntoIterator<Item = (&'a Q, &'a V)>) -> SetMany<Y>
+    pub fn set_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
+        &self,
+        entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
+    ) -> SetMany<Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
     {
         let entries = entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
         SetMany { put: PutRequest::new(&self.object_ref, entries, "any") }
     }
 
-    fn encode_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    fn encode_entry<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError> {
         Ok((self.encode_key(key)?, self.object_ref.encoded(&self.values, value)?))
     }
 
-    fn put<Q: ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> PutRequest<Y>
-    where
-        KC: Encode<Q>,
-    {
+    fn put<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> PutRequest<Y> {
         PutRequest::new(&self.object_ref, self.encode_entry(key, value).map(|entry| vec![entry]), condition)
     }
 }
@@ -334,11 +295,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "put")]
-    pub fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn insert<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y> {
         self.insert_with(key, value, "any")
     }
 
@@ -353,11 +310,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "putIfAbsent")]
-    pub fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn insert_if_absent<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y> {
         self.insert_with(key, value, "absent")
     }
 
@@ -374,59 +327,34 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     /// As for [`Cache::set`].
     #[doc(alias = "putIfExists")]
     #[doc(alias = "putIfExist")]
-    pub fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn replace<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y> {
         self.insert_with(key, value, "present")
     }
 
-    fn insert_with<Q: ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> Insert<V, VC, Y>
-    where
-        KC: Encode<Q>,
-    {
+    fn insert_with<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q, value: &V, condition: &'static str) -> Insert<V, VC, Y> {
         let mut put = self.put(key, value, condition);
         put.return_previous = true;
         Insert { put, values: self.values.clone(), value: PhantomData }
     }
 }
 
-impl<Y: Layout> IntoFuture for Set<Y> {
-    type Output = Result<bool, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+into_future!([Y: Layout] Set<Y> => Result<bool, ObjectError>, |this| async move {
+    let only_new = this.only_new;
+    let done = this.put.send().await?;
+    Ok(done.into_iter().any(|(done, _)| if only_new { done == 1 } else { done > 0 }))
+});
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let only_new = self.only_new;
-            let done = self.put.send().await?;
-            Ok(done.into_iter().any(|(done, _)| if only_new { done == 1 } else { done > 0 }))
-        })
+into_future!([Y: Layout] SetMany<Y> => Result<(), ObjectError>, |this| async move { this.put.send().await.map(drop) });
+
+into_future!(
+    [V: 'static, VC: Decode<V>, Y: Layout] Insert<V, VC, Y> => Result<Option<V>, ObjectError>,
+    |this| async move {
+        let Insert { put, values, .. } = this;
+        let field = put.entries.as_ref().ok().and_then(|entries| entries.first()).map(|(field, _)| field.clone());
+        let object_ref = put.object_ref.clone();
+        let previous = put.send().await?.pop().and_then(|(_, previous)| previous);
+        previous
+            .map(|previous| object_ref.decoded(&values, &previous, || describe_key(&field.unwrap_or_default())))
+            .transpose()
     }
-}
-
-impl<Y: Layout> IntoFuture for SetMany<Y> {
-    type Output = Result<(), ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.put.send().await.map(drop) })
-    }
-}
-
-impl<V: 'static, VC: Decode<V>, Y: Layout> IntoFuture for Insert<V, VC, Y> {
-    type Output = Result<Option<V>, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let Insert { put, values, .. } = self;
-            let field = put.entries.as_ref().ok().and_then(|entries| entries.first()).map(|(field, _)| field.clone());
-            let object_ref = put.object_ref.clone();
-            let previous = put.send().await?.pop().and_then(|(_, previous)| previous);
-            previous
-                .map(|previous| object_ref.decoded(&values, &previous, || describe_key(&field.unwrap_or_default())))
-                .transpose()
-        })
-    }
-}
+);

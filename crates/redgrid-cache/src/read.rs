@@ -1,9 +1,7 @@
 //! Reads of values and lifetimes.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeAs};
 use redgrid_core::FromReply;
 use redgrid_core::object::{Lifetime, ObjectError, chunks};
 
@@ -23,11 +21,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// Dropping the future changes nothing but the time of the key's last access.
     #[doc(alias = "getOrDefault")]
-    pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn get<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError> {
         Ok(self.read_values(ReadKind::Get, self.encode_keys([key])?).await?.pop().flatten())
     }
 
@@ -35,22 +29,14 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// The call counts as an access to each key.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::get`].
     #[doc(alias = "getAll")]
-    pub async fn get_many<'a, Q: ?Sized + 'a>(
+    pub async fn get_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Option<V>>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<Vec<Option<V>>, ObjectError> {
         self.read_values(ReadKind::Get, self.encode_keys(keys)?).await
     }
 
@@ -65,11 +51,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// Dropping the future changes nothing.
     #[doc(alias = "getWithTTLOnly")]
     #[doc(alias = "getAllWithTTLOnly")]
-    pub async fn peek<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn peek<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError> {
         Ok(self.read_values(ReadKind::Peek, self.encode_keys([key])?).await?.pop().flatten())
     }
 
@@ -83,19 +65,11 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
 impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// Returns whether the key is in the map and not expired. The call counts as an access to it.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::get`].
     #[doc(alias = "containsKey")]
-    pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn contains_key<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<bool, ObjectError> {
         let found: Vec<Option<Bytes>> = self.read_fields(ReadKind::Contains, &self.encode_keys([key])?).await?;
         // A packed map replies 1 or 0, a native one the value itself.
         Ok(found.into_iter().flatten().any(|found| Y::is_present(&found)))
@@ -113,11 +87,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "remainTimeToLive")]
-    pub async fn lifetime<Q: ?Sized>(&self, key: &Q) -> Result<Lifetime, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn lifetime<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Lifetime, ObjectError> {
         let request = Y::remaining_lifetimes(&self.object_ref, &self.encode_keys([key])?)?;
         let remaining: Option<Vec<i64>> = self
             .object_ref

@@ -1,9 +1,7 @@
 //! Removal of keys.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs};
 use redgrid_core::object::{ObjectError, chunks};
 
 use crate::cache::Cache;
@@ -22,14 +20,10 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastRemove")]
-    pub async fn remove_many<'a, Q: ?Sized + 'a>(
+    pub async fn remove_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let (fields, mut removed) = (self.encode_keys(keys)?, 0);
         for chunk in chunks(&fields, Bytes::len) {
             let done = self.remove_fields(false, chunk, None).await?;
@@ -53,19 +47,15 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::remove_many`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::remove_many`].
     #[doc(alias = "remove")]
-    pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn compare_and_remove<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: &V,
+    ) -> Result<bool, ObjectError> {
         let expected = self.object_ref.encoded(&self.values, expected)?;
         let done = self.remove_fields(false, &self.encode_keys([key])?, Some(expected)).await?;
         Ok(done.into_iter().any(|(done, _)| done))
@@ -83,11 +73,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn remove<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError> {
         let field = self.encode_key(key)?;
         let previous = self
             .remove_fields(true, std::slice::from_ref(&field), None)

@@ -1,9 +1,7 @@
 //! Read-modify-write of a value, with optimistic retries.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs};
 use redgrid_core::object::{CasLoop, ObjectError};
 
 use crate::cache::Cache;
@@ -31,11 +29,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "computeIfPresent")]
     #[doc(alias = "addAndGet")]
-    pub async fn update<Q: ?Sized>(&self, key: &Q, mut change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn update<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        mut change: impl FnMut(&mut V),
+    ) -> Result<Option<V>, ObjectError> {
         let fields = self.encode_keys([key])?;
         let field = &fields[0];
         let mut cas_loop = CasLoop::serialized_part(&self.object_ref, field).await?;

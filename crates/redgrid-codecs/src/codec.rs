@@ -1,6 +1,6 @@
 //! Traits of codecs.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::fmt::Debug;
 
 use bytes::Bytes;
@@ -96,6 +96,33 @@ pub trait Encode<T: ?Sized>: Codec {
     /// The format cannot represent it, or it exceeds a limit. The error does not contain the value.
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError>;
 }
+
+/// A value that codec `C` can write. Implemented for all of them.
+#[diagnostic::on_unimplemented(message = "`{C}` cannot write a `{Self}`")]
+pub trait EncodeWith<C: Codec> {
+    /// Encodes the value with `codec`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Encode::encode`].
+    fn encode_with(&self, codec: &C) -> Result<Bytes, EncodeError>;
+}
+
+impl<C: Encode<Q>, Q: ?Sized> EncodeWith<C> for Q {
+    fn encode_with(&self, codec: &C) -> Result<Bytes, EncodeError> {
+        codec.encode(self)
+    }
+}
+
+/// A value that codec `C` can write, and that stands for a `T`: a `T` itself, or what it borrows
+/// as, such as `str` for `String`. Implemented for all of them.
+#[diagnostic::on_unimplemented(
+    message = "a `{Self}` does not stand for a `{T}` that `{C}` writes",
+    note = "`{T}: Borrow<{Self}>` and `{C}: Encode<{Self}>` are both required"
+)]
+pub trait EncodeAs<T, C: Codec>: EncodeWith<C> {}
+
+impl<T: Borrow<Q>, C: Encode<Q>, Q: ?Sized> EncodeAs<T, C> for Q {}
 
 /// A codec that reads values of type `T`.
 #[diagnostic::on_unimplemented(

@@ -1,8 +1,6 @@
 //! Addition, movement and removal of members.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeAs, EncodeWith};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
@@ -21,11 +19,7 @@ impl<T, C: Codec> Geo<T, C> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn add<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn add<Q: EncodeAs<T, C> + ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError> {
         Ok(self.add_many([(member, at)]).await? > 0)
     }
 
@@ -40,32 +34,24 @@ impl<T, C: Codec> Geo<T, C> {
     ///
     /// As for [`Geo::add`].
     #[doc(alias = "add")]
-    pub async fn add_many<'a, Q: ?Sized + 'a>(
+    pub async fn add_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = (&'a Q, Position)>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         self.send_positions(members, || self.object_ref.command("GEOADD")).await
     }
 
     /// Adds a member if it is absent. Returns whether it was added.
     ///
-    /// # Errors
-    ///
-    /// As for [`Geo::add`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add`].
     #[doc(alias = "tryAdd")]
-    pub async fn add_if_absent<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn add_if_absent<Q: EncodeAs<T, C> + ?Sized>(
+        &self,
+        member: &Q,
+        at: Position,
+    ) -> Result<bool, ObjectError> {
         Ok(self.add_many_if_absent([(member, at)]).await? > 0)
     }
 
@@ -80,32 +66,24 @@ impl<T, C: Codec> Geo<T, C> {
     ///
     /// As for [`Geo::add`].
     #[doc(alias = "tryAdd")]
-    pub async fn add_many_if_absent<'a, Q: ?Sized + 'a>(
+    pub async fn add_many_if_absent<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = (&'a Q, Position)>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         self.send_positions(members, || Ok(self.object_ref.command("GEOADD")?.arg("NX"))).await
     }
 
     /// Sets the position of a member if it exists. Returns whether it exists.
     ///
-    /// # Errors
-    ///
-    /// As for [`Geo::add`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add`].
     #[doc(alias = "addIfExists")]
-    pub async fn add_if_exists<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn add_if_exists<Q: EncodeAs<T, C> + ?Sized>(
+        &self,
+        member: &Q,
+        at: Position,
+    ) -> Result<bool, ObjectError> {
         Ok(self.add_many_if_exists([(member, at)]).await? > 0)
     }
 
@@ -120,25 +98,18 @@ impl<T, C: Codec> Geo<T, C> {
     ///
     /// As for [`Geo::add`].
     #[doc(alias = "addIfExists")]
-    pub async fn add_many_if_exists<'a, Q: ?Sized + 'a>(
+    pub async fn add_many_if_exists<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = (&'a Q, Position)>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         self.send_positions(members, || Ok(ADD_IF_EXISTS.with([self.object_ref.name_and_key()?.1.clone()]))).await
     }
 
-    async fn send_positions<'a, Q: ?Sized + 'a>(
+    async fn send_positions<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = (&'a Q, Position)>,
         request: impl Fn() -> Result<Request, ObjectError>,
-    ) -> Result<u64, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let members = members.into_iter().map(|(member, at)| Ok((self.object_ref.encoded(&self.codec, member)?, at)));
         let (members, mut sum) = (members.collect::<Result<Vec<_>, ObjectError>>()?, 0);
         for chunk in chunks(&members, |(member, _)| member.len()) {
@@ -152,18 +123,10 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Removes a member. Returns whether it existed.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Geo::add`].
-    pub async fn remove<Q: ?Sized>(&self, member: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn remove<Q: EncodeAs<T, C> + ?Sized>(&self, member: &Q) -> Result<bool, ObjectError> {
         Ok(self.remove_many([member]).await? > 0)
     }
 
@@ -178,25 +141,17 @@ impl<T, C: Codec> Geo<T, C> {
     ///
     /// As for [`Geo::add`].
     #[doc(alias = "removeAll")]
-    pub async fn remove_many<'a, Q: ?Sized + 'a>(
+    pub async fn remove_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let members = self.object_ref.encoded_all(&self.codec, members)?;
         self.object_ref.change_chunks(&members, || self.object_ref.command("ZREM")).await
     }
 
     /// Removes all members, in one step. Returns whether there were any.
     ///
-    /// # Errors
-    ///
-    /// As for [`Geo::add`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {

@@ -1,10 +1,9 @@
 //! Searches by distance.
 
-use std::borrow::Borrow;
 use std::fmt;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeAs};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{FromReply, Request, Script};
 
@@ -52,11 +51,7 @@ impl<T, C: Codec> Geo<T, C> {
     /// Starts a search around a member, which is one of the results. If the member is absent, there
     /// are no results.
     #[doc(alias = "search")]
-    pub fn around_member<Q: ?Sized>(&self, member: &Q) -> Around<T, C>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub fn around_member<Q: EncodeAs<T, C> + ?Sized>(&self, member: &Q) -> Around<T, C> {
         Around { geo: self.clone(), center: Center::Member(self.object_ref.encoded(&self.codec, member)) }
     }
 }
@@ -153,11 +148,7 @@ impl<T, C: Codec> Search<T, C> {
     /// Stores the results as a sorted set of this name, scored by the distance in metres. Otherwise
     /// like [`Search::store`].
     ///
-    /// # Errors
-    ///
-    /// As for [`Search::store`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Search::store`].
     #[doc(alias = "storeSortedSearchTo")]

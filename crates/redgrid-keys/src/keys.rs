@@ -128,11 +128,7 @@ impl Keys {
     ///
     /// Use it for large objects.
     ///
-    /// # Errors
-    ///
-    /// As for [`Keys::delete`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Keys::delete`].
     pub async fn unlink<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
@@ -169,11 +165,7 @@ impl Keys {
     ///
     /// If the time has passed, they are deleted at once.
     ///
-    /// # Errors
-    ///
-    /// As for [`Keys::expire_in`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Keys::expire_in`].
     #[doc(alias = "expireAt")]
@@ -191,11 +183,7 @@ impl Keys {
     ///
     /// A lock without a TTL never expires: if its holder is gone, only a forced unlock frees it.
     ///
-    /// # Errors
-    ///
-    /// As for [`Keys::expire_in`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Keys::expire_in`].
     #[doc(alias = "clearExpire")]
@@ -334,11 +322,7 @@ impl Keys {
     /// Renames an object like [`Keys::rename`] unless the new name is taken, and returns whether it
     /// did.
     ///
-    /// # Errors
-    ///
-    /// As for [`Keys::rename`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Keys::rename`].
     #[doc(alias = "renamenx")]

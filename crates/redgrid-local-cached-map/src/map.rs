@@ -134,11 +134,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
 
     /// Returns whether the map is empty on the server.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::len`].
     #[doc(alias = "isEmpty")]

@@ -1,9 +1,7 @@
 //! Reads of values, from the cache or the server.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeAs};
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, chunks};
 
@@ -20,11 +18,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getOrDefault")]
-    pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn get<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError> {
         let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
             return self.decode_value(&field, found.value.as_ref());
@@ -49,14 +43,10 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getAll")]
-    pub async fn get_many<'a, Q: ?Sized + 'a>(
+    pub async fn get_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Option<V>>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<Vec<Option<V>>, ObjectError> {
         let near = self.near()?;
         let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         let mut values: Vec<Option<Bytes>> = Vec::with_capacity(fields.len());
@@ -99,11 +89,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "containsKey")]
-    pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn contains_key<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<bool, ObjectError> {
         let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
             return Ok(found.value.is_some());
@@ -121,11 +107,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "valueSize")]
-    pub async fn value_size<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn value_size<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<u64, ObjectError> {
         let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
             return Ok(found.value.as_ref().map_or(0, |value| value.len() as u64));

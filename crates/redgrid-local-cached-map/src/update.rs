@@ -1,9 +1,7 @@
 //! Changes the value of a key by a function, with optimistic retries.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs};
 use redgrid_core::object::{CasLoop, ObjectError, in_place};
 
 use crate::map::LocalCachedMap;
@@ -24,11 +22,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "computeIfPresent")]
-    pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn update<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        change: impl FnMut(&mut V),
+    ) -> Result<Option<V>, ObjectError> {
         self.alter(key, in_place(change)).await
     }
 
@@ -49,15 +47,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
     #[doc(alias = "compute")]
     #[doc(alias = "computeIfAbsent")]
     #[doc(alias = "merge")]
-    pub async fn alter<Q: ?Sized>(
+    pub async fn alter<Q: EncodeAs<K, KC> + ?Sized>(
         &self,
         key: &Q,
         mut change: impl FnMut(Option<V>) -> Option<V>,
-    ) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<Option<V>, ObjectError> {
         let field = self.object_ref.encoded(&self.keys, key)?;
         // The same lock as for a [`Map`](redgrid_map::Map): updates through handles of both types
         // run one after another.

@@ -1,9 +1,7 @@
 //! Changes, each published to all caches of the map in the step in which it is made.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Arithmetic, Codec, Decode, Encode, Numeric};
+use redgrid_codecs::{Arithmetic, Codec, Decode, Encode, EncodeAs, EncodeWith, Numeric};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{FromReply, Request, Script};
 
@@ -35,59 +33,40 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "put")]
-    pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn insert<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError> {
         self.set_returning_previous(key, value, Condition::Always).await
     }
 
     /// Sets the value of a key that is not in the map. Otherwise returns the current value.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putIfAbsent")]
-    pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn insert_if_absent<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+    ) -> Result<Option<V>, ObjectError> {
         self.set_returning_previous(key, value, Condition::Absent).await
     }
 
     /// Sets the value of a key that is in the map. Returns the previous value.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putIfExists")]
-    pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn replace<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError> {
         self.set_returning_previous(key, value, Condition::Present).await
     }
 
-    async fn set_returning_previous<Q: ?Sized>(
+    async fn set_returning_previous<Q: EncodeWith<KC> + ?Sized>(
         &self,
         key: &Q,
         value: &V,
         condition: Condition,
-    ) -> Result<Option<V>, ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    ) -> Result<Option<V>, ObjectError> {
         let (field, value) = self.encode_entry(key, value)?;
         let (_, previous) = self.change_key(&field, Some(value), condition, true).await?;
         self.decode_value(&field, previous.as_ref())
@@ -107,71 +86,45 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// A request that was already sent is executed and published even if the future is dropped.
     #[doc(alias = "fastPut")]
-    pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         let (field, value) = self.encode_entry(key, value)?;
         self.run_and_publish::<bool>("HSET", &[&field], vec![field.clone(), value]).await
     }
 
     /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "fastPutIfAbsent")]
-    pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_if_absent<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         let (field, value) = self.encode_entry(key, value)?;
         Ok(self.change_key(&field, Some(value), Condition::Absent, false).await?.0)
     }
 
     /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
-    pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_if_exists<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         let (field, value) = self.encode_entry(key, value)?;
         Ok(self.change_key(&field, Some(value), Condition::Present, false).await?.0)
     }
 
     /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some may be set.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putAll")]
-    pub async fn set_many<'a, Q: ?Sized + 'a>(
+    pub async fn set_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
     ) -> Result<(), ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
     {
         let entries: Result<Vec<_>, _> =
@@ -189,19 +142,16 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "replace")]
-    pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn compare_and_set<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: &V,
+        new: &V,
+    ) -> Result<bool, ObjectError> {
         let (field, expected) = self.encode_entry(key, expected)?;
         let new = self.object_ref.encoded(&self.values, new)?;
         Ok(self.change_key(&field, Some(new), Condition::Equal(expected), false).await?.0)
@@ -211,27 +161,20 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "remove")]
-    pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn compare_and_remove<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: &V,
+    ) -> Result<bool, ObjectError> {
         let (field, expected) = self.encode_entry(key, expected)?;
         Ok(self.change_key(&field, None, Condition::Equal(expected), false).await?.0)
     }
 
-    fn encode_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    fn encode_entry<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError> {
         Ok((self.object_ref.encoded(&self.keys, key)?, self.object_ref.encoded(&self.values, value)?))
     }
 }
@@ -246,11 +189,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
-    pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn remove<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError> {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let (_, previous) = self.change_key(&field, None, Condition::Always, true).await?;
         self.decode_value(&field, previous.as_ref())
@@ -270,14 +209,10 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "fastRemove")]
-    pub async fn remove_many<'a, Q: ?Sized + 'a>(
+    pub async fn remove_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         let mut removed = 0;
         for part in chunks(&fields, Bytes::len) {
@@ -300,10 +235,8 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "addAndGet")]
-    pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
+    pub async fn add<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Numeric<V>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
@@ -318,11 +251,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// Removes all entries, and with them the map, in one step, and clears all caches of the map.
     /// Returns whether there were any entries.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "delete")]
@@ -337,11 +266,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// The message is published; the call does not wait until the caches are cleared.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "clearLocalCache")]

@@ -1,9 +1,7 @@
 //! Addition on the server.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Arithmetic, Codec, Encode, Numeric};
+use redgrid_codecs::{Arithmetic, Codec, EncodeAs, Numeric};
 use redgrid_core::object::ObjectError;
 
 use crate::map::Map;
@@ -22,10 +20,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "addAndGet")]
-    pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
+    pub async fn add<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Numeric<V>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;

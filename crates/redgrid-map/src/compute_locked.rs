@@ -1,9 +1,8 @@
 //! Computes the value of a key under its lock, as Redisson does.
 
-use std::borrow::Borrow;
 use std::time::Duration;
 
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs};
 use redgrid_core::Holder;
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::{CasLoop, ObjectError};
@@ -100,10 +99,12 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     ///
     /// A future that holds the lock and is no longer polled keeps the lock. [`Locked::lease`]
     /// bounds that time.
-    pub async fn compute<Q: ?Sized, F, R>(self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
+    pub async fn compute<Q: EncodeAs<K, KC> + ?Sized, F, R>(
+        self,
+        key: &Q,
+        mut change: F,
+    ) -> Result<Option<V>, ComputeError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         F: FnMut(Option<V>) -> R,
         R: Future<Output = Option<V>>,
     {
@@ -148,10 +149,12 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     ///
     /// As for [`Locked::compute`].
     #[doc(alias = "computeIfAbsent")]
-    pub async fn compute_if_absent<Q: ?Sized, F, R>(self, key: &Q, mut make: F) -> Result<Option<V>, ComputeError>
+    pub async fn compute_if_absent<Q: EncodeAs<K, KC> + ?Sized, F, R>(
+        self,
+        key: &Q,
+        mut make: F,
+    ) -> Result<Option<V>, ComputeError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         F: FnMut() -> R,
         R: Future<Output = Option<V>>,
     {
@@ -188,10 +191,12 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     ///
     /// As for [`Locked::compute`].
     #[doc(alias = "computeIfPresent")]
-    pub async fn compute_if_present<Q: ?Sized, F, R>(self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
+    pub async fn compute_if_present<Q: EncodeAs<K, KC> + ?Sized, F, R>(
+        self,
+        key: &Q,
+        mut change: F,
+    ) -> Result<Option<V>, ComputeError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         F: FnMut(V) -> R,
         R: Future<Output = Option<V>>,
     {
@@ -219,10 +224,13 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// As for [`Locked::compute`].
-    pub async fn merge<Q: ?Sized, F, R>(self, key: &Q, value: &V, mut combine: F) -> Result<Option<V>, ComputeError>
+    pub async fn merge<Q: EncodeAs<K, KC> + ?Sized, F, R>(
+        self,
+        key: &Q,
+        value: &V,
+        mut combine: F,
+    ) -> Result<Option<V>, ComputeError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: Clone,
         F: FnMut(V, V) -> R,
         R: Future<Output = Option<V>>,

@@ -1,8 +1,6 @@
 //! Locks, semaphores and latches of single keys of a map, with Redisson's names.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Encode, element_hash};
+use redgrid_codecs::{Codec, EncodeAs, EncodeWith, element_hash};
 use redgrid_core::name::suffixed;
 use redgrid_core::object::ObjectError;
 use redgrid_countdown_latch::CountDownLatch;
@@ -35,11 +33,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// [`ObjectError::Encode`] if the codec cannot encode the key;
     /// [`Failure::InvalidName`](crate::Failure::InvalidName) if the map's name is invalid.
     #[doc(alias = "getLock")]
-    pub fn lock<Q: ?Sized>(&self, key: &Q) -> Result<Lock, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn lock<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Lock, ObjectError> {
         Ok(Lock::new(self.object_ref.client(), self.companion_name(key, "lock")?))
     }
 
@@ -51,11 +45,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// As for [`Map::lock`].
     #[doc(alias = "getFairLock")]
-    pub fn fair_lock<Q: ?Sized>(&self, key: &Q) -> Result<FairLock, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn fair_lock<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<FairLock, ObjectError> {
         Ok(FairLock::new(self.object_ref.client(), self.companion_name(key, "fairlock")?))
     }
 
@@ -67,11 +57,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// As for [`Map::lock`].
     #[doc(alias = "getReadWriteLock")]
-    pub fn rw_lock<Q: ?Sized>(&self, key: &Q) -> Result<RwLock, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn rw_lock<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<RwLock, ObjectError> {
         Ok(RwLock::new(self.object_ref.client(), self.companion_name(key, "rw_lock")?))
     }
 
@@ -80,11 +66,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// # Errors
     ///
     /// As for [`Map::lock`].
-    pub fn semaphore<Q: ?Sized>(&self, key: &Q, permits: u64) -> Result<Semaphore, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn semaphore<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, permits: u64) -> Result<Semaphore, ObjectError> {
         Ok(Semaphore::new(self.object_ref.client(), self.companion_name(key, "semaphore")?, permits))
     }
 
@@ -94,11 +76,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// As for [`Map::lock`].
     #[doc(alias = "getSemaphore")]
-    pub fn plain_semaphore<Q: ?Sized>(&self, key: &Q) -> Result<PlainSemaphore, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn plain_semaphore<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<PlainSemaphore, ObjectError> {
         Ok(Semaphore::plain(self.object_ref.client(), self.companion_name(key, "semaphore")?))
     }
 
@@ -108,11 +86,10 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// As for [`Map::lock`].
     #[doc(alias = "getPermitExpirableSemaphore")]
-    pub fn permit_expirable_semaphore<Q: ?Sized>(&self, key: &Q) -> Result<PermitExpirableSemaphore, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn permit_expirable_semaphore<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+    ) -> Result<PermitExpirableSemaphore, ObjectError> {
         Ok(PermitExpirableSemaphore::new(
             self.object_ref.client(),
             self.companion_name(key, "permitexpirablesemaphore")?,
@@ -125,11 +102,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// As for [`Map::lock`].
     #[doc(alias = "getCountDownLatch")]
-    pub fn countdown_latch<Q: ?Sized>(&self, key: &Q) -> Result<CountDownLatch, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn countdown_latch<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<CountDownLatch, ObjectError> {
         Ok(CountDownLatch::new(self.object_ref.client(), self.companion_name(key, "countdownlatch")?))
     }
 
@@ -138,10 +111,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         Ok(Lock::new(self.object_ref.client(), self.companion_name_of_field(field, "lock")?))
     }
 
-    fn companion_name<Q: ?Sized>(&self, key: &Q, kind: &str) -> Result<String, ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    fn companion_name<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q, kind: &str) -> Result<String, ObjectError> {
         self.companion_name_of_field(&self.object_ref.encoded(&self.keys, key)?, kind)
     }
 

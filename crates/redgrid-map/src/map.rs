@@ -90,11 +90,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
 
     /// Returns whether the map is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::len`].
     #[doc(alias = "isEmpty")]

@@ -1,11 +1,10 @@
 //! Reads of values, keys and entries.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeAs};
 use redgrid_core::Pairs;
 use redgrid_core::object::{ObjectError, chunks};
 
@@ -22,11 +21,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getOrDefault")]
-    pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn get<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError> {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let value: Option<Bytes> = self.object_ref.read(self.object_ref.command("HGET")?.arg(field.clone())).await?;
         self.decode_value(&field, value)
@@ -42,14 +37,10 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getAll")]
-    pub async fn get_many<'a, Q: ?Sized + 'a>(
+    pub async fn get_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Option<V>>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<Vec<Option<V>>, ObjectError> {
         let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         let mut found = Vec::with_capacity(fields.len());
         for part in chunks(&fields, Bytes::len) {
@@ -97,11 +88,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "containsKey")]
-    pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn contains_key<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<bool, ObjectError> {
         let field = self.object_ref.encoded(&self.keys, key)?;
         self.object_ref.read(self.object_ref.command("HEXISTS")?.arg(field)).await
     }
@@ -116,11 +103,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "valueSize")]
-    pub async fn value_size<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn value_size<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<u64, ObjectError> {
         let field = self.object_ref.encoded(&self.keys, key)?;
         self.object_ref.read(self.object_ref.command("HSTRLEN")?.arg(field)).await
     }

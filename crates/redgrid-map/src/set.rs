@@ -1,9 +1,7 @@
 //! Writes that do not return the previous value.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodeAs, EncodeWith};
 use redgrid_core::fence::Write;
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{FromReply, Request, Script, Token};
@@ -25,11 +23,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastPut")]
-    pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         let (field, value) = self.encode_entry(key, value)?;
         self.object_ref.change(self.object_ref.command("HSET")?.arg(field).arg(value)).await
     }
@@ -51,71 +45,50 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn set_fenced<Q: ?Sized>(&self, key: &Q, value: &V, token: Token) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_fenced<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+        token: Token,
+    ) -> Result<bool, ObjectError> {
         let fields = vec![self.encode_entry(key, value)?];
         Ok(self.object_ref.fenced(Write::HashSet { fields }, token).await? > 0)
     }
 
     /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "fastPutIfAbsent")]
-    pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_if_absent<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         let (field, value) = self.encode_entry(key, value)?;
         self.object_ref.change(self.object_ref.command("HSETNX")?.arg(field).arg(value)).await
     }
 
     /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
-    pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_if_exists<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         let (field, value) = self.encode_entry(key, value)?;
         self.run_script(&SET_IF_EXISTS, [field, value]).await
     }
 
     /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some may be set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "putAll")]
-    pub async fn set_many<'a, Q: ?Sized + 'a>(
+    pub async fn set_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
     ) -> Result<(), ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
     {
         let entries: Result<Vec<_>, _> =
@@ -130,10 +103,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         Ok(())
     }
 
-    pub(crate) fn encode_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(Bytes, Bytes), ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    pub(crate) fn encode_entry<Q: EncodeWith<KC> + ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+    ) -> Result<(Bytes, Bytes), ObjectError> {
         Ok((self.object_ref.encoded(&self.keys, key)?, self.object_ref.encoded(&self.values, value)?))
     }
 }

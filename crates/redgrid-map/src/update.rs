@@ -1,9 +1,7 @@
 //! Changes the value of a key by a function, with optimistic retries.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs};
 use redgrid_core::Request;
 use redgrid_core::object::{CasLoop, CasReply, ObjectError, in_place};
 
@@ -29,11 +27,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "computeIfPresent")]
     #[doc(alias = "replaceAll")]
-    pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn update<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        change: impl FnMut(&mut V),
+    ) -> Result<Option<V>, ObjectError> {
         self.alter(key, in_place(change)).await
     }
 
@@ -49,25 +47,17 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     /// # Ok(()) }
     /// ```
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::update`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::update`].
     #[doc(alias = "compute")]
     #[doc(alias = "computeIfAbsent")]
     #[doc(alias = "merge")]
-    pub async fn alter<Q: ?Sized>(
+    pub async fn alter<Q: EncodeAs<K, KC> + ?Sized>(
         &self,
         key: &Q,
         mut change: impl FnMut(Option<V>) -> Option<V>,
-    ) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<Option<V>, ObjectError> {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let mut cas_loop = CasLoop::serialized_part(&self.object_ref, &field).await?;
         loop {

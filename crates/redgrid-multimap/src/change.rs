@@ -1,9 +1,7 @@
 //! Changes of the values of a key.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs, EncodeWith};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{BulkScript, Request};
 
@@ -30,11 +28,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "put")]
-    pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn insert<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         Ok(self.insert_many(key, [value]).await? > 0)
     }
 
@@ -42,22 +36,16 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// After an error some values may have been added.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::insert`].
     #[doc(alias = "putAll")]
-    pub async fn insert_many<'a, Q: ?Sized>(
+    pub async fn insert_many<'a, Q: EncodeAs<K, KC> + ?Sized>(
         &self,
         key: &Q,
         values: impl IntoIterator<Item = &'a V>,
     ) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
     {
         let (key, values, mut new) = (self.key_ref(key)?, self.encode_values(values)?, 0);
@@ -71,18 +59,10 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
 
     /// Removes a value of a key; of a list, the first equal one. Returns whether it was found.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::insert`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Multimap::insert`].
-    pub async fn remove<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn remove<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         let (key, value) = (self.key_ref(key)?, self.object_ref.encoded(&self.values, value)?);
         let request = self.key_request(&REMOVE, &key)?.arg(Y::Values::LEN).arg(Y::Values::REMOVE);
         self.change_and_purge(request.arg(value)).await
@@ -100,14 +80,12 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// As for [`Multimap::insert`].
     #[doc(alias = "fastReplaceValues")]
-    pub async fn set_all<'a, Q: ?Sized>(
+    pub async fn set_all<'a, Q: EncodeAs<K, KC> + ?Sized>(
         &self,
         key: &Q,
         values: impl IntoIterator<Item = &'a V>,
     ) -> Result<(), ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
     {
         self.replace(key, self.encode_values(values)?, false).await.map(drop)
@@ -115,15 +93,12 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
 }
 
 impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    async fn replace<Q: ?Sized>(
+    async fn replace<Q: EncodeWith<KC> + ?Sized>(
         &self,
         key: &Q,
         values: Vec<Bytes>,
         return_previous: bool,
-    ) -> Result<Vec<Bytes>, ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    ) -> Result<Vec<Bytes>, ObjectError> {
         let key = self.key_ref(key)?;
         if values.len() > MAX_REPLACED {
             return Err(self.object_ref.invalid("values", format_args!("up to {MAX_REPLACED} at once"), values.len()));
@@ -146,14 +121,10 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastRemove")]
-    pub async fn remove_keys<'a, Q: ?Sized + 'a>(
+    pub async fn remove_keys<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let keys: Result<Vec<KeyRef>, _> = keys.into_iter().map(|key| self.key_ref(key)).collect();
         self.remove_key_refs(&keys?).await
     }
@@ -195,14 +166,12 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Kind> Multimap<K, V, KC, VC,
     ///
     /// As for [`Multimap::insert`].
     #[doc(alias = "replaceValues")]
-    pub async fn replace_all<'a, Q: ?Sized>(
+    pub async fn replace_all<'a, Q: EncodeAs<K, KC> + ?Sized>(
         &self,
         key: &Q,
         values: impl IntoIterator<Item = &'a V>,
     ) -> Result<Vec<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
     {
         let previous = self.replace(key, self.encode_values(values)?, true).await?;
@@ -223,11 +192,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeAll")]
-    pub async fn remove_all<Q: ?Sized>(&self, key: &Q) -> Result<Vec<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn remove_all<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Vec<V>, ObjectError> {
         self.replace(key, Vec::new(), true).await?.iter().map(|bytes| self.decode_value(bytes)).collect()
     }
 }

@@ -1,10 +1,9 @@
 //! Lifetimes of keys.
 
-use std::borrow::Borrow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeAs, EncodeWith};
 use redgrid_core::TIMES_EXPECTED;
 use redgrid_core::object::{Lifetime, ObjectError, millis};
 use redgrid_core::{describe_time, unix_millis};
@@ -49,11 +48,11 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "expireKey")]
-    pub async fn expire_key<Q: ?Sized>(&self, key: &Q, lifetime: Duration) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn expire_key<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        lifetime: Duration,
+    ) -> Result<bool, ObjectError> {
         self.set_lifetime(key, millis(self.object_ref.name_and_key()?.0, lifetime)?).await
     }
 
@@ -62,18 +61,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     ///
     /// Servers store expiries of a native map up to November 4199.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::expire_key`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Multimap::expire_key`].
-    pub async fn expire_key_at<Q: ?Sized>(&self, key: &Q, at: SystemTime) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn expire_key_at<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        at: SystemTime,
+    ) -> Result<bool, ObjectError> {
         let fits = |millis: &u128| Y::LIFETIME_MODE != LifetimeMode::Native || *millis <= MAX_FIELD_EXPIRY;
         match unix_millis(at).filter(fits) {
             Some(millis) => self.set_lifetime(key, format!("@{}", millis.max(1)).into()).await,
@@ -84,25 +79,14 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     /// Removes the lifetime of a key: it then lives as long as the map. Returns whether there is
     /// such a key.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::expire_key`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Multimap::expire_key`].
-    pub async fn persist_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn persist_key<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<bool, ObjectError> {
         self.set_lifetime(key, "0".into()).await
     }
 
-    async fn set_lifetime<Q: ?Sized>(&self, key: &Q, lifetime: Bytes) -> Result<bool, ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    async fn set_lifetime<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q, lifetime: Bytes) -> Result<bool, ObjectError> {
         let key = self.key_ref(key)?;
         let request = self.script_request(&EXPIRE, [key.values_key])?.arg(key.field).arg(lifetime);
         self.object_ref.change(request).await.map_err(|error| error.or_unsupported(FIELD_LIFETIMES_NEEDED))
@@ -117,11 +101,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn key_lifetime<Q: ?Sized>(&self, key: &Q) -> Result<Lifetime, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn key_lifetime<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Lifetime, ObjectError> {
         let key = self.key_ref(key)?;
         let request = self.script_request(&KEY_TTL, [key.values_key])?.arg(key.field);
         let ttl = self

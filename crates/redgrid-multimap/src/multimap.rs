@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode, Raw, element_hash};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeWith, Raw, element_hash};
 use redgrid_core::author::ClientExt;
 use redgrid_core::name::suffixed;
 use redgrid_core::object::{ObjectError, ObjectRef};
@@ -123,10 +123,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         Multimap { object_ref: self.object_ref.clone(), keys: Raw, values: Raw, entries: PhantomData }
     }
 
-    pub(crate) fn key_ref<Q: ?Sized>(&self, key: &Q) -> Result<KeyRef, ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    pub(crate) fn key_ref<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q) -> Result<KeyRef, ObjectError> {
         self.key_ref_of_field(self.object_ref.encoded(&self.keys, key)?)
     }
 

@@ -62,13 +62,9 @@ impl PermitExpirableSemaphore {
     ///
     /// 0 permits are granted without a request.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
+    /// As for [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
         Acquire::new(&self.handle, permits, self.never_closed.clone())
@@ -78,13 +74,9 @@ impl PermitExpirableSemaphore {
     ///
     /// Returns `None` if none is, or if other requests of this process wait.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
+    /// As for [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire(&self) -> TryAcquire {
         self.try_acquire_many(1)
@@ -94,13 +86,9 @@ impl PermitExpirableSemaphore {
     ///
     /// Returns `None` if there are too few, or if other requests of this process wait.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
+    /// As for [`PermitExpirableSemaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
         TryAcquire::new(&self.handle, permits, self.never_closed.clone())

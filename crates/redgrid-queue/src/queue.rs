@@ -225,11 +225,7 @@ impl<T, C: Decode<T>> Queue<T, C> {
     ///
     /// The server is polled at least once, and exactly once with zero.
     ///
-    /// # Errors
-    ///
-    /// As for [`Queue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Queue::take`].
     #[doc(alias = "poll")]
@@ -244,11 +240,7 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// first that gets one. The queues may be in different slots of a cluster. Elements that were
     /// taken from other queues at the same time are put back.
     ///
-    /// # Errors
-    ///
-    /// As for [`Queue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Queue::take`].
     #[doc(alias = "pollFromAny")]

@@ -1,10 +1,9 @@
 //! Plain permits: a number on the server, as in Redisson's RSemaphore.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::into_future;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::permits::{Acquire, SemaphoreHandle, TryAcquire};
 use redgrid_core::{Client, Failure};
@@ -72,13 +71,9 @@ impl PlainSemaphore {
     /// 0 permits are granted without a request, as by Redisson. That guard can take over the
     /// permits of others with [`Permit::merge`](crate::Permit::merge).
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`PlainSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PlainSemaphore::acquire`].
+    /// As for [`PlainSemaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
         Acquire::new(&self.handle, permits, self.closing.subscribe())
@@ -88,13 +83,9 @@ impl PlainSemaphore {
     ///
     /// Returns `None` if none is, or if other requests of this process wait.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`PlainSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PlainSemaphore::acquire`].
+    /// As for [`PlainSemaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire(&self) -> TryAcquire {
         self.try_acquire_many(1)
@@ -104,13 +95,9 @@ impl PlainSemaphore {
     ///
     /// Returns `None` if there are too few, or if other requests of this process wait.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`PlainSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PlainSemaphore::acquire`].
+    /// As for [`PlainSemaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
         TryAcquire::new(&self.handle, permits, self.closing.subscribe())
@@ -168,13 +155,9 @@ impl PlainSemaphore {
     /// Returns permits that no guard holds, if the semaphore exists. Returns `false` if it does
     /// not.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`PlainSemaphore::release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PlainSemaphore::release`].
+    /// As for [`PlainSemaphore::release`].
     #[doc(alias = "releaseIfExists")]
     pub async fn release_if_exists(&self, permits: u32) -> Result<bool, Failure> {
         Ok(self.handle.add(permits.into(), true).await?.is_some())
@@ -275,11 +258,7 @@ impl SetPermits {
     }
 }
 
-impl IntoFuture for SetPermits {
-    type Output = Result<bool, Failure>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.handle.set(self.permits, self.overwrite, self.lifetime).await })
-    }
-}
+into_future!(
+    SetPermits => Result<bool, Failure>,
+    |this| async move { this.handle.set(this.permits, this.overwrite, this.lifetime).await }
+);

@@ -90,13 +90,9 @@ impl Semaphore {
     /// 0 permits are granted without a request, as by Redisson. That guard can take over the
     /// permits of others with [`Permit::merge`](crate::Permit::merge).
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`Semaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Semaphore::acquire`].
+    /// As for [`Semaphore::acquire`].
     #[doc(alias = "acquire")]
     pub fn acquire_many(&self, permits: u64) -> Acquire {
         Acquire::new(&self.handle, permits, self.closing.subscribe())
@@ -106,13 +102,9 @@ impl Semaphore {
     ///
     /// Returns `None` if none is, or if other requests of this process wait.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`Semaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Semaphore::acquire`].
+    /// As for [`Semaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire(&self) -> TryAcquire {
         self.try_acquire_many(1)
@@ -122,13 +114,9 @@ impl Semaphore {
     ///
     /// Returns `None` if there are too few, or if other requests of this process wait.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`Semaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Semaphore::acquire`].
+    /// As for [`Semaphore::acquire`].
     #[doc(alias = "tryAcquire")]
     pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
         TryAcquire::new(&self.handle, permits, self.closing.subscribe())

@@ -1,8 +1,6 @@
 //! Atomic changes of several values.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeAs};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script};
 
@@ -25,14 +23,10 @@ impl<T, C: Codec> Set<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "tryAdd")]
-    pub async fn try_insert_all<'a, Q: ?Sized + 'a>(
+    pub async fn try_insert_all<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<bool, ObjectError> {
         let values = self.inner.encode_limited(values)?;
         let request = values.into_iter().fold(self.inner.script(&INSERT_ALL)?, Request::arg);
         self.inner.object_ref.change(request).await
@@ -50,11 +44,11 @@ impl<T, C: Codec> Set<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "move")]
-    pub async fn move_to<Q: ?Sized>(&self, other: impl AsRef<str>, value: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn move_to<Q: EncodeAs<T, C> + ?Sized>(
+        &self,
+        other: impl AsRef<str>,
+        value: &Q,
+    ) -> Result<bool, ObjectError> {
         let (_, key) = self.inner.object_ref.name_and_key()?;
         let other = self.inner.object_ref.same_slot_key("name", other)?;
         let value = self.inner.encode(value)?;

@@ -31,11 +31,7 @@ macro_rules! common_methods {
 
             /// Returns whether the set is empty.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::len`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::len`].
             #[doc(alias = "isEmpty")]
@@ -65,11 +61,10 @@ macro_rules! common_methods {
             /// # Cancel safety
             ///
             /// A request that was already sent is executed even if the future is dropped.
-            pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
-            where
-                T: std::borrow::Borrow<Q>,
-                C: redgrid_codecs::Encode<Q>,
-            {
+            pub async fn remove<Q: redgrid_codecs::EncodeAs<T, C> + ?Sized>(
+                &self,
+                value: &Q,
+            ) -> Result<bool, ObjectError> {
                 let value = self.inner.encode(value)?;
                 self.inner.object_ref.change(self.inner.object_ref.command($remove)?.arg(value)).await
             }
@@ -79,23 +74,15 @@ macro_rules! common_methods {
             ///
             /// After an error, some of them may have been removed.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::remove`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::remove`].
             #[doc(alias = "removeAll")]
             #[doc(alias = "removeAllCounted")]
-            pub async fn remove_many<'a, Q: ?Sized + 'a>(
+            pub async fn remove_many<'a, Q: redgrid_codecs::EncodeAs<T, C> + ?Sized + 'a>(
                 &self,
                 values: impl IntoIterator<Item = &'a Q>,
-            ) -> Result<u64, ObjectError>
-            where
-                T: std::borrow::Borrow<Q>,
-                C: redgrid_codecs::Encode<Q>,
-            {
+            ) -> Result<u64, ObjectError> {
                 let values = self.inner.encode_all(values)?;
                 self.inner.change_chunks($remove, &values).await
             }
@@ -114,14 +101,10 @@ macro_rules! common_methods {
             ///
             /// A request that was already sent is executed even if the future is dropped.
             #[doc(alias = "retainAll")]
-            pub async fn retain_many<'a, Q: ?Sized + 'a>(
+            pub async fn retain_many<'a, Q: redgrid_codecs::EncodeAs<T, C> + ?Sized + 'a>(
                 &self,
                 values: impl IntoIterator<Item = &'a Q>,
-            ) -> Result<u64, ObjectError>
-            where
-                T: std::borrow::Borrow<Q>,
-                C: redgrid_codecs::Encode<Q>,
-            {
+            ) -> Result<u64, ObjectError> {
                 let values = self.inner.encode_limited(values)?;
                 let request = values.into_iter().fold(self.inner.script(&$retain)?, redgrid_core::Request::arg);
                 self.inner.object_ref.change(request).await
@@ -131,11 +114,7 @@ macro_rules! common_methods {
         impl<T, C: redgrid_codecs::Decode<T>> $type<T, C> {
             /// Returns a random value without removing it; `None` if the set is empty.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::read_all`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::read_all`].
             pub async fn random(&self) -> Result<Option<T>, ObjectError> {
@@ -145,11 +124,7 @@ macro_rules! common_methods {
             /// Returns `count` distinct random values without removing them, or all values if there
             /// are fewer.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::read_all`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::read_all`].
             #[doc(alias = "random")]

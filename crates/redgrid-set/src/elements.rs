@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeWith};
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Client, FromReply, Name, Pairs, Request, Script};
 
@@ -40,32 +40,23 @@ impl<T, C: Codec> Elements<T, C> {
         Ok(ObjectError::invalid_argument(self.name()?, option, expected.into(), got.into()))
     }
 
-    pub(crate) fn encode<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    pub(crate) fn encode<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError> {
         self.object_ref.encoded(&self.codec, value)
     }
 
-    pub(crate) fn encode_all<'a, Q: ?Sized + 'a>(
+    pub(crate) fn encode_all<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Bytes>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<Bytes>, ObjectError> {
         self.object_ref.encoded_all(&self.codec, values)
     }
 
     /// Encodes the values of one script call, which must not be too many: the script blocks the
     /// server.
-    pub(crate) fn encode_limited<'a, Q: ?Sized + 'a>(
+    pub(crate) fn encode_limited<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Bytes>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<Bytes>, ObjectError> {
         let all = self.encode_all(values)?;
         match all.len() {
             fits if fits <= MAX_SCRIPT_VALUES => Ok(all),

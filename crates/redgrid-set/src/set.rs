@@ -1,8 +1,6 @@
 //! The unordered set.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeAs};
 use redgrid_core::Client;
 use redgrid_core::object::{ObjectError, Scan};
 
@@ -58,11 +56,7 @@ impl<T, C: Codec> Set<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
-    pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn insert<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<bool, ObjectError> {
         let value = self.inner.encode(value)?;
         self.inner.object_ref.change(self.inner.object_ref.command("SADD")?.arg(value)).await
     }
@@ -71,23 +65,15 @@ impl<T, C: Codec> Set<T, C> {
     ///
     /// After an error, some of them may have been inserted.
     ///
-    /// # Errors
-    ///
-    /// As for [`Set::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Set::insert`].
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
-    pub async fn insert_many<'a, Q: ?Sized + 'a>(
+    pub async fn insert_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let values = self.inner.encode_all(values)?;
         self.inner.change_chunks("SADD", &values).await
     }
@@ -101,11 +87,7 @@ impl<T, C: Codec> Set<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn contains<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<bool, ObjectError> {
         let value = self.inner.encode(value)?;
         self.inner.object_ref.read(self.inner.object_ref.command("SISMEMBER")?.arg(value)).await
     }
@@ -113,44 +95,28 @@ impl<T, C: Codec> Set<T, C> {
     /// Returns for each value, in their order, whether the set contains it. Up to 500 values or
     /// about 4 MiB a request.
     ///
-    /// # Errors
-    ///
-    /// As for [`Set::contains`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Set::contains`].
     #[doc(alias = "containsEach")]
-    pub async fn contains_each<'a, Q: ?Sized + 'a>(
+    pub async fn contains_each<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<bool>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<bool>, ObjectError> {
         let values = self.inner.encode_all(values)?;
         self.inner.read_chunks("SMISMEMBER", &values).await
     }
 
     /// Returns whether the set contains all of the values.
     ///
-    /// # Errors
-    ///
-    /// As for [`Set::contains`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Set::contains`].
     #[doc(alias = "containsAll")]
-    pub async fn contains_all<'a, Q: ?Sized + 'a>(
+    pub async fn contains_all<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<bool, ObjectError> {
         Ok(self.contains_each(values).await?.into_iter().all(|is_in| is_in))
     }
 }

@@ -1,11 +1,10 @@
 //! The sharded Bloom filter.
 
-use std::borrow::Borrow;
 use std::fmt;
 
 use bytes::Bytes;
 use redgrid_bits::{BloomFilter, FilterConfig};
-use redgrid_codecs::{Codec, Encode, Raw};
+use redgrid_codecs::{Codec, EncodeAs, EncodeWith, Raw};
 use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
 
@@ -233,11 +232,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn add<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn add<Q: EncodeAs<T, C> + ?Sized>(&self, element: &Q) -> Result<bool, ObjectError> {
         let bytes = self.encode(element)?;
         let shards = self.filter_shards().await?;
         let shard = shards.shard_of(&bytes);
@@ -256,14 +251,10 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     ///
     /// As for [`ShardedBloomFilter::add`].
     #[doc(alias = "add")]
-    pub async fn add_many<'a, Q: ?Sized + 'a>(
+    pub async fn add_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let shards = self.filter_shards().await?;
         let (elements, layout) = (self.group_elements(&shards, elements)?, shards.layout);
         let add = |shard: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
@@ -285,11 +276,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn contains<Q: EncodeAs<T, C> + ?Sized>(&self, element: &Q) -> Result<bool, ObjectError> {
         let bytes = self.encode(element)?;
         let shards = self.filter_shards().await?;
         let shard = shards.shard_of(&bytes);
@@ -309,14 +296,10 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "contains")]
     #[doc(alias = "exists")]
-    pub async fn contains_many<'a, Q: ?Sized + 'a>(
+    pub async fn contains_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<bool>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<bool>, ObjectError> {
         let shards = self.filter_shards().await?;
         let (elements, layout) = (self.group_elements(&shards, elements)?, shards.layout);
         let call = |shard: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
@@ -327,22 +310,16 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         Ok(in_request_order(self.sharded.fan_out(&shards, elements, call).await?))
     }
 
-    fn encode<Q: ?Sized>(&self, element: &Q) -> Result<Bytes, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    fn encode<Q: EncodeWith<C> + ?Sized>(&self, element: &Q) -> Result<Bytes, ObjectError> {
         self.sharded.object_ref.encoded(&self.sharded.options, element)
     }
 
     /// Groups elements by shard.
-    fn group_elements<'a, Q: ?Sized + 'a>(
+    fn group_elements<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         shards: &Shards<BloomFilter<T, C>>,
         elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<ByShard<&'a Q>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<ByShard<&'a Q>, ObjectError> {
         let shard = |element: &'a Q| Ok((shards.layout.shard_of(&self.encode(element)?), element));
         Ok(group_by_shard(elements.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
     }

@@ -98,11 +98,7 @@ impl ShardedObject {
     /// Like [`ShardedObject::delete`], but the servers free the memory in the background: for large
     /// objects.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedObject::delete`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedObject::delete`].
     pub async fn unlink(&self) -> Result<bool, ObjectError> {
@@ -143,11 +139,7 @@ impl ShardedObject {
     ///
     /// The shard layout is kept.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedObject::expire_in`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedObject::expire_in`].
     #[doc(alias = "expireAt")]
@@ -158,11 +150,7 @@ impl ShardedObject {
 
     /// Removes the lifetimes. Returns whether any shard had one.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedObject::expire_in`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedObject::expire_in`].
     #[doc(alias = "clearExpire")]

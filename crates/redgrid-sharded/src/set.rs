@@ -1,10 +1,9 @@
 //! The sharded set.
 
-use std::borrow::Borrow;
 use std::fmt;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode, Raw};
+use redgrid_codecs::{Codec, Decode, EncodeAs, EncodeWith, Raw};
 use redgrid_core::object::{CasLoop, ObjectError, ObjectRef};
 use redgrid_core::{Client, Name};
 use redgrid_set::Set;
@@ -81,10 +80,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
         ShardedObject::new(&self.sharded)
     }
 
-    fn encode<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    fn encode<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError> {
         self.sharded.object_ref.encoded(&self.sharded.options, value)
     }
 
@@ -97,32 +93,22 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// # Cancel safety
     ///
     /// The shard layout may be stored. Nothing else is changed.
-    pub async fn shard_of<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn shard_of<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError> {
         let bytes = self.encode(value)?;
         Ok(self.sharded.shards_to_change().await?.shard_of(&bytes))
     }
 
-    async fn shard_to_read<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    async fn shard_to_read<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError> {
         let bytes = self.encode(value)?;
         Ok(self.sharded.shards_to_read().await?.shard_of(&bytes))
     }
 
     /// Groups values by shard.
-    fn group_values<'a, Q: ?Sized + 'a>(
+    fn group_values<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         shards: &Shards<Set<T, C>>,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<ByShard<&'a Q>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<ByShard<&'a Q>, ObjectError> {
         let shard = |value: &'a Q| Ok((shards.layout.shard_of(&self.encode(value)?), value));
         Ok(group_by_shard(values.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
     }
@@ -184,11 +170,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
-    pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn insert<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<bool, ObjectError> {
         self.shard_of(value).await?.insert(value).await
     }
 
@@ -204,14 +186,10 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// As for [`ShardedSet::insert`].
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
-    pub async fn insert_many<'a, Q: ?Sized + 'a>(
+    pub async fn insert_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_change().await?;
         let values = self.group_values(&shards, values)?;
         let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
@@ -222,18 +200,10 @@ impl<T, C: Codec> ShardedSet<T, C> {
 
     /// Removes a value. Returns whether the set contained it.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedSet::insert`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ShardedSet::insert`].
-    pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn remove<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<bool, ObjectError> {
         self.shard_to_read(value).await?.remove(value).await
     }
 
@@ -249,14 +219,10 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// As for [`ShardedSet::insert`].
     #[doc(alias = "removeAll")]
     #[doc(alias = "removeAllCounted")]
-    pub async fn remove_many<'a, Q: ?Sized + 'a>(
+    pub async fn remove_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
         let values = self.group_values(&shards, values)?;
         let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
@@ -274,11 +240,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn contains<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<bool, ObjectError> {
         self.shard_to_read(value).await?.contains(value).await
     }
 
@@ -293,14 +255,10 @@ impl<T, C: Codec> ShardedSet<T, C> {
     ///
     /// As for [`ShardedSet::contains`].
     #[doc(alias = "containsEach")]
-    pub async fn contains_each<'a, Q: ?Sized + 'a>(
+    pub async fn contains_each<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<bool>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<bool>, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
         let values = self.group_values(&shards, values)?;
         let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
@@ -320,14 +278,10 @@ impl<T, C: Codec> ShardedSet<T, C> {
     ///
     /// As for [`ShardedSet::contains`].
     #[doc(alias = "containsAll")]
-    pub async fn contains_all<'a, Q: ?Sized + 'a>(
+    pub async fn contains_all<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<bool, ObjectError> {
         Ok(self.contains_each(values).await?.into_iter().all(|is_contained| is_contained))
     }
 }
@@ -357,11 +311,7 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     ///
     /// The call reads the sizes of all shards, and then a value from a random one.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedSet::read_all`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedSet::read_all`].
     pub async fn random(&self) -> Result<Option<T>, ObjectError> {
@@ -371,11 +321,7 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     /// Returns `count` distinct random values without removing them, or all values if there are
     /// fewer. It may return fewer if some are removed during the call.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedSet::read_all`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedSet::read_all`].
     #[doc(alias = "random")]

@@ -1,12 +1,9 @@
 //! Adding entries, and trimming old ones.
 
-use std::borrow::Borrow;
-use std::future::IntoFuture;
-use std::pin::Pin;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodeAs, EncodeWith};
 use redgrid_core::author::ClientExt;
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{IdempotentScript, Request, Script};
 
@@ -105,10 +102,8 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub fn add<Q: ?Sized>(&self, field: &Q, value: &V) -> Add
+    pub fn add<Q: EncodeAs<K, KC> + ?Sized>(&self, field: &Q, value: &V) -> Add
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Encode<V>,
     {
         self.add_request([(field, value)])
@@ -127,19 +122,19 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
-    pub fn add_many<'a, Q: ?Sized + 'a>(&self, fields: impl IntoIterator<Item = (&'a Q, &'a V)>) -> Add
+    pub fn add_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
+        &self,
+        fields: impl IntoIterator<Item = (&'a Q, &'a V)>,
+    ) -> Add
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Encode<V>,
         V: 'a,
     {
         self.add_request(fields)
     }
 
-    fn add_request<'a, Q: ?Sized + 'a>(&self, fields: impl IntoIterator<Item = (&'a Q, &'a V)>) -> Add
+    fn add_request<'a, Q: EncodeWith<KC> + ?Sized + 'a>(&self, fields: impl IntoIterator<Item = (&'a Q, &'a V)>) -> Add
     where
-        KC: Encode<Q>,
         VC: Encode<V>,
         V: 'a,
     {
@@ -257,14 +252,4 @@ impl Add {
     }
 }
 
-impl IntoFuture for Add {
-    type Output = Result<EntryId, StreamError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    /// # Cancel safety
-    ///
-    /// As for [`Stream::add`].
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(Add => Result<EntryId, StreamError>, |this| this.run());

@@ -86,11 +86,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// Claims entries like [`Group::claim`], and returns only their ids. This does not count as a
     /// delivery.
     ///
-    /// # Errors
-    ///
-    /// As for [`Group::claim`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Group::claim`].
     #[doc(alias = "fastClaim")]

@@ -95,11 +95,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 
     /// Returns whether the stream has no entries.
     ///
-    /// # Errors
-    ///
-    /// As for [`Stream::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Stream::len`].
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeWith};
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client, Pairs, Request};
 
@@ -63,10 +63,7 @@ impl<T, C: Codec> ShardedTopic<T, C> {
     /// # Cancel safety
     ///
     /// A message that was already sent is published even if the future is dropped.
-    pub async fn publish<Q: ?Sized>(&self, message: &Q) -> Result<u64, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    pub async fn publish<Q: EncodeWith<C> + ?Sized>(&self, message: &Q) -> Result<u64, ObjectError> {
         let message = self.object_ref.encoded(&self.codec, message)?;
         self.map_unsupported(self.object_ref.change(self.object_ref.command("SPUBLISH")?.arg(message)).await)
     }

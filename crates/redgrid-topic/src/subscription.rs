@@ -1,7 +1,7 @@
 //! Subscriptions to topics.
 
 use std::fmt;
-use std::future::{IntoFuture, poll_fn};
+use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::author::ClientExt;
+use redgrid_core::into_future;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Name, PubSubEvent, PubSubStream, ServerError};
@@ -77,23 +78,19 @@ pub(crate) fn subscribe_error(name: &Name, source: ServerError) -> ObjectError {
     ObjectError::of_read(name, source).or_unsupported(SHARDED_REQUIREMENT)
 }
 
-/// # Errors
-///
-/// [`ObjectError`] states what failed; there is no subscription then. `Refused`: the user may not
-/// use the channel. `Unsupported`: the servers do not have sharded channels. `Unavailable`: no
-/// server has confirmed the subscription within `response_timeout × (retries + 1)`.
-///
-/// # Cancel safety
-///
-/// If the future is dropped, nothing is subscribed.
-impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for Subscribe<T, C> {
-    type Output = Result<Subscription<T, C>, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.begin())
-    }
-}
+into_future!(
+    /// # Errors
+    ///
+    /// [`ObjectError`] states what failed; there is no subscription then. `Refused`: the user may not
+    /// use the channel. `Unsupported`: the servers do not have sharded channels. `Unavailable`: no
+    /// server has confirmed the subscription within `response_timeout × (retries + 1)`.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, nothing is subscribed.
+    [T: 'static, C: Codec + Decode<T> + Send + 'static] Subscribe<T, C> => Result<Subscription<T, C>, ObjectError>,
+    |this| this.begin()
+);
 
 impl<T, C> fmt::Debug for Subscribe<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

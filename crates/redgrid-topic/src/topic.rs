@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeWith};
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Client};
@@ -65,10 +65,7 @@ impl<T, C: Codec> Topic<T, C> {
     /// # Cancel safety
     ///
     /// A message that was already sent is published even if the future is dropped.
-    pub async fn publish<Q: ?Sized>(&self, message: &Q) -> Result<u64, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    pub async fn publish<Q: EncodeWith<C> + ?Sized>(&self, message: &Q) -> Result<u64, ObjectError> {
         let message = self.object_ref.encoded(&self.codec, message)?;
         self.object_ref.change(self.object_ref.command("PUBLISH")?.arg(message)).await
     }

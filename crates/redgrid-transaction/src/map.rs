@@ -1,13 +1,12 @@
 //! A map within a transaction.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeAs, EncodeWith};
 
 use crate::error::TransactionError;
 use crate::state::Kind;
@@ -54,11 +53,7 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "containsKey")]
-    pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn contains_key<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<bool, TransactionError> {
         Ok(self.object.get(self.field(key)?).await?.is_some())
     }
 
@@ -100,14 +95,10 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "fastRemove")]
-    pub async fn remove_many<'a, Q: ?Sized + 'a>(
+    pub async fn remove_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<u64, TransactionError> {
         let mut fields = keys.into_iter().map(|key| self.field(key)).collect::<Result<Vec<_>, _>>()?;
         fields.sort_unstable();
         fields.dedup();
@@ -127,10 +118,7 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
         self.object.clear()
     }
 
-    pub(crate) fn field<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, TransactionError>
-    where
-        KC: Encode<Q>,
-    {
+    pub(crate) fn field<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q) -> Result<Bytes, TransactionError> {
         Ok(self.object.object_ref.encoded(&self.keys, key)?)
     }
 }
@@ -146,11 +134,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getOrDefault")]
-    pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn get<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, TransactionError> {
         let field = self.field(key)?;
         let value = self.object.get(field.clone()).await?;
         value.map(|value| self.value(&field, &value)).transpose()
@@ -166,14 +150,10 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getAll")]
-    pub async fn get_many<'a, Q: ?Sized + 'a>(
+    pub async fn get_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Option<V>>, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<Vec<Option<V>>, TransactionError> {
         let fields = keys.into_iter().map(|key| self.field(key)).collect::<Result<Vec<_>, _>>()?;
         let values = self.object.get_many(fields.clone()).await?;
         let decode = |(field, value): (&Bytes, Option<Bytes>)| value.map(|value| self.value(field, &value)).transpose();
@@ -204,11 +184,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
-    pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn remove<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, TransactionError> {
         let previous = self.get(key).await?;
         self.object.remove(self.field(key)?)?;
         Ok(previous)

@@ -1,8 +1,6 @@
 //! The operations that set values of a map within a transaction.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs, EncodeWith};
 
 use crate::error::TransactionError;
 use crate::map::TransactionMap;
@@ -16,11 +14,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// [`TransactionError`] states why the write was not buffered.
     #[doc(alias = "fastPut")]
-    pub fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(), TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub fn set<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<(), TransactionError> {
         self.object.put(self.field(key)?, self.object.object_ref.encoded(&self.values, value)?, Vec::new())
     }
 
@@ -30,13 +24,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// [`TransactionError`] states why the write was not buffered.
     #[doc(alias = "putAll")]
-    pub fn set_many<'a, Q: ?Sized + 'a>(
+    pub fn set_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
     ) -> Result<(), TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
     {
         entries.into_iter().try_for_each(|(key, value)| self.set(key, value))
@@ -52,11 +44,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "fastPutIfAbsent")]
-    pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_if_absent<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+    ) -> Result<bool, TransactionError> {
         let is_absent = !self.contains_key(key).await?;
         if is_absent {
             self.set(key, value)?;
@@ -75,11 +67,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
-    pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_if_exists<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+    ) -> Result<bool, TransactionError> {
         let exists = self.contains_key(key).await?;
         if exists {
             self.set(key, value)?;
@@ -98,11 +90,12 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "replace")]
-    pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn compare_and_set<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: &V,
+        new: &V,
+    ) -> Result<bool, TransactionError> {
         let is_equal = self.value_equals(key, expected).await?;
         if is_equal {
             self.set(key, new)?;
@@ -121,11 +114,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "remove")]
-    pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn compare_and_remove<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: &V,
+    ) -> Result<bool, TransactionError> {
         let is_equal = self.value_equals(key, expected).await?;
         if is_equal {
             self.object.remove(self.field(key)?)?;
@@ -133,10 +126,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         Ok(is_equal)
     }
 
-    async fn value_equals<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, TransactionError>
-    where
-        KC: Encode<Q>,
-    {
+    async fn value_equals<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, TransactionError> {
         let expected = self.object.object_ref.encoded(&self.values, expected)?;
         Ok(self.object.get(self.field(key)?).await? == Some(expected))
     }
@@ -153,11 +143,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "put")]
-    pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn insert<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError> {
         let previous = self.get(key).await?;
         self.set(key, value)?;
         Ok(previous)
@@ -173,11 +159,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "putIfAbsent")]
-    pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn insert_if_absent<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+    ) -> Result<Option<V>, TransactionError> {
         let existing = self.get(key).await?;
         if existing.is_none() {
             self.set(key, value)?;
@@ -195,11 +181,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "putIfExists")]
-    pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn replace<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+    ) -> Result<Option<V>, TransactionError> {
         let previous = self.get(key).await?;
         if previous.is_some() {
             self.set(key, value)?;

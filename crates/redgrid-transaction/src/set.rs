@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeWith};
 
 use crate::error::TransactionError;
 use crate::state::Kind;
@@ -45,10 +45,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "add")]
-    pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, TransactionError>
-    where
-        C: Encode<Q>,
-    {
+    pub async fn insert<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<bool, TransactionError> {
         Ok(self.insert_many([value]).await? > 0)
     }
 
@@ -63,13 +60,10 @@ impl<T, C: Codec> TransactionSet<T, C> {
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
-    pub async fn insert_many<'a, Q: ?Sized + 'a>(
+    pub async fn insert_many<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, TransactionError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, TransactionError> {
         self.change(values, false).await
     }
 
@@ -82,10 +76,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
-    pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, TransactionError>
-    where
-        C: Encode<Q>,
-    {
+    pub async fn remove<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<bool, TransactionError> {
         Ok(self.remove_many([value]).await? > 0)
     }
 
@@ -100,13 +91,10 @@ impl<T, C: Codec> TransactionSet<T, C> {
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     #[doc(alias = "removeAll")]
     #[doc(alias = "removeAllCounted")]
-    pub async fn remove_many<'a, Q: ?Sized + 'a>(
+    pub async fn remove_many<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, TransactionError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, TransactionError> {
         self.change(values, true).await
     }
 
@@ -119,10 +107,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, TransactionError>
-    where
-        C: Encode<Q>,
-    {
+    pub async fn contains<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<bool, TransactionError> {
         Ok(self.object.get(self.object.object_ref.encoded(&self.codec, value)?).await?.is_some())
     }
 
@@ -136,13 +121,10 @@ impl<T, C: Codec> TransactionSet<T, C> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "containsAll")]
-    pub async fn contains_all<'a, Q: ?Sized + 'a>(
+    pub async fn contains_all<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<bool, TransactionError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<bool, TransactionError> {
         Ok(self.object.get_many(self.encoded(values)?).await?.iter().all(Option::is_some))
     }
 
@@ -185,14 +167,11 @@ impl<T, C: Codec> TransactionSet<T, C> {
         self.object.clear()
     }
 
-    async fn change<'a, Q: ?Sized + 'a>(
+    async fn change<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
         removes: bool,
-    ) -> Result<u64, TransactionError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, TransactionError> {
         let mut values = self.encoded(values)?;
         values.sort_unstable();
         values.dedup();
@@ -207,13 +186,10 @@ impl<T, C: Codec> TransactionSet<T, C> {
         Ok(previous.iter().filter(|value| value.is_some() == removes).count() as u64)
     }
 
-    fn encoded<'a, Q: ?Sized + 'a>(
+    fn encoded<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Bytes>, TransactionError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<Bytes>, TransactionError> {
         let encoded = values.into_iter().map(|value| self.object.object_ref.encoded(&self.codec, value));
         Ok(encoded.collect::<Result<_, _>>()?)
     }

@@ -5,6 +5,7 @@ mod chunks;
 mod error;
 pub mod events;
 mod expire;
+mod into_future;
 pub mod key_ownership;
 pub mod layouts;
 mod object_ref;
@@ -13,6 +14,7 @@ mod scan;
 mod set_ttl;
 mod transfer;
 mod update_turns;
+mod value_object;
 
 use std::fmt;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use redgrid_codecs::{Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeWith};
 
 use super::{Layout, Object, ObjectError, chunks};
 use crate::connection::{Client, FromReply, Request};
@@ -165,9 +165,9 @@ impl ObjectRef {
     /// # Errors
     ///
     /// [`ObjectError::Encode`], or that of the name.
-    pub fn encoded<T: ?Sized>(&self, codec: &impl Encode<T>, value: &T) -> Result<Bytes, ObjectError> {
+    pub fn encoded<C: Codec>(&self, codec: &C, value: &(impl EncodeWith<C> + ?Sized)) -> Result<Bytes, ObjectError> {
         let (name, _) = self.name_and_key()?;
-        codec.encode(value).map_err(|source| ObjectError::encode(name, codec.name(), source))
+        value.encode_with(codec).map_err(|source| ObjectError::encode(name, codec.name(), source))
     }
 
     /// Encodes values with their codec, in their order.
@@ -175,10 +175,10 @@ impl ObjectRef {
     /// # Errors
     ///
     /// As [`ObjectRef::encoded`], for the first that fails.
-    pub fn encoded_all<'a, T: ?Sized + 'a>(
+    pub fn encoded_all<'a, C: Codec, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
-        codec: &impl Encode<T>,
-        values: impl IntoIterator<Item = &'a T>,
+        codec: &C,
+        values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Bytes>, ObjectError> {
         values.into_iter().map(|value| self.encoded(codec, value)).collect()
     }

@@ -1,7 +1,5 @@
 //! Rename, copy, dump and restore.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +8,7 @@ use super::{CasLoop, Inner, Object, ObjectError};
 use crate::author::ClientExt;
 use crate::connection::{FromReply, Reply, Request};
 use crate::error::ServerError;
+use crate::into_future;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::{Name, companion, same_slot};
 use crate::script::BulkScript;
@@ -400,17 +399,6 @@ impl Restore {
     }
 }
 
-macro_rules! awaited {
-    ($($builder:ty),*) => {$(
-        impl IntoFuture for $builder {
-            type Output = Result<bool, ObjectError>;
-            type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-            fn into_future(self) -> Self::IntoFuture {
-                Box::pin(self.execute())
-            }
-        }
-    )*};
-}
-
-awaited!(Rename, Copy, Restore);
+into_future!(Rename => Result<bool, ObjectError>, |this| this.execute());
+into_future!(Copy => Result<bool, ObjectError>, |this| this.execute());
+into_future!(Restore => Result<bool, ObjectError>, |this| this.execute());

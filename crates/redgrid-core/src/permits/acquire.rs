@@ -1,7 +1,5 @@
 //! Builders of a request for permits: options, then `await`.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -13,6 +11,7 @@ use super::semaphore_handle::SemaphoreHandle;
 use crate::author::ClientExt;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::failure::Failure;
+use crate::into_future;
 use crate::lease::LeaseMode;
 
 /// Maximum number of permits of one request: what Redisson can count.
@@ -190,20 +189,6 @@ macro_rules! options {
 options!(Acquire);
 options!(TryAcquire);
 
-impl IntoFuture for Acquire {
-    type Output = Result<Permit, AcquireError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+into_future!(Acquire => Result<Permit, AcquireError>, |this| this.0.acquire());
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.0.acquire())
-    }
-}
-
-impl IntoFuture for TryAcquire {
-    type Output = Result<Option<Permit>, AcquireError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.0.try_acquire())
-    }
-}
+into_future!(TryAcquire => Result<Option<Permit>, AcquireError>, |this| this.0.try_acquire());

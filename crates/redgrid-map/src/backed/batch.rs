@@ -54,11 +54,7 @@ where
     ///
     /// Keys that are not in the map are removed from the store as well.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::set_many`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::set_many`].
     pub async fn remove_many(&self, keys: impl IntoIterator<Item = K>) -> Result<u64, BackedError> {

@@ -73,11 +73,7 @@ where
 
     /// Returns the values of keys, in their order. Missing entries are loaded, 16 at a time.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::get`].
     #[doc(alias = "getAll")]
@@ -97,11 +93,7 @@ where
     /// Returns whether a key is in the map or in the store. If it is only in the store, it is
     /// inserted into the map.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::get`].
     #[doc(alias = "containsKey")]
@@ -145,11 +137,7 @@ where
     /// Loads these keys, `at_once` at a time. Keys that are in the map are loaded only if they are
     /// to be `replaced`.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::load_all`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::load_all`].
     #[doc(alias = "loadAll")]

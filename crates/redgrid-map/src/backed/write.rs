@@ -56,11 +56,7 @@ where
 
     /// Sets the value of a key in map and store.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "fastPut")]
@@ -81,11 +77,7 @@ where
     ///
     /// The store is not read: it may already have the key.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "putIfAbsent")]
@@ -105,11 +97,7 @@ where
 
     /// Sets the value of a key that is in the map, in map and store. Returns the previous value.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "putIfExists")]
@@ -131,11 +119,7 @@ where
     /// Sets the value of a key in map and store if its value in the map is `expected`. Returns
     /// whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "replace")]
@@ -155,11 +139,7 @@ where
     /// Removes a key from map and store if its value in the map is `expected`. Returns whether it
     /// was removed.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     pub async fn compare_and_remove(&self, key: K, expected: &V) -> Result<bool, BackedError> {
@@ -178,11 +158,7 @@ where
     ///
     /// A key that is not in the map is removed from the store as well.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "fastRemove")]

@@ -74,11 +74,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Removes the last element, as [`PriorityQueue::pop`]: of those with the largest priority the
     /// one that was added last.
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::pop`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::pop`].
     #[doc(alias = "pollLast")]
@@ -159,11 +155,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
 
     /// Returns the last element with its priority; `None` if there is none. The element stays.
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::peek`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::peek`].
     #[doc(alias = "peekLast")]
@@ -228,11 +220,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     ///
     /// The server is polled at least once, and exactly once with zero.
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::take`].
     #[doc(alias = "poll")]
@@ -243,11 +231,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
 
     /// Takes the last element, as [`PriorityQueue::take`].
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::take`].
     #[doc(alias = "takeLast")]
@@ -259,11 +243,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Takes the last element, and waits for one up to `within`, as
     /// [`PriorityQueue::take_within`].
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::take`].
     #[doc(alias = "pollLast")]

@@ -1,9 +1,7 @@
 //! Insertions of values with scores, and increments of scores.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeAs, EncodeWith};
 use redgrid_core::Script;
 use redgrid_core::object::{ObjectError, chunks};
 
@@ -49,22 +47,14 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
-    pub async fn insert<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn insert<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q, score: f64) -> Result<bool, ObjectError> {
         Ok(self.add(&[], [(value, score)]).await? > 0)
     }
 
     /// Sets the score of a value if the condition holds. Returns whether the value is new or its
     /// score has changed.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "tryAdd")]
@@ -72,11 +62,12 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     #[doc(alias = "addIfExists")]
     #[doc(alias = "addIfGreater")]
     #[doc(alias = "addIfLess")]
-    pub async fn insert_if<Q: ?Sized>(&self, only: Only, value: &Q, score: f64) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn insert_if<Q: EncodeAs<T, C> + ?Sized>(
+        &self,
+        only: Only,
+        value: &Q,
+        score: f64,
+    ) -> Result<bool, ObjectError> {
         Ok(self.add(&[only.option(), "CH"], [(value, score)]).await? > 0)
     }
 
@@ -85,22 +76,14 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// After an error, some scores may have been set.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAll")]
-    pub async fn insert_many<'a, Q: ?Sized + 'a>(
+    pub async fn insert_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         self.add(&[], entries).await
     }
 
@@ -109,37 +92,26 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// After an error, some scores may have been set.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAllIfAbsent")]
     #[doc(alias = "addAllIfExist")]
     #[doc(alias = "addAllIfGreater")]
     #[doc(alias = "addAllIfLess")]
-    pub async fn insert_many_if<'a, Q: ?Sized + 'a>(
+    pub async fn insert_many_if<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         only: Only,
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
-    ) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         self.add(&[only.option(), "CH"], entries).await
     }
 
-    async fn add<'a, Q: ?Sized + 'a>(
+    async fn add<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         options: &[&'static str],
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
-    ) -> Result<u64, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let (entries, mut sum) = (self.inner.encode_scored(entries)?, 0);
         for chunk in chunks(&entries, |(score, value)| score.len() + value.len()) {
             let request = self.inner.object_ref.command("ZADD")?;
@@ -165,48 +137,32 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "addScore")]
-    pub async fn add_score<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<f64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn add_score<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q, by: f64) -> Result<f64, ObjectError> {
         let (by, value) = (encode_score(self.inner.name()?, by)?, self.inner.encode(value)?);
         self.inner.object_ref.change(self.inner.object_ref.command("ZINCRBY")?.arg(by).arg(value)).await
     }
 
     /// Sets the score of a value. Returns the number of values before it then.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAndGetRank")]
-    pub async fn insert_and_rank<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn insert_and_rank<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q, score: f64) -> Result<u64, ObjectError> {
         self.add_and_rank_one("ZADD", "ZRANK", value, score).await
     }
 
     /// Sets the score of a value. Returns the number of values after it then.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAndGetRevRank")]
-    pub async fn insert_and_rev_rank<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn insert_and_rev_rank<Q: EncodeAs<T, C> + ?Sized>(
+        &self,
+        value: &Q,
+        score: f64,
+    ) -> Result<u64, ObjectError> {
         self.add_and_rank_one("ZADD", "ZREVRANK", value, score).await
     }
 
@@ -222,14 +178,10 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAndGetRevRank")]
-    pub async fn insert_many_and_rev_rank<'a, Q: ?Sized + 'a>(
+    pub async fn insert_many_and_rev_rank<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
-    ) -> Result<Vec<u64>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<u64>, ObjectError> {
         let entries = self.inner.encode_scored(entries)?;
         match entries.len() {
             0 => Ok(Vec::new()),
@@ -240,50 +192,35 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
 
     /// Adds to the score of a value. Returns the number of values before it then.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::add_score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::add_score`].
     #[doc(alias = "addScoreAndGetRank")]
-    pub async fn add_score_and_rank<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn add_score_and_rank<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q, by: f64) -> Result<u64, ObjectError> {
         self.add_and_rank_one("ZINCRBY", "ZRANK", value, by).await
     }
 
     /// Adds to the score of a value. Returns the number of values after it then.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::add_score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::add_score`].
     #[doc(alias = "addScoreAndGetRevRank")]
-    pub async fn add_score_and_rev_rank<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<u64, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn add_score_and_rev_rank<Q: EncodeAs<T, C> + ?Sized>(
+        &self,
+        value: &Q,
+        by: f64,
+    ) -> Result<u64, ObjectError> {
         self.add_and_rank_one("ZINCRBY", "ZREVRANK", value, by).await
     }
 
-    async fn add_and_rank_one<Q: ?Sized>(
+    async fn add_and_rank_one<Q: EncodeWith<C> + ?Sized>(
         &self,
         add: &'static str,
         rank: &'static str,
         value: &Q,
         score: f64,
-    ) -> Result<u64, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let ranks = self.add_and_rank(add, rank, self.inner.encode_scored([(value, score)])?).await?;
         Ok(ranks.first().copied().unwrap_or_default())
     }

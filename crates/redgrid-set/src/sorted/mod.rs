@@ -34,69 +34,41 @@ macro_rules! ordered_methods {
             /// # Cancel safety
             ///
             /// Dropping the future changes nothing.
-            pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
-            where
-                T: Borrow<Q>,
-                C: Encode<Q>,
-            {
+            pub async fn contains<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<bool, ObjectError> {
                 Ok(self.inner.score(value).await?.is_some())
             }
 
             /// Returns for each value, in their order, whether the set contains it. Up to 500
             /// values or about 4 MiB a request.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::contains`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::contains`].
             #[doc(alias = "containsAll")]
-            pub async fn contains_each<'a, Q: ?Sized + 'a>(
+            pub async fn contains_each<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
                 &self,
                 values: impl IntoIterator<Item = &'a Q>,
-            ) -> Result<Vec<bool>, ObjectError>
-            where
-                T: Borrow<Q>,
-                C: Encode<Q>,
-            {
+            ) -> Result<Vec<bool>, ObjectError> {
                 Ok(self.inner.scores(values).await?.into_iter().map(|score| score.is_some()).collect())
             }
 
             /// Returns the number of values before a value; `None` if the set does not contain it.
             ///
-            /// # Errors
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::contains`].
-            ///
-            /// # Cancel safety
-            ///
-            /// As for [`Self::contains`].
-            pub async fn rank<Q: ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError>
-            where
-                T: Borrow<Q>,
-                C: Encode<Q>,
-            {
+            pub async fn rank<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError> {
                 let value = self.inner.encode(value)?;
                 self.inner.object_ref.read(self.inner.object_ref.command("ZRANK")?.arg(value)).await
             }
 
             /// Returns the number of values after a value; `None` if the set does not contain it.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::contains`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::contains`].
             #[doc(alias = "revRank")]
-            pub async fn rev_rank<Q: ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError>
-            where
-                T: Borrow<Q>,
-                C: Encode<Q>,
-            {
+            pub async fn rev_rank<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError> {
                 let value = self.inner.encode(value)?;
                 self.inner.object_ref.read(self.inner.object_ref.command("ZREVRANK")?.arg(value)).await
             }

@@ -4,7 +4,7 @@ use std::fmt::{self, Debug};
 use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeWith};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Name, Pairs, Request};
 
@@ -56,10 +56,7 @@ impl<T, C: Codec> Range<T, C> {
         Range::new(inner, span)
     }
 
-    pub(crate) fn of_values<Q: ?Sized>(inner: &Elements<T, C>, values: &impl RangeBounds<Q>) -> Self
-    where
-        C: Encode<Q>,
-    {
+    pub(crate) fn of_values<Q: EncodeWith<C> + ?Sized>(inner: &Elements<T, C>, values: &impl RangeBounds<Q>) -> Self {
         Range::new(inner, value_bounds(inner, values).map(|(from, to)| Span::Values(from, to)))
     }
 
@@ -216,11 +213,7 @@ impl<T, C: Decode<T>> Range<T, C> {
 
     /// Returns the values with their scores, in one reply.
     ///
-    /// # Errors
-    ///
-    /// As for [`Range::values`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Range::values`].
     #[doc(alias = "entryRange")]
@@ -238,7 +231,7 @@ impl<T, C: Decode<T>> Range<T, C> {
 }
 
 /// Encodes bounds of values in the server's syntax.
-pub(super) fn value_bounds<T, C: Encode<Q>, Q: ?Sized>(
+pub(super) fn value_bounds<T, C: Codec, Q: EncodeWith<C> + ?Sized>(
     inner: &Elements<T, C>,
     values: &impl RangeBounds<Q>,
 ) -> Result<(Bytes, Bytes), ObjectError> {

@@ -1,7 +1,7 @@
 //! Scores: their encoding, which excludes NaN, and reads of them.
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeWith};
 use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
 
@@ -17,33 +17,24 @@ pub(super) fn encode_score(name: &Name, score: f64) -> Result<Bytes, ObjectError
 }
 
 impl<T, C: Codec> Elements<T, C> {
-    pub(crate) async fn score<Q: ?Sized>(&self, value: &Q) -> Result<Option<f64>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    pub(crate) async fn score<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<Option<f64>, ObjectError> {
         let value = self.encode(value)?;
         self.object_ref.read(self.object_ref.command("ZSCORE")?.arg(value)).await
     }
 
-    pub(crate) async fn scores<'a, Q: ?Sized + 'a>(
+    pub(crate) async fn scores<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Option<f64>>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<Option<f64>>, ObjectError> {
         let values = self.encode_all(values)?;
         self.read_chunks("ZMSCORE", &values).await
     }
 
     /// Encodes values with their scores as pairs of score and value, as commands expect them.
-    pub(crate) fn encode_scored<'a, Q: ?Sized + 'a>(
+    pub(crate) fn encode_scored<'a, Q: EncodeWith<C> + ?Sized + 'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
-    ) -> Result<Vec<(Bytes, Bytes)>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<(Bytes, Bytes)>, ObjectError> {
         let name = self.name()?;
         entries.into_iter().map(|(value, score)| Ok((encode_score(name, score)?, self.encode(value)?))).collect()
     }

@@ -1,11 +1,10 @@
 //! Sets in the order of scores.
 
-use std::borrow::Borrow;
 use std::fmt::Debug;
 use std::ops::RangeBounds;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodeAs, EncodeWith};
 use redgrid_core::object::{ObjectError, Scan};
 use redgrid_core::{BulkScript, Client, Pairs, Reply, Request, Script};
 
@@ -66,77 +65,56 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getScore")]
-    pub async fn score<Q: ?Sized>(&self, value: &Q) -> Result<Option<f64>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn score<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q) -> Result<Option<f64>, ObjectError> {
         self.inner.score(value).await
     }
 
     /// Returns the scores of values, in their order, up to 500 or about 4 MiB a request.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "getScore")]
-    pub async fn scores<'a, Q: ?Sized + 'a>(
+    pub async fn scores<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Option<f64>>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<Option<f64>>, ObjectError> {
         self.inner.scores(values).await
     }
 
     /// Returns the number of values before a value, and its score, in one step; `None` if the set
     /// does not contain it.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "rankEntry")]
-    pub async fn rank_and_score<Q: ?Sized>(&self, value: &Q) -> Result<Option<(u64, f64)>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn rank_and_score<Q: EncodeAs<T, C> + ?Sized>(
+        &self,
+        value: &Q,
+    ) -> Result<Option<(u64, f64)>, ObjectError> {
         self.placed("ZRANK", value).await
     }
 
     /// Returns the number of values after a value, and its score, in one step; `None` if the set
     /// does not contain it.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "revRankEntry")]
-    pub async fn rev_rank_and_score<Q: ?Sized>(&self, value: &Q) -> Result<Option<(u64, f64)>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn rev_rank_and_score<Q: EncodeAs<T, C> + ?Sized>(
+        &self,
+        value: &Q,
+    ) -> Result<Option<(u64, f64)>, ObjectError> {
         self.placed("ZREVRANK", value).await
     }
 
-    async fn placed<Q: ?Sized>(&self, command: &'static str, value: &Q) -> Result<Option<(u64, f64)>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    async fn placed<Q: EncodeWith<C> + ?Sized>(
+        &self,
+        command: &'static str,
+        value: &Q,
+    ) -> Result<Option<(u64, f64)>, ObjectError> {
         let value = self.inner.encode(value)?;
         self.inner.object_ref.read_primary(self.inner.script(&RANK_AND_SCORE)?.arg(command).arg(value)).await
     }
@@ -153,14 +131,10 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "revRank")]
-    pub async fn rev_ranks<'a, Q: ?Sized + 'a>(
+    pub async fn rev_ranks<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Option<u64>>, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    ) -> Result<Vec<Option<u64>>, ObjectError> {
         let values = self.inner.encode_limited(values)?;
         self.inner
             .object_ref
@@ -180,11 +154,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn replace<Q: ?Sized>(&self, value: &Q, by: &Q) -> Result<bool, ObjectError>
-    where
-        T: Borrow<Q>,
-        C: Encode<Q>,
-    {
+    pub async fn replace<Q: EncodeAs<T, C> + ?Sized>(&self, value: &Q, by: &Q) -> Result<bool, ObjectError> {
         let (value, by) = (self.inner.encode(value)?, self.inner.encode(by)?);
         self.inner.object_ref.change(self.inner.script(&REPLACE)?.arg(value).arg(by)).await
     }
@@ -225,11 +195,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
 
     /// Returns the value with the highest score, and the score; `None` if the set is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::first`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::first`].
     #[doc(alias = "lastEntry")]
@@ -259,11 +225,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     /// Removes the value with the highest score and returns both; `None` if the set is empty. If
     /// the reply is lost, so is the value.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::pop_first`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLast")]
@@ -378,11 +340,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     /// Returns `count` distinct random values with their scores, without removing them, or all
     /// values if there are fewer.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::first`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::first`].
     #[doc(alias = "randomEntries")]

@@ -1,8 +1,6 @@
 //! Writes of entries: each concerns one shard, with the guarantees of a plain map.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Decode, Encode, Numeric};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs, Numeric};
 use redgrid_core::object::ObjectError;
 use redgrid_map::Map;
 
@@ -21,48 +19,28 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastPut")]
-    pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         self.shard_of(key).await?.set(key, value).await
     }
 
     /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "fastPutIfAbsent")]
-    pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_if_absent<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         self.shard_of(key).await?.set_if_absent(key, value).await
     }
 
     /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
-    pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn set_if_exists<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError> {
         self.shard_of(key).await?.set_if_exists(key, value).await
     }
 
@@ -79,13 +57,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "putAll")]
-    pub async fn set_many<'a, Q: ?Sized + 'a>(
+    pub async fn set_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
     ) -> Result<(), ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
     {
         let shards = self.sharded.shards_to_change().await?;
@@ -100,19 +76,16 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "replace")]
-    pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn compare_and_set<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: &V,
+        new: &V,
+    ) -> Result<bool, ObjectError> {
         self.shard_of(key).await?.compare_and_set(key, expected, new).await
     }
 
@@ -120,19 +93,15 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "remove")]
-    pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn compare_and_remove<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        expected: &V,
+    ) -> Result<bool, ObjectError> {
         self.shard_to_read(key).await?.compare_and_remove(key, expected).await
     }
 }
@@ -148,47 +117,31 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "put")]
-    pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn insert<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError> {
         self.shard_of(key).await?.insert(key, value).await
     }
 
     /// Sets the value of a key that is not in the map. Otherwise returns its value.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "putIfAbsent")]
-    pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn insert_if_absent<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        value: &V,
+    ) -> Result<Option<V>, ObjectError> {
         self.shard_of(key).await?.insert_if_absent(key, value).await
     }
 
     /// Sets the value of a key that is in the map. Returns the previous value.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "putIfExists")]
-    pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn replace<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError> {
         self.shard_of(key).await?.replace(key, value).await
     }
 
@@ -203,11 +156,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
     /// As for [`ShardedMap::set`].
     #[doc(alias = "computeIfPresent")]
     #[doc(alias = "replaceAll")]
-    pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn update<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+        change: impl FnMut(&mut V),
+    ) -> Result<Option<V>, ObjectError> {
         self.shard_of(key).await?.update(key, change).await
     }
 
@@ -223,15 +176,11 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
     #[doc(alias = "compute")]
     #[doc(alias = "computeIfAbsent")]
     #[doc(alias = "merge")]
-    pub async fn alter<Q: ?Sized>(
+    pub async fn alter<Q: EncodeAs<K, KC> + ?Sized>(
         &self,
         key: &Q,
         change: impl FnMut(Option<V>) -> Option<V>,
-    ) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<Option<V>, ObjectError> {
         self.shard_of(key).await?.alter(key, change).await
     }
 }
@@ -247,10 +196,8 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "addAndGet")]
-    pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
+    pub async fn add<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Numeric<V>,
     {
         self.shard_of(key).await?.add(key, by).await
@@ -267,14 +214,10 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastRemove")]
-    pub async fn remove_many<'a, Q: ?Sized + 'a>(
+    pub async fn remove_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<u64, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
         let keys = self.group_items(&shards, keys, |key| self.encode(*key))?;
         let call = |shard: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
@@ -295,11 +238,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn remove<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError> {
         self.shard_to_read(key).await?.remove(key).await
     }
 }

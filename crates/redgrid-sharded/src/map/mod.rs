@@ -3,11 +3,10 @@
 mod change;
 mod read;
 
-use std::borrow::Borrow;
 use std::fmt;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode, Raw};
+use redgrid_codecs::{Codec, EncodeAs, EncodeWith, Raw};
 use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
 use redgrid_map::Map;
@@ -102,29 +101,21 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// # Cancel safety
     ///
     /// The shard layout may be stored. Nothing else is changed.
-    pub async fn shard_of<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn shard_of<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError> {
         let bytes = self.encode(key)?;
         Ok(self.sharded.shards_to_change().await?.shard_of(&bytes))
     }
 
     /// Returns the shard of a key, for reads.
-    pub(super) async fn shard_to_read<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub(super) async fn shard_to_read<Q: EncodeAs<K, KC> + ?Sized>(
+        &self,
+        key: &Q,
+    ) -> Result<Map<K, V, KC, VC>, ObjectError> {
         let bytes = self.encode(key)?;
         Ok(self.sharded.shards_to_read().await?.shard_of(&bytes))
     }
 
-    pub(super) fn encode<Q: ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError>
-    where
-        KC: Encode<Q>,
-    {
+    pub(super) fn encode<Q: EncodeWith<KC> + ?Sized>(&self, key: &Q) -> Result<Bytes, ObjectError> {
         self.sharded.object_ref.encoded(&self.sharded.options.0, key)
     }
 

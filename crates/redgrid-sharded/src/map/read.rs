@@ -1,10 +1,9 @@
 //! Reads of one shard or of all shards.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodeAs};
 use redgrid_core::object::ObjectError;
 use redgrid_map::Map;
 
@@ -23,11 +22,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getOrDefault")]
-    pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn get<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError> {
         self.shard_to_read(key).await?.get(key).await
     }
 
@@ -42,14 +37,10 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "getAll")]
-    pub async fn get_many<'a, Q: ?Sized + 'a>(
+    pub async fn get_many<'a, Q: EncodeAs<K, KC> + ?Sized + 'a>(
         &self,
         keys: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<Vec<Option<V>>, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    ) -> Result<Vec<Option<V>>, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
         let keys = self.group_items(&shards, keys, |key| self.encode(*key))?;
         let call = |shard: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
@@ -89,11 +80,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "containsKey")]
-    pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn contains_key<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<bool, ObjectError> {
         self.shard_to_read(key).await?.contains_key(key).await
     }
 
@@ -107,11 +94,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     ///
     /// Dropping the future changes nothing.
     #[doc(alias = "valueSize")]
-    pub async fn value_size<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
-    where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
-    {
+    pub async fn value_size<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q) -> Result<u64, ObjectError> {
         self.shard_to_read(key).await?.value_size(key).await
     }
 }

@@ -9,7 +9,7 @@ mod window;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodeWith};
 use redgrid_core::name::{companion, suffixed};
 use redgrid_core::object::{Object, ObjectError, ObjectRef, layouts};
 use redgrid_core::{Client, Request, Script};
@@ -109,10 +109,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     /// # Cancel safety
     ///
     /// A message that was already sent is published even if the future is dropped.
-    pub async fn publish<Q: ?Sized>(&self, message: &Q) -> Result<Published, ObjectError>
-    where
-        C: Encode<Q>,
-    {
+    pub async fn publish<Q: EncodeWith<C> + ?Sized>(&self, message: &Q) -> Result<Published, ObjectError> {
         let message = self.object_ref.encoded(&self.codec, message)?;
         let keys = keys(&self.object_ref)?;
         let channel = channel(&keys);
