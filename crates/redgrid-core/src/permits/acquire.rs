@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::sync::watch;
-
 use super::error::AcquireError;
 use super::local_semaphore::PermitRequest;
 use super::permit::Permit;
@@ -25,7 +23,6 @@ const MAX_LEASED: u64 = 1000;
 pub(super) struct Options {
     handle: SemaphoreHandle,
     permits: u64,
-    closed: watch::Receiver<bool>,
     timeout: Option<Duration>,
     lease: Option<LeaseMode>,
     awaits_init: bool,
@@ -73,8 +70,7 @@ impl Options {
             wait: self.timeout.filter(|timeout| !timeout.is_zero()),
             durability: self.durability.unwrap_or(client.durability()),
         };
-        let mut closed = self.closed.clone();
-        if *closed.borrow() {
+        if self.handle.is_closed() {
             return Err(AcquireError::Closed { name: name() });
         }
         if self.permits == 0 {
@@ -85,7 +81,7 @@ impl Options {
         tokio::select! {
             biased;
             outcome = outcome => outcome,
-            Ok(_) = closed.wait_for(|closed| *closed) => Err(AcquireError::Closed { name: name() }),
+            () = self.handle.closed() => Err(AcquireError::Closed { name: name() }),
         }
     }
 
@@ -115,13 +111,11 @@ pub struct TryAcquire(Options);
 macro_rules! options {
     ($builder:ident) => {
         impl $builder {
-            /// Creates a request for `permits` permits, which is cancelled when `closed` becomes
-            /// true.
-            pub fn new(handle: &SemaphoreHandle, permits: u64, closed: watch::Receiver<bool>) -> Self {
+            /// Creates a request for `permits` permits, which ends when the handle is closed.
+            pub fn new(handle: &SemaphoreHandle, permits: u64) -> Self {
                 $builder(Options {
                     handle: handle.clone(),
                     permits,
-                    closed,
                     timeout: None,
                     lease: None,
                     awaits_init: false,
