@@ -54,6 +54,8 @@ mod fan_out;
 mod layout;
 #[cfg(feature = "map")]
 mod map;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+mod methods;
 mod object;
 #[cfg(feature = "bits")]
 mod ones;
@@ -61,6 +63,7 @@ mod ones;
 mod scan;
 #[cfg(feature = "set")]
 mod set;
+mod sharded;
 mod tags;
 
 #[cfg(feature = "bits")]

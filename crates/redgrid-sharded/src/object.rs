@@ -7,8 +7,8 @@ use redgrid_core::object::layouts::bloom_filter;
 use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, alone};
 use redgrid_core::{Client, Name};
 
-use crate::fan_out::{Shard, Sharded};
 use crate::layout::Kind;
+use crate::sharded::{Shard, Sharded};
 
 /// A shard of any type.
 #[derive(Clone)]
@@ -73,8 +73,7 @@ impl ShardedObject {
     /// Dropping the future changes nothing.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
-        let shards = self.0.shards_to_read().await?;
-        self.0.fan_out_any(&shards, |AnyShard(shard), ()| async move { shard.exists().await }).await
+        self.0.any(|AnyShard(shard)| async move { shard.exists().await }).await
     }
 
     /// Deletes all shards, and then the shard layout. Returns whether any shard existed.

@@ -10,7 +10,7 @@ use redgrid_bits::BitSet;
 use redgrid_core::object::ObjectError;
 
 use crate::concat_streams::concat_streams;
-use crate::fan_out::Sharded;
+use crate::sharded::Sharded;
 
 /// A stream of the indices of the set bits, from low to high; returned by
 /// [`ShardedBitSet::ones`](crate::ShardedBitSet::ones). A page of one shard is read when all

@@ -11,7 +11,7 @@ use redgrid_core::IntoArg;
 use redgrid_core::object::{ObjectError, Scan};
 
 use crate::concat_streams::concat_streams;
-use crate::fan_out::{Shard, Sharded};
+use crate::sharded::{Shard, Sharded};
 
 type Start<T> = Box<dyn FnOnce(Option<Bytes>, Option<u32>) -> BoxStream<'static, Result<T, ObjectError>> + Send>;
 

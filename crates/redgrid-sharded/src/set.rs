@@ -8,10 +8,11 @@ use redgrid_core::object::{CasLoop, ObjectError, ObjectRef};
 use redgrid_core::{Client, Name};
 use redgrid_set::Set;
 
-use crate::fan_out::{ByShard, Shard, Sharded, Shards, allocate_randomly, group_by_shard, in_request_order};
+use crate::fan_out::allocate_randomly;
 use crate::layout::Kind;
-use crate::object::ShardedObject;
+use crate::methods::{collection_methods, sharded_methods};
 use crate::scan::ShardedScan;
+use crate::sharded::{Shard, Sharded};
 
 /// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
 /// stored format never depends on features that other crates enable.
@@ -49,6 +50,9 @@ impl<T, C: Codec> Shard for Set<T, C> {
     }
 }
 
+sharded_methods!([T, C: Codec] ShardedSet<T, C>);
+collection_methods!("values", [T, C: Codec] ShardedSet<T, C>);
+
 impl<T, C: Codec + Default> ShardedSet<T, C> {
     /// Returns the set with this name, with the stored shard layout; by default with 16 shards.
     ///
@@ -63,21 +67,6 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> ShardedSet<T, D> {
         ShardedSet { sharded: self.sharded.with_shard_type(codec) }
-    }
-
-    /// Sets the number of shards, a power of two of up to 1,024.
-    ///
-    /// If another number is stored already, calls return
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
-    /// resharded.
-    pub fn with_shards(mut self, shards: u32) -> Self {
-        self.sharded.requested.shards = Some(shards);
-        self
-    }
-
-    /// Returns the operations on all shards: existence, lifetime, deletion.
-    pub fn object(&self) -> ShardedObject {
-        ShardedObject::new(&self.sharded)
     }
 
     fn encode<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError> {
@@ -101,63 +90,6 @@ impl<T, C: Codec> ShardedSet<T, C> {
     async fn shard_to_read<Q: EncodeWith<C> + ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError> {
         let bytes = self.encode(value)?;
         Ok(self.sharded.shards_to_read().await?.shard_of(&bytes))
-    }
-
-    /// Groups values by shard.
-    fn group_values<'a, Q: EncodeWith<C> + ?Sized + 'a>(
-        &self,
-        shards: &Shards<Set<T, C>>,
-        values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<ByShard<&'a Q>, ObjectError> {
-        let shard = |value: &'a Q| Ok((shards.layout.shard_of(&self.encode(value)?), value));
-        Ok(group_by_shard(values.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
-    }
-
-    /// Returns the number of values. The shards are not counted at the same moment.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] names the shards that could not be read.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    #[doc(alias = "size")]
-    pub async fn len(&self) -> Result<u64, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await
-    }
-
-    /// Returns whether the set is empty.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ShardedSet::len`].
-    #[doc(alias = "isEmpty")]
-    pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        Ok(!self.sharded.fan_out_any(&shards, |shard, ()| async move { Ok(!shard.is_empty().await?) }).await?)
-    }
-
-    /// Removes all values, each shard in one step. Returns whether there were any. The shard layout
-    /// is kept.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] names the shards that may still have their values.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was already sent is executed even if the future is dropped.
-    pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let (shards, _) = self.sharded.verified_shards().await?;
-        let results =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.clear().await }).await?;
-        Ok(results.into_iter().any(|(_, had_any)| had_any))
     }
 
     /// Inserts a value. Returns whether it is new.
@@ -191,7 +123,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_change().await?;
-        let values = self.group_values(&shards, values)?;
+        let values = shards.group(values, |value| self.encode(*value))?;
         let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
             shard.insert_many(values.into_iter().map(|(_, value)| value)).await
         };
@@ -224,7 +156,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
-        let values = self.group_values(&shards, values)?;
+        let values = shards.group(values, |value| self.encode(*value))?;
         let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
             shard.remove_many(values.into_iter().map(|(_, value)| value)).await
         };
@@ -260,12 +192,9 @@ impl<T, C: Codec> ShardedSet<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<bool>, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
-        let values = self.group_values(&shards, values)?;
-        let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
-            let found = shard.contains_each(values.iter().map(|(_, value)| *value)).await?;
-            Ok(values.into_iter().map(|(position, _)| position).zip(found).collect())
-        };
-        Ok(in_request_order(self.sharded.fan_out(&shards, values, call).await?))
+        let values = shards.group(values, |value| self.encode(*value))?;
+        let call = |shard: Set<T, C>, values: Vec<&'a Q>| async move { shard.contains_each(values).await };
+        self.sharded.each(&shards, values, call).await
     }
 
     /// Returns whether the set contains all of the values.
@@ -299,12 +228,7 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let results = self
-            .sharded
-            .fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.read_all().await })
-            .await?;
-        Ok(results.into_iter().flat_map(|(_, values)| values).collect())
+        self.sharded.all(|shard| async move { shard.read_all().await }).await
     }
 
     /// Returns a random value without removing it; `None` if the set is empty.
@@ -326,12 +250,8 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     /// As for [`ShardedSet::read_all`].
     #[doc(alias = "random")]
     pub async fn random_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let sizes =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await?;
-        let call = |shard: Set<T, C>, count| async move { shard.random_many(count).await };
-        let results = self.sharded.fan_out(&shards, allocate_randomly(sizes, count), call).await?;
-        Ok(results.into_iter().flat_map(|(_, values)| values).collect())
+        let len = |shard: Set<T, C>| async move { shard.len().await };
+        self.sharded.random(count, len, |shard, count| async move { shard.random_many(count).await }).await
     }
 
     /// Removes a random value and returns it; `None` if all shards are empty. If the reply is lost,
@@ -387,12 +307,6 @@ impl<T: Send + 'static, C: Decode<T>> ShardedSet<T, C> {
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> ShardedScan<T> {
         ShardedScan::new(&self.sharded, |shard| shard.stream())
-    }
-}
-
-impl<T, C: Codec> Clone for ShardedSet<T, C> {
-    fn clone(&self) -> Self {
-        ShardedSet { sharded: self.sharded.clone() }
     }
 }
 

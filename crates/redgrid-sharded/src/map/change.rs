@@ -65,7 +65,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         V: 'a,
     {
         let shards = self.sharded.shards_to_change().await?;
-        let entries = self.group_items(&shards, entries, |(key, _)| self.encode(*key))?;
+        let entries = shards.group(entries, |(key, _)| self.encode(*key))?;
         let call = |shard: Map<K, V, KC, VC>, entries: Vec<(usize, (&'a Q, &'a V))>| async move {
             shard.set_many(entries.into_iter().map(|(_, entry)| entry)).await
         };
@@ -219,7 +219,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
-        let keys = self.group_items(&shards, keys, |key| self.encode(*key))?;
+        let keys = shards.group(keys, |key| self.encode(*key))?;
         let call = |shard: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
             shard.remove_many(keys.into_iter().map(|(_, key)| key)).await
         };

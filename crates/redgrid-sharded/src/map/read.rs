@@ -8,7 +8,6 @@ use redgrid_core::object::ObjectError;
 use redgrid_map::Map;
 
 use super::ShardedMap;
-use crate::fan_out::{allocate_randomly, in_request_order};
 use crate::scan::ShardedScan;
 
 impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
@@ -42,12 +41,9 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Option<V>>, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
-        let keys = self.group_items(&shards, keys, |key| self.encode(*key))?;
-        let call = |shard: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
-            let found = shard.get_many(keys.iter().map(|(_, key)| *key)).await?;
-            Ok(keys.into_iter().map(|(position, _)| position).zip(found).collect())
-        };
-        Ok(in_request_order(self.sharded.fan_out(&shards, keys, call).await?))
+        let keys = shards.group(keys, |key| self.encode(*key))?;
+        let call = |shard: Map<K, V, KC, VC>, keys: Vec<&'a Q>| async move { shard.get_many(keys).await };
+        self.sharded.each(&shards, keys, call).await
     }
 
     /// Returns all values, in one reply of each shard, which is as large as all of its values. For
@@ -62,10 +58,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAllValues")]
     pub async fn read_all_values(&self) -> Result<Vec<V>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let call = |shard: Map<K, V, KC, VC>, ()| async move { shard.read_all_values().await };
-        let results = self.sharded.fan_out(&shards, shards.every_shard(), call).await?;
-        Ok(results.into_iter().flat_map(|(_, values)| values).collect())
+        self.sharded.all(|shard| async move { shard.read_all_values().await }).await
     }
 }
 
@@ -115,8 +108,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "containsValue")]
     pub async fn contains_value(&self, value: &V) -> Result<bool, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        self.sharded.fan_out_any(&shards, |shard, ()| async move { shard.contains_value(value).await }).await
+        self.sharded.any(|shard| async move { shard.contains_value(value).await }).await
     }
 }
 
@@ -133,10 +125,7 @@ impl<K, V, KC: Decode<K>, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAllKeySet")]
     pub async fn read_all_keys(&self) -> Result<Vec<K>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let call = |shard: Map<K, V, KC, VC>, ()| async move { shard.read_all_keys().await };
-        let results = self.sharded.fan_out(&shards, shards.every_shard(), call).await?;
-        Ok(results.into_iter().flat_map(|(_, keys)| keys).collect())
+        self.sharded.all(|shard| async move { shard.read_all_keys().await }).await
     }
 
     /// Returns `count` distinct random keys, or all keys if there are fewer.
@@ -153,12 +142,8 @@ impl<K, V, KC: Decode<K>, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "randomKeys")]
     pub async fn random_keys(&self, count: u32) -> Result<Vec<K>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let sizes =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await?;
-        let call = |shard: Map<K, V, KC, VC>, count| async move { shard.random_keys(count).await };
-        let results = self.sharded.fan_out(&shards, allocate_randomly(sizes, count), call).await?;
-        Ok(results.into_iter().flat_map(|(_, keys)| keys).collect())
+        let len = |shard: Map<K, V, KC, VC>| async move { shard.len().await };
+        self.sharded.random(count, len, |shard, count| async move { shard.random_keys(count).await }).await
     }
 }
 
@@ -179,12 +164,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     where
         K: Eq + Hash,
     {
-        let shards = self.sharded.shards_to_read().await?;
-        let results = self
-            .sharded
-            .fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.read_all().await })
-            .await?;
-        Ok(results.into_iter().flat_map(|(_, entries)| entries).collect())
+        self.sharded.all(|shard| async move { shard.read_all().await }).await
     }
 
     /// Returns `count` distinct random entries, like [`ShardedMap::random_keys`].
@@ -198,12 +178,8 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(K, V)>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let sizes =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await?;
-        let call = |shard: Map<K, V, KC, VC>, count| async move { shard.random_entries(count).await };
-        let results = self.sharded.fan_out(&shards, allocate_randomly(sizes, count), call).await?;
-        Ok(results.into_iter().flat_map(|(_, entries)| entries).collect())
+        let len = |shard: Map<K, V, KC, VC>| async move { shard.len().await };
+        self.sharded.random(count, len, |shard, count| async move { shard.random_entries(count).await }).await
     }
 }
 
