@@ -287,7 +287,9 @@ impl Keys {
         } else {
             (owned_keys, primary_keys(&key).len())
         };
-        Ok(Object::with_layout(&self.client, Ok(name), layout).with_primary_keys(count).also_renames(token_keys))
+        Ok(Object::with_layout(&self.client, Ok(name), layout)
+            .with_primary_keys(count)
+            .also_renames(key_ownership::token_keys))
     }
 
     /// Returns the kind of the multimap with this name; `None` if it is not a multimap.
@@ -362,11 +364,6 @@ impl Keys {
         let keys = to_keys(&self.client, names)?;
         count_done(apply_to_each(&self.client, keys, &operation).await)
     }
-}
-
-/// Returns the keys that are renamed and copied with an object, and otherwise outlive it.
-fn token_keys(key: &[u8]) -> Vec<Bytes> {
-    [redgrid_core::object::fence(key), layouts::fenced_lock_token(key)].concat()
 }
 
 impl fmt::Debug for Keys {

@@ -9,8 +9,9 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::SetTtl;
 
 use crate::error::TransactionError;
+use crate::object::TransactionObject;
 use crate::state::Kind;
-use crate::transaction::{Transaction, TransactionObject};
+use crate::transaction::Transaction;
 
 /// A value under a name, within a transaction: a `Bucket` as the transaction sees it.
 ///

@@ -9,8 +9,9 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, EncodeAs, EncodeWith};
 
 use crate::error::TransactionError;
+use crate::object::TransactionObject;
 use crate::state::Kind;
-use crate::transaction::{Transaction, TransactionObject};
+use crate::transaction::Transaction;
 
 /// A map within a transaction: a `Map` as the transaction sees it.
 ///

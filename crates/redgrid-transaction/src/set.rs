@@ -7,8 +7,9 @@ use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, EncodeWith};
 
 use crate::error::TransactionError;
+use crate::object::TransactionObject;
 use crate::state::Kind;
-use crate::transaction::{Transaction, TransactionObject};
+use crate::transaction::Transaction;
 
 /// A set within a transaction: a `Set` as the transaction sees it.
 ///

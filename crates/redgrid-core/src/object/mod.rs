@@ -2,6 +2,7 @@
 
 mod cas_loop;
 mod chunks;
+mod dump;
 mod error;
 pub mod events;
 mod expire;
@@ -23,13 +24,14 @@ use bytes::Bytes;
 
 pub use self::cas_loop::{CasLoop, CasReply, in_place};
 pub use self::chunks::chunks;
+pub use self::dump::{Dump, Restore};
 pub use self::error::ObjectError;
 pub use self::expire::{Expire, ExpireCondition, Expiry, Lifetime};
 use self::layouts::none;
 pub use self::object_ref::ObjectRef;
 pub use self::scan::Scan;
 pub use self::set_ttl::{SetTtl, millis};
-pub use self::transfer::{Copy, Dump, Rename, Restore};
+pub use self::transfer::{Copy, Rename};
 use crate::connection::{Client, FromReply, Request};
 use crate::name::{InvalidName, Name};
 use crate::script::BulkScript;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redgrid_core::object::ObjectError;
 
 use super::MessageId;
-use super::deliveries::Subscriber;
+use super::subscriber::Subscriber;
 
 /// A message that is to be acknowledged when it has been processed.
 ///

@@ -4,6 +4,7 @@ mod deliveries;
 mod delivery;
 mod id;
 mod subscribe;
+mod subscriber;
 mod window;
 
 use std::marker::PhantomData;

@@ -10,7 +10,8 @@ use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use uuid::Uuid;
 
-use super::deliveries::{Deliveries, Options};
+use super::deliveries::Deliveries;
+use super::subscriber::Options;
 
 /// The default lease of a subscriber: 10 minutes, as Redisson's.
 const DEFAULT_LEASE: Duration = Duration::from_secs(600);
