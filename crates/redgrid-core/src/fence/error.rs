@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::name::{InvalidName, Name};
+use crate::name::Name;
 use crate::token::Token;
 
 /// Reason why a fence let nothing pass.
@@ -50,8 +50,4 @@ pub enum FenceError {
     Failed(#[from] Failure),
 }
 
-impl From<InvalidName> for FenceError {
-    fn from(invalid: InvalidName) -> Self {
-        FenceError::Failed(invalid.into())
-    }
-}
+crate::from_invalid_name!(FenceError);

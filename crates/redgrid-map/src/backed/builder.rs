@@ -8,7 +8,7 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::ObjectError;
 
 use super::queue::Queue;
-use super::store::{Loader, Writer};
+use super::store::{Loader, Storable, Writer};
 use super::write_behind::{Loss, WriteBehind};
 use super::{BackedMap, Inner, Mode};
 use crate::map::Map;
@@ -162,13 +162,7 @@ impl<K, V, KC: Codec, VC: Codec> BackedMapBuilder<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC, VC> BackedMapBuilder<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedMapBuilder<K, V, KC, VC> {
     /// Returns the map.
     ///
     /// **Create one per name in a process, and clone it** if it writes behind. Each has its own

@@ -14,7 +14,7 @@ use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::ObjectError;
 
 use super::key_lock::{KeyGuard, lock_lost};
-use super::store::{BackedError, StoreError, StoreTimeout};
+use super::store::{BackedError, Storable, StoreError, StoreTimeout};
 use super::store_call::call_store;
 use super::write_task::join;
 use super::{BackedMap, Inner, Mode};
@@ -45,13 +45,7 @@ enum LoadResult {
     Missing,
 }
 
-impl<K, V, KC, VC> BackedMap<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedMap<K, V, KC, VC> {
     /// Returns the value of a key. If it is not in the map, it is loaded from the store and
     /// inserted.
     ///
@@ -218,13 +212,7 @@ where
 /// Number of missing keys that [`BackedMap::get_many`] loads at a time.
 const MAX_CONCURRENT_LOADS: usize = 16;
 
-impl<K, V, KC, VC> Inner<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> Inner<K, V, KC, VC> {
     /// Loads a key and inserts it into the map. Returns the map's value afterwards.
     async fn load(&self, key: K, field: Bytes, replaced: bool) -> Result<Option<Bytes>, BackedError> {
         let guard = self.lock_key(&field).await?;

@@ -10,7 +10,7 @@ use redgrid_core::object::{CasLoop, ObjectError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::key_lock::KeyGuard;
-use super::store::BackedError;
+use super::store::{BackedError, Storable};
 use super::store_call::StoreWrite;
 use super::write_task::{AppliedChange, is_unanswered};
 use super::{BackedMap, Inner, Mode};
@@ -23,13 +23,7 @@ use crate::update::Attempt;
 /// changed.
 type ChangeResult = Result<(Option<Bytes>, Option<AppliedChange>), ObjectError>;
 
-impl<K, V, KC, VC> BackedMap<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedMap<K, V, KC, VC> {
     /// Sets the value of a key in map and store. Returns the previous value in the map.
     ///
     /// The previous value is not loaded from the store.
@@ -259,13 +253,7 @@ where
     }
 }
 
-impl<K, V, KC, VC> Inner<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> Inner<K, V, KC, VC> {
     async fn apply_locked(
         &self,
         background: &BackgroundClient,
