@@ -1,6 +1,5 @@
 //! The Bloom filter.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -342,13 +341,9 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// Returns for each element, in their order, whether the filter contains it. A request has as
     /// many elements as have 5,000 bits together.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BloomFilter::contains`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "contains")]
     #[doc(alias = "exists")]
     pub async fn contains_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
@@ -372,9 +367,6 @@ impl<T, C: Clone> Clone for BloomFilter<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for BloomFilter<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("BloomFilter");
-        debug.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] BloomFilter<T, C>, |it|
+    name: it.object_ref.name(), codec: it.codec
+);

@@ -1,6 +1,5 @@
 //! Events of entries, by Redisson's channels.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -258,8 +257,4 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
 
 impl<K, V, KC, VC> Unpin for Events<K, V, KC, VC> {}
 
-impl<K, V, KC, VC> fmt::Debug for Events<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("name", &self.map.object_ref.name()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC, VC] Events<K, V, KC, VC>, |it| name: it.map.object_ref.name());

@@ -302,13 +302,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     /// Sets the value of a key that is not in the map. Otherwise returns its value, as an access to
     /// it.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::insert`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Cache::set`].
     #[doc(alias = "putIfAbsent")]
     pub fn insert_if_absent<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y> {
         self.insert_with(key, value, "absent")
@@ -318,13 +314,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     ///
     /// The entry keeps its lifetime unless another is set; its idle time starts again.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::insert`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Cache::set`].
     #[doc(alias = "putIfExists")]
     #[doc(alias = "putIfExist")]
     pub fn replace<Q: EncodeAs<K, KC> + ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y> {

@@ -58,13 +58,9 @@ impl<T, C: Codec> Geo<T, C> {
     /// Adds those of the members that are absent, up to 500 or about 4 MiB a request. Returns the
     /// number of added members.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Geo::add`].
     #[doc(alias = "tryAdd")]
     pub async fn add_many_if_absent<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
@@ -90,13 +86,9 @@ impl<T, C: Codec> Geo<T, C> {
     /// Sets the positions of those of the members that exist, up to 500 or about 4 MiB a request.
     /// Returns their number.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Geo::add`].
     #[doc(alias = "addIfExists")]
     pub async fn add_many_if_exists<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
@@ -133,13 +125,9 @@ impl<T, C: Codec> Geo<T, C> {
     /// Removes members, up to 500 or about 4 MiB a request. Returns the number of members that
     /// existed.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Geo::add`].
     #[doc(alias = "removeAll")]
     pub async fn remove_many<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,

@@ -37,26 +37,18 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Returns whether there are no members.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
 
     /// Returns whether a member exists.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn contains<Q: EncodeAs<T, C> + ?Sized>(&self, member: &Q) -> Result<bool, ObjectError> {
         let request = self.object_ref.command("ZSCORE")?.arg(self.object_ref.encoded(&self.codec, member)?);
         Ok(self.object_ref.read::<Option<f64>>(request).await?.is_some())
@@ -64,13 +56,9 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Returns the position of a member, to about 0.6 m; `None` if the member is absent.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "pos")]
     pub async fn position<Q: EncodeAs<T, C> + ?Sized>(&self, member: &Q) -> Result<Option<Position>, ObjectError> {
         Ok(self.positions([member]).await?.pop().flatten())
@@ -78,13 +66,9 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Returns the positions of members, in their order, up to 500 or about 4 MiB a request.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "pos")]
     pub async fn positions<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
@@ -95,13 +79,9 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Returns the geohash of a member, with 11 characters; `None` if the member is absent.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "hash")]
     pub async fn geohash<Q: EncodeAs<T, C> + ?Sized>(&self, member: &Q) -> Result<Option<String>, ObjectError> {
         Ok(self.geohashes([member]).await?.pop().flatten())
@@ -109,13 +89,9 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Returns the geohashes of members, in their order, up to 500 or about 4 MiB a request.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "hash")]
     pub async fn geohashes<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
@@ -135,13 +111,9 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Returns the distance between two members; `None` if one of them is absent.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "dist")]
     pub async fn distance<Q: EncodeAs<T, C> + ?Sized>(
         &self,

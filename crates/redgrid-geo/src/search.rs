@@ -1,7 +1,5 @@
 //! Searches by distance.
 
-use std::fmt;
-
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, EncodeAs};
 use redgrid_core::object::ObjectError;
@@ -213,13 +211,9 @@ impl<T, C: Decode<T>> Search<T, C> {
 
     /// Returns the members in the area, with their distances from the center.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Search::members`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "searchWithDistance")]
     pub async fn distances(self) -> Result<Vec<(T, Distance)>, ObjectError> {
         let found: Vec<(Bytes, Distance)> = self.send(Some("WITHDIST")).await?;
@@ -228,13 +222,9 @@ impl<T, C: Decode<T>> Search<T, C> {
 
     /// Returns the members in the area, with their positions.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Search::members`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "searchWithPosition")]
     pub async fn positions(self) -> Result<Vec<(T, Position)>, ObjectError> {
         let found: Vec<(Bytes, Position)> = self.send(Some("WITHCOORD")).await?;
@@ -246,14 +236,6 @@ impl<T, C: Decode<T>> Search<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for Around<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Around").field("geo", &self.geo).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] Around<T, C>, |it| geo: it.geo);
 
-impl<T, C: fmt::Debug> fmt::Debug for Search<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Search").field("geo", &self.geo).field("order", &self.order).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] Search<T, C>, |it| geo: it.geo, order: it.order);

@@ -1,7 +1,6 @@
 //! All keys of the servers.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -366,11 +365,7 @@ impl Keys {
     }
 }
 
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("namespace", &self.client.namespace()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Keys, |it| namespace: it.client.namespace());
 
 #[cfg(test)]
 mod tests {

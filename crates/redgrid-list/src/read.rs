@@ -113,13 +113,9 @@ impl<T, C: Decode<T>> List<T, C> {
     /// Returns all elements in one reply, which is as large as all of them. For large lists use
     /// [`List::stream`].
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`List::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`List::range`].
     #[doc(alias = "readAll")]
     #[doc(alias = "toArray")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {

@@ -14,13 +14,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
     /// `change` is called again if another client has changed the value meanwhile. It receives the
     /// value on the server, whatever is cached.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::alter`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "computeIfPresent")]
     pub async fn update<Q: EncodeAs<K, KC> + ?Sized>(
         &self,

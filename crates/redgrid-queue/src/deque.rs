@@ -85,13 +85,9 @@ impl<T, C: Encode<T>> Deque<T, C> {
     ///
     /// Returns the number of elements, 0 if the deque does not exist.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Deque::push_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Deque::push_front`].
     #[doc(alias = "addFirstIfExists")]
     #[doc(alias = "addLastIfExists")]
     pub async fn push_many_if_exists<'a>(

@@ -256,13 +256,9 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// Takes an element of this queue or of others, as [`Queue::take_from_any`], and waits up to
     /// `within`; `None` if none came.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Queue::take_within`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Queue::take`].
     #[doc(alias = "pollFromAny")]
     #[doc(alias = "pollFromAnyWithName")]
     pub async fn take_from_any_within(

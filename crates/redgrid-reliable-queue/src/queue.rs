@@ -1,7 +1,6 @@
 //! The queue.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -392,9 +391,6 @@ impl<T, C: Clone> Clone for ReliableQueue<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for ReliableQueue<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("ReliableQueue");
-        shown.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] ReliableQueue<T, C>, |it|
+    name: it.object_ref.name(), codec: it.codec
+);

@@ -1,6 +1,5 @@
 //! The sharded bit set.
 
-use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 
 use redgrid_bits::BitSet;
@@ -190,13 +189,9 @@ impl ShardedBitSet {
 
     /// Returns the number of set bits in a range. Only the shards of the range are read.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn count_in(&self, range: impl RangeBounds<u64>) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
         let ranges = shards.layout.split_range(self.checked_range(&shards, &range)?);
@@ -206,13 +201,9 @@ impl ShardedBitSet {
 
     /// Returns the index of the highest set bit plus one; 0 if no bit is set.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "length")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
@@ -237,13 +228,9 @@ impl ShardedBitSet {
 
     /// Returns the number of stored bits: 8 for each byte of each shard.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
         self.sharded.sum(|shard| async move { shard.size().await }).await
     }
@@ -251,13 +238,9 @@ impl ShardedBitSet {
     /// Returns the index of the first set bit, from `from` on. Its shard is read first, and then
     /// all later ones in parallel.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "nextSetBit")]
     pub async fn next_set(&self, from: u64) -> Result<Option<u64>, ObjectError> {
         self.next(from, |shard, from| async move { shard.next_set(from).await }).await
@@ -266,13 +249,9 @@ impl ShardedBitSet {
     /// Returns the index of the first clear bit, from `from` on, like [`ShardedBitSet::next_set`];
     /// `None` if all bits up to the highest possible index are set.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "nextClearBit")]
     pub async fn next_clear(&self, from: u64) -> Result<Option<u64>, ObjectError> {
         self.next(from, |shard, from| async move { shard.next_clear(from).await }).await
@@ -357,8 +336,4 @@ impl ShardedBitSet {
     }
 }
 
-impl fmt::Debug for ShardedBitSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedBitSet").field("name", &self.sharded.object_ref.name()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(ShardedBitSet, |it| name: it.sharded.object_ref.name());

@@ -1,7 +1,5 @@
 //! The sharded Bloom filter.
 
-use std::fmt;
-
 use bytes::Bytes;
 use redgrid_bits::{BloomFilter, FilterConfig};
 use redgrid_codecs::{Codec, EncodeAs, EncodeWith, Raw};
@@ -335,15 +333,9 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     }
 }
 
-impl<T, C: Codec> fmt::Debug for ShardedBloomFilter<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("ShardedBloomFilter");
-        debug
-            .field("name", &self.sharded.object_ref.name())
-            .field("codec", &self.sharded.options)
-            .finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: Codec] ShardedBloomFilter<T, C>, |it|
+    name: it.sharded.object_ref.name(), codec: it.sharded.options
+);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! Operations on a sharded object as a whole, whatever its type.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use redgrid_core::object::layouts::bloom_filter;
@@ -215,11 +214,7 @@ fn earlier(one: Lifetime, other: Lifetime) -> Lifetime {
     }
 }
 
-impl fmt::Debug for ShardedObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedObject").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(ShardedObject, |it| name: it.name());
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! A stream of the set bits of all shards.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -70,8 +69,4 @@ impl Stream for ShardedOnes {
     }
 }
 
-impl fmt::Debug for ShardedOnes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedOnes").finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(ShardedOnes, |_it| );

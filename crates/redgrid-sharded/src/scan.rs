@@ -1,6 +1,5 @@
 //! Streams over the shards, one after another.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -107,8 +106,4 @@ impl<T> Stream for ShardedScan<T> {
 
 impl<T> Unpin for ShardedScan<T> {}
 
-impl<T> fmt::Debug for ShardedScan<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedScan").field("started", &self.start.is_none()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T] ShardedScan<T>, |it| started: it.start.is_none());

@@ -1,7 +1,5 @@
 //! The sharded set.
 
-use std::fmt;
-
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, EncodeAs, EncodeWith, Raw};
 use redgrid_core::object::{CasLoop, ObjectError, ObjectRef};
@@ -199,13 +197,9 @@ impl<T, C: Codec> ShardedSet<T, C> {
 
     /// Returns whether the set contains all of the values.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedSet::contains_each`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ShardedSet::contains`].
     #[doc(alias = "containsAll")]
     pub async fn contains_all<'a, Q: EncodeAs<T, C> + ?Sized + 'a>(
         &self,
@@ -310,12 +304,6 @@ impl<T: Send + 'static, C: Decode<T>> ShardedSet<T, C> {
     }
 }
 
-impl<T, C: Codec> fmt::Debug for ShardedSet<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("ShardedSet");
-        debug
-            .field("name", &self.sharded.object_ref.name())
-            .field("codec", &self.sharded.options)
-            .finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: Codec] ShardedSet<T, C>, |it|
+    name: it.sharded.object_ref.name(), codec: it.sharded.options
+);

@@ -1,7 +1,6 @@
 //! Reading entries by their ids, and waiting for new ones.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -256,8 +255,4 @@ impl<K, V> futures_util::Stream for Entries<K, V> {
 
 impl<K, V> Unpin for Entries<K, V> {}
 
-impl<K, V> fmt::Debug for Entries<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entries").field("page", &self.page).field("remaining", &self.remaining).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V] Entries<K, V>, |it| page: it.page, remaining: it.remaining);

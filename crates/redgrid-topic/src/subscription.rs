@@ -1,6 +1,5 @@
 //! Subscriptions to topics.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -92,14 +91,7 @@ into_future!(
     |this| this.begin()
 );
 
-impl<T, C> fmt::Debug for Subscribe<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscribe")
-            .field("name", &self.object_ref.name())
-            .field("buffer", &self.buffer)
-            .finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C] Subscribe<T, C>, |it| name: it.object_ref.name(), buffer: it.buffer);
 
 /// A `Stream` of the messages of a topic, which ends with the client.
 ///
@@ -166,8 +158,4 @@ impl<T, C: Codec + Decode<T> + Unpin> Stream for Subscription<T, C> {
     }
 }
 
-impl<T, C> fmt::Debug for Subscription<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C] Subscription<T, C>, |it| name: it.name);

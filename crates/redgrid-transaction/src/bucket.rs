@@ -1,6 +1,5 @@
 //! A bucket within a transaction.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -199,9 +198,6 @@ impl<T, C: Encode<T> + Decode<T>> TransactionBucket<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for TransactionBucket<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("TransactionBucket");
-        debug.field("name", &self.object.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] TransactionBucket<T, C>, |it|
+    name: it.object.object_ref.name(), codec: it.codec
+);

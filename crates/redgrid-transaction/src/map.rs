@@ -1,7 +1,6 @@
 //! A map within a transaction.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
@@ -235,10 +234,6 @@ impl<K: Eq + Hash, V, KC: Decode<K>, VC: Decode<V>> TransactionMap<K, V, KC, VC>
     }
 }
 
-impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for TransactionMap<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("TransactionMap");
-        debug.field("name", &self.object.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
-        debug.finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] TransactionMap<K, V, KC, VC>, |it|
+    name: it.object.object_ref.name(), keys: it.keys, values: it.values
+);

@@ -1,6 +1,5 @@
 //! A set within a transaction.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -215,9 +214,6 @@ impl<T, C: Decode<T>> TransactionSet<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for TransactionSet<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("TransactionSet");
-        debug.field("name", &self.object.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] TransactionSet<T, C>, |it|
+    name: it.object.object_ref.name(), codec: it.codec
+);

@@ -1,6 +1,5 @@
 //! The transaction: its options and its commit.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -246,8 +245,4 @@ impl Transaction {
     }
 }
 
-impl fmt::Debug for Transaction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transaction").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Transaction, |it| options: it.options);

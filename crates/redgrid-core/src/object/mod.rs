@@ -2,6 +2,7 @@
 
 mod cas_loop;
 mod chunks;
+mod debug_fields;
 mod dump;
 mod error;
 pub mod events;
@@ -17,7 +18,6 @@ mod transfer;
 mod update_turns;
 mod value_object;
 
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -361,8 +361,4 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Object").field("name", &self.0.as_ref().map(|inner| &inner.name)).finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Object, |it| name: it.0.as_ref().map(|inner| &inner.name));

@@ -1,6 +1,5 @@
 //! Options of a map in front of a store.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -210,13 +209,6 @@ impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedM
     }
 }
 
-impl<K, V, KC, VC> fmt::Debug for BackedMapBuilder<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("BackedMapBuilder");
-        debug.field("loader", &self.loader.is_some()).field("writer", &self.writer.is_some());
-        debug
-            .field("write_behind", &self.write_behind)
-            .field("store_options", &self.store_options)
-            .finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC, VC] BackedMapBuilder<K, V, KC, VC>, |it|
+    loader: it.loader.is_some(), writer: it.writer.is_some(), write_behind: it.write_behind, store_options: it.store_options
+);

@@ -104,13 +104,9 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Removes and returns up to `most` elements as [`PriorityQueue::pop_many`], from the last to
     /// the first.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::pop_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`PriorityQueue::pop`].
     #[doc(alias = "pollLast")]
     pub async fn pop_last_many(&self, most: u64) -> Result<Vec<(i64, T)>, ObjectError> {
         self.pop_from(End::Back, most).await

@@ -202,13 +202,9 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
 
     /// Removes the `count` highest values and returns them, the highest first.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`SortedSet::pop_first_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`SortedSet::pop_first`].
     #[doc(alias = "pollLast")]
     pub async fn pop_last_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
         self.pop_some("ZPOPMAX", count).await

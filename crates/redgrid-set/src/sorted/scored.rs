@@ -254,13 +254,9 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     /// Removes the `count` values with the highest scores and returns them with their scores, the
     /// highest first.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::pop_first_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLast")]
     #[doc(alias = "pollLastEntries")]
     pub async fn pop_last_many(&self, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
@@ -301,13 +297,9 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     ///
     /// The candidates are this set and others, given by name, which must share a slot.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::pop_first_of_any`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLastFromAny")]
     #[doc(alias = "pollLastEntriesFromAny")]
     pub async fn pop_last_of_any<N: AsRef<str>>(

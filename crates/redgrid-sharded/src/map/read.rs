@@ -169,13 +169,9 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
 
     /// Returns `count` distinct random entries, like [`ShardedMap::random_keys`].
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::random_keys`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(K, V)>, ObjectError> {
         let len = |shard: Map<K, V, KC, VC>| async move { shard.len().await };

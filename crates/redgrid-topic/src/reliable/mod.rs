@@ -150,13 +150,9 @@ impl<T, C: Codec> ReliableTopic<T, C> {
 
     /// Returns whether no messages are kept.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ReliableTopic::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
@@ -165,13 +161,9 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     ///
     /// It may include some whose lease has ended and that were not removed yet.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ReliableTopic::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
         let [_, leases] = keys(&self.object_ref)?;

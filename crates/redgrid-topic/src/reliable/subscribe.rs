@@ -1,6 +1,5 @@
 //! Registration of a subscriber.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -172,9 +171,4 @@ into_future!(
     |this| this.run()
 );
 
-impl<T, C> fmt::Debug for SubscribeReliably<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("SubscribeReliably");
-        debug.field("name", &self.object_ref.name()).field("options", &self.options).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C] SubscribeReliably<T, C>, |it| name: it.object_ref.name(), options: it.options);
