@@ -1,9 +1,8 @@
 //! Additions with options.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
+use redgrid_core::into_future;
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED};
 
 use crate::atomic::Atomic;
@@ -139,11 +138,4 @@ impl<T: AtomicNumber> Options<T> {
     }
 }
 
-impl<T: AtomicNumber> IntoFuture for Add<T> {
-    type Output = Result<T, AtomicError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.execute())
-    }
-}
+into_future!([T: AtomicNumber] Add<T> => Result<T, AtomicError>, |this| this.execute());

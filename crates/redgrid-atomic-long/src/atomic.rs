@@ -145,13 +145,9 @@ impl<T: AtomicNumber> Atomic<T> {
 
     /// Subtracts 1, and returns the new number.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::increment`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::increment`].
+    /// As for [`Atomic::increment`].
     #[doc(alias = "decrementAndGet")]
     pub async fn decrement(&self) -> Result<T, AtomicError> {
         self.add_batched(T::MINUS_ONE).await.map(|(_, after)| after)
@@ -169,13 +165,9 @@ impl<T: AtomicNumber> Atomic<T> {
 
     /// Adds 1, and returns the previous number.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::increment`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::increment`].
+    /// As for [`Atomic::increment`].
     #[doc(alias = "getAndIncrement")]
     pub async fn get_and_increment(&self) -> Result<T, AtomicError> {
         self.get_and_add(T::ONE).await
@@ -183,13 +175,9 @@ impl<T: AtomicNumber> Atomic<T> {
 
     /// Subtracts 1, and returns the previous number.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::increment`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::increment`].
+    /// As for [`Atomic::increment`].
     #[doc(alias = "getAndDecrement")]
     pub async fn get_and_decrement(&self) -> Result<T, AtomicError> {
         self.get_and_add(T::MINUS_ONE).await
@@ -199,13 +187,9 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// The previous number is exact: Redisson computes it by subtracting `by` from the new double.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::increment`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::increment`].
+    /// As for [`Atomic::increment`].
     #[doc(alias = "getAndAdd")]
     pub async fn get_and_add(&self, by: T) -> Result<T, AtomicError> {
         self.add_batched(by).await.map(|(before, _)| before)

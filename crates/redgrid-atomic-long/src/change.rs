@@ -24,13 +24,9 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// A value that is not a number is not replaced.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::set`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::set`].
+    /// As for [`Atomic::set`].
     #[doc(alias = "getAndSet")]
     pub async fn get_and_set(&self, new: T) -> Result<T, AtomicError> {
         let number = self.number()?;
@@ -42,13 +38,9 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// A value that is not a number is not deleted.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::set`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::set`].
+    /// As for [`Atomic::set`].
     #[doc(alias = "getAndDelete")]
     pub async fn get_and_delete(&self) -> Result<T, AtomicError> {
         let number = self.number()?;
@@ -59,13 +51,9 @@ impl<T: AtomicNumber> Atomic<T> {
     /// Sets the number and removes its lifetime if the number equals `expected`. Returns whether it
     /// did.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::set`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::set`].
+    /// As for [`Atomic::set`].
     #[doc(alias = "compareAndSet")]
     pub async fn compare_and_set(&self, expected: T, new: T) -> Result<bool, AtomicError> {
         let number = self.number()?;
@@ -79,13 +67,9 @@ impl<T: AtomicNumber> Atomic<T> {
     /// The comparison is exact over all numbers. Redisson's `setIfLess` and `setIfGreater` of a
     /// whole number are exact up to 2^53.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::set`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::set`].
+    /// As for [`Atomic::set`].
     #[doc(alias = "setIfLess")]
     #[doc(alias = "setIfGreater")]
     pub async fn set_if(&self, how: Comparison, to: T, new: T) -> Result<bool, AtomicError> {
@@ -96,13 +80,9 @@ impl<T: AtomicNumber> Atomic<T> {
 
     /// Deletes the number if it exists and compares to `to` in this way. Returns whether it did.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::set`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::set`].
+    /// As for [`Atomic::set`].
     #[doc(alias = "compareAndDelete")]
     pub async fn delete_if(&self, how: Comparison, to: T) -> Result<bool, AtomicError> {
         let number = self.number()?;
@@ -112,13 +92,9 @@ impl<T: AtomicNumber> Atomic<T> {
 
     /// Deletes the number, or any other value under its name. Returns whether it existed.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::set`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::set`].
+    /// As for [`Atomic::set`].
     pub async fn delete(&self) -> Result<bool, AtomicError> {
         self.number()?.delete().await
     }

@@ -1,6 +1,5 @@
 //! The errors of numbers. Each variant states what is true afterwards.
 
-use redgrid_core::name::InvalidName;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Failure, Name, Operation, ServerError};
 
@@ -72,8 +71,4 @@ impl AtomicError {
     }
 }
 
-impl From<InvalidName> for AtomicError {
-    fn from(invalid: InvalidName) -> Self {
-        AtomicError::Failed(invalid.into())
-    }
-}
+redgrid_core::from_invalid_name!(AtomicError);

@@ -24,13 +24,9 @@ impl<T: AtomicNumber> Atomic<T> {
 
     /// Returns the remaining lifetime.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Atomic::exists`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Atomic::exists`].
+    /// As for [`Atomic::exists`].
     #[doc(alias = "remainTimeToLive")]
     #[doc(alias = "PTTL")]
     pub async fn lifetime(&self) -> Result<Lifetime, AtomicError> {

@@ -1,7 +1,5 @@
 //! A barrier: each party waits until all parties have arrived.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
+use redgrid_core::into_future;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, Participant, Request, Script};
@@ -217,17 +216,7 @@ impl BarrierWait {
     }
 }
 
-impl IntoFuture for BarrierWait {
-    type Output = Result<BarrierWaitResult, BarrierError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    /// # Cancel safety
-    ///
-    /// That of [`Barrier::wait`].
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(BarrierWait => Result<BarrierWaitResult, BarrierError>, |this| this.run());
 
 /// The result of a wait at a barrier that has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -83,13 +83,9 @@ impl Condition {
     /// Returns true after a notification or a spurious wake-up, and false after a timeout. `within`
     /// does not limit the time to acquire the lock again.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// Those of [`Condition::wait`].
-    ///
-    /// # Cancel safety
-    ///
-    /// That of [`Condition::wait`].
+    /// As for [`Condition::wait`].
     pub async fn wait_within<G: FromHoldGuard>(&self, guard: G, within: Duration) -> Result<(G, bool), ConditionError> {
         self.wait_with_timeout(guard, Some(within)).await
     }

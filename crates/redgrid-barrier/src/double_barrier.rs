@@ -1,11 +1,10 @@
 //! A double barrier: all parties enter together, and none proceeds before all have left.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::author::ClientExt;
+use redgrid_core::into_future;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, Name, Participant, Request, Script};
@@ -149,17 +148,7 @@ impl Enter {
     }
 }
 
-impl IntoFuture for Enter {
-    type Output = Result<DoubleBarrierGuard, BarrierError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    /// # Cancel safety
-    ///
-    /// That of [`DoubleBarrier::enter`].
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(Enter => Result<DoubleBarrierGuard, BarrierError>, |this| this.run());
 
 /// A party inside a double barrier.
 ///
@@ -251,17 +240,7 @@ impl Leave {
     }
 }
 
-impl IntoFuture for Leave {
-    type Output = Result<(), BarrierError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    /// # Cancel safety
-    ///
-    /// That of [`DoubleBarrierGuard::leave`].
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(Leave => Result<(), BarrierError>, |this| this.run());
 
 fn keys(handle: &SyncHandle) -> [Bytes; 3] {
     [handle.key.clone(), handle.companion_key("waiting"), handle.companion_key("inside")]

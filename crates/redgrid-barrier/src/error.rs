@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redgrid_core::name::InvalidName;
 use redgrid_core::{Failure, Name, Operation, ServerError};
 
 /// Returns the failure of a request.
@@ -58,12 +57,6 @@ pub enum WaitError {
     Failed(#[from] Failure),
 }
 
-impl From<InvalidName> for WaitError {
-    fn from(invalid: InvalidName) -> Self {
-        WaitError::Failed(invalid.into())
-    }
-}
-
 /// The error of a wait at a [`Barrier`](crate::Barrier) or a
 /// [`DoubleBarrier`](crate::DoubleBarrier).
 ///
@@ -104,8 +97,4 @@ impl From<WaitError> for BarrierError {
     }
 }
 
-impl From<InvalidName> for BarrierError {
-    fn from(invalid: InvalidName) -> Self {
-        BarrierError::Failed(invalid.into())
-    }
-}
+redgrid_core::from_invalid_name!(WaitError, BarrierError);

@@ -1,10 +1,9 @@
 //! An event: whether something has happened.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::into_future;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, IdempotentScript, Script};
@@ -183,14 +182,4 @@ impl EventWait {
     }
 }
 
-impl IntoFuture for EventWait {
-    type Output = Result<(), WaitError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    /// # Cancel safety
-    ///
-    /// That of [`Event::wait`].
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(EventWait => Result<(), WaitError>, |this| this.run());

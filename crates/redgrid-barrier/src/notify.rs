@@ -1,9 +1,8 @@
 //! Notifications between processes.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
+use redgrid_core::into_future;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure};
@@ -135,14 +134,4 @@ async fn notified(handle: SyncHandle, timeout: Option<Duration>) -> Result<Waite
     }
 }
 
-impl IntoFuture for Notified {
-    type Output = Result<(), WaitError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    /// # Cancel safety
-    ///
-    /// That of [`Notify::notified`].
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(Notified => Result<(), WaitError>, |this| this.run());

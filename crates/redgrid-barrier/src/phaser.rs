@@ -1,12 +1,11 @@
 //! A phaser: a sequence of phases; each begins when all parties have arrived at the end of the
 //! previous one.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::author::ClientExt;
+use redgrid_core::into_future;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, IdempotentScript, Name, Script};
@@ -272,17 +271,7 @@ impl WaitAdvance {
     }
 }
 
-impl IntoFuture for WaitAdvance {
-    type Output = Result<u64, PhaserError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    /// # Cancel safety
-    ///
-    /// That of [`Phaser::wait_advance`].
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(WaitAdvance => Result<u64, PhaserError>, |this| this.run());
 
 /// Returns whether a wait for the end of `phase` is done, given the state of the phaser.
 pub(crate) fn phase_outcome(

@@ -1,6 +1,5 @@
 //! The bit set: single bits, several bits, and ranges.
 
-use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
@@ -63,13 +62,9 @@ impl BitSet {
 
     /// Returns for each of these bits, in their order, whether it is set. Up to 500 bits a request.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "get")]
     pub async fn get_many(&self, indices: impl IntoIterator<Item = u64>) -> Result<Vec<bool>, ObjectError> {
         let indices = self.encode_indices(indices)?;
@@ -159,11 +154,7 @@ impl BitSet {
 
     /// Clears all bits, in one step. Returns whether anything was stored.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::set`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
@@ -172,13 +163,9 @@ impl BitSet {
 
     /// Returns the number of set bits.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "cardinality")]
     pub async fn count(&self) -> Result<u64, ObjectError> {
         self.object_ref.read(self.object_ref.command("BITCOUNT")?).await
@@ -186,13 +173,9 @@ impl BitSet {
 
     /// Returns the number of set bits in a range.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn count_in(&self, range: impl RangeBounds<u64>) -> Result<u64, ObjectError> {
         let Range { start, end } = self.checked_range(&range)?;
         let (_, key) = self.object_ref.name_and_key()?;
@@ -204,13 +187,9 @@ impl BitSet {
 
     /// Returns the index of the highest set bit plus one; 0 if no bit is set.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "length")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         let (_, key) = self.object_ref.name_and_key()?;
@@ -219,39 +198,27 @@ impl BitSet {
 
     /// Returns whether no bit is set.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.object_ref.read::<i64>(self.object_ref.command("BITPOS")?.int(1)).await? < 0)
     }
 
     /// Returns the number of stored bits: 8 for each byte.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
         Ok(self.object_ref.read::<u64>(self.object_ref.command("STRLEN")?).await? * 8)
     }
 
     /// Returns the index of the first set bit, from `from` on.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "nextSetBit")]
     pub async fn next_set(&self, from: u64) -> Result<Option<u64>, ObjectError> {
         self.next(from, true).await
@@ -260,13 +227,9 @@ impl BitSet {
     /// Returns the index of the first clear bit, from `from` on; `None` if all bits up to the
     /// highest possible index are set.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "nextClearBit")]
     pub async fn next_clear(&self, from: u64) -> Result<Option<u64>, ObjectError> {
         self.next(from, false).await
@@ -281,13 +244,9 @@ impl BitSet {
 
     /// Returns the stored bytes, in one reply. Bit 0 is the highest bit of the first byte.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "toByteArray")]
     #[doc(alias = "asBitSet")]
     pub async fn to_bytes(&self) -> Result<Bytes, ObjectError> {
@@ -297,11 +256,7 @@ impl BitSet {
     /// Replaces the set by these bytes, in the format of [`BitSet::to_bytes`], in one step. The
     /// lifetime is removed.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::set`].
     #[doc(alias = "set")]
@@ -355,8 +310,4 @@ fn describe_bound(bound: Bound<&u64>) -> String {
     }
 }
 
-impl fmt::Debug for BitSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BitSet").field("name", &self.object_ref.name()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(BitSet, |it| name: it.object_ref.name());

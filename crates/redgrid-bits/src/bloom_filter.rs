@@ -1,12 +1,10 @@
 //! The Bloom filter.
 
-use std::borrow::Borrow;
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodesFor};
 use redgrid_core::name::suffixed;
 use redgrid_core::object::layouts::bloom_filter;
 use redgrid_core::object::{CasLoop, Object, ObjectError, ObjectRef};
@@ -303,8 +301,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn add<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.add_many([element]).await? > 0)
     }
@@ -325,8 +322,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
         elements: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let (elements, mut new) = (self.encode_all(elements)?, 0);
         self.send_in_chunks(&ADD, &elements, false, |reply: i64| u64::try_from(reply).ok(), |added| new += added)
@@ -349,8 +345,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.contains_many([element]).await?.contains(&true))
     }
@@ -358,13 +353,9 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// Returns for each element, in their order, whether the filter contains it. A request has as
     /// many elements as have 5,000 bits together.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`BloomFilter::contains`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "contains")]
     #[doc(alias = "exists")]
     pub async fn contains_many<'a, Q: ?Sized + 'a>(
@@ -372,8 +363,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
         elements: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<bool>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let (elements, mut found) = (self.encode_all(elements)?, Vec::new());
         let accept = |reply: Bytes| (!reply.is_empty()).then_some(reply);
@@ -392,9 +382,6 @@ impl<T, C: Clone> Clone for BloomFilter<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for BloomFilter<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("BloomFilter");
-        debug.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] BloomFilter<T, C>, |it|
+    name: it.object_ref.name(), codec: it.codec
+);

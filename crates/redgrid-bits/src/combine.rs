@@ -34,11 +34,7 @@ impl BitSet {
 
     /// Adds the bits that are set in any of the others.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::and`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::and`].
     pub async fn or<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
@@ -47,11 +43,7 @@ impl BitSet {
 
     /// Keeps the bits that are set in an odd number of all sets.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::and`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::and`].
     pub async fn xor<N: AsRef<str>>(&self, others: impl IntoIterator<Item = N>) -> Result<u64, ObjectError> {
@@ -60,11 +52,7 @@ impl BitSet {
 
     /// Inverts all bits, as many as are [stored](BitSet::size).
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::and`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::and`].
     #[allow(clippy::should_implement_trait, reason = "it sends a request")]
@@ -74,11 +62,7 @@ impl BitSet {
 
     /// Keeps the bits that are set in none of the others.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::and`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::and`].
     #[doc(alias = "diff")]
@@ -88,11 +72,7 @@ impl BitSet {
 
     /// Sets the bits that are set in any of the others but not in this set, and clears all others.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::and`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::and`].
     #[doc(alias = "diffInverse")]
@@ -102,11 +82,7 @@ impl BitSet {
 
     /// Keeps the bits that are set in at least one of the others.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::and`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::and`].
     #[doc(alias = "andOr")]
@@ -116,11 +92,7 @@ impl BitSet {
 
     /// Sets the bits that are set in exactly one of all sets, and clears all others.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::and`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::and`].
     #[doc(alias = "setExclusive")]

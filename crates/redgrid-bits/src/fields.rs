@@ -137,11 +137,7 @@ impl BitSet {
     ///
     /// After an overflow with [`Overflow::Fail`], nothing is added and the result is `None`.
     ///
-    /// # Errors
-    ///
-    /// As for [`BitSet::set_integer`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BitSet::set_integer`].
     #[doc(alias = "incrementAndGetSigned")]

@@ -1,61 +1,26 @@
 //! The HyperLogLog.
 
-use std::borrow::Borrow;
-use std::fmt;
-use std::marker::PhantomData;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
-use redgrid_core::object::{Object, ObjectError, ObjectRef, alone, chunks};
-use redgrid_core::{Client, Request};
+use redgrid_codecs::{Codec, EncodesFor};
+use redgrid_core::Request;
+use redgrid_core::object::{ObjectError, alone, chunks};
 
-/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
-/// equality of elements never depends on features that other crates enable.
-macro_rules! hyper_log_log {
-    ($($codec:tt)*) => {
-        /// An estimate of the number of different elements, with a standard error of 0.81 %, in 12
-        /// KiB at most.
-        ///
-        /// Redisson's `RHyperLogLog` on the wire.
-        ///
-        /// Cheap to clone; clones are handles of the same object. It uses the server's own PFADD,
-        /// PFCOUNT and PFMERGE.
-        #[doc(alias = "RHyperLogLog")]
-        #[doc(alias = "RedissonHyperLogLog")]
-        pub struct HyperLogLog<T, C $($codec)*> {
-            object_ref: ObjectRef,
-            codec: C,
-            elements: PhantomData<fn() -> T>,
-        }
-    };
-}
-
-#[cfg(feature = "json")]
-hyper_log_log!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-hyper_log_log!();
-
-impl<T, C: Codec + Default> HyperLogLog<T, C> {
-    /// Returns the HyperLogLog with this name.
+redgrid_core::value_object! {
+    /// An estimate of the number of different elements, with a standard error of 0.81 %, in 12
+    /// KiB at most.
     ///
-    /// No request is sent: the first call reports an invalid name.
-    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        HyperLogLog { object_ref: ObjectRef::new(client, name), codec: C::default(), elements: PhantomData }
-    }
+    /// Redisson's `RHyperLogLog` on the wire.
+    ///
+    /// Cheap to clone; clones are handles of the same object. It uses the server's own PFADD,
+    /// PFCOUNT and PFMERGE.
+    #[doc(alias = "RHyperLogLog")]
+    #[doc(alias = "RedissonHyperLogLog")]
+    pub struct HyperLogLog;
+
+    |object_ref| object_ref.object(alone)
 }
 
 impl<T, C: Codec> HyperLogLog<T, C> {
-    /// Returns a handle of the same name with another codec. Elements are equal if their encoded
-    /// bytes are equal.
-    pub fn with_codec<D: Codec>(self, codec: D) -> HyperLogLog<T, D> {
-        HyperLogLog { object_ref: self.object_ref, codec, elements: PhantomData }
-    }
-
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
-    pub fn object(&self) -> Object {
-        self.object_ref.object(alone)
-    }
-
     /// Adds an element. Returns whether the estimate may have changed.
     ///
     /// # Errors
@@ -68,8 +33,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn add<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let element = self.object_ref.encoded(&self.codec, element)?;
         self.object_ref.change(self.object_ref.command("PFADD")?.arg(element)).await
@@ -91,8 +55,7 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         elements: impl IntoIterator<Item = &'a Q>,
     ) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let (elements, mut changed) = (self.object_ref.encoded_all(&self.codec, elements)?, false);
         for chunk in chunks(&elements, Bytes::len) {
@@ -155,18 +118,5 @@ impl<T, C: Codec> HyperLogLog<T, C> {
         let others: Result<Vec<Bytes>, _> =
             others.into_iter().map(|name| self.object_ref.same_slot_key("name", name)).collect();
         Ok(self.object_ref.command(command)?.keys(others?))
-    }
-}
-
-impl<T, C: Clone> Clone for HyperLogLog<T, C> {
-    fn clone(&self) -> Self {
-        HyperLogLog { object_ref: self.object_ref.clone(), codec: self.codec.clone(), elements: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for HyperLogLog<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("HyperLogLog");
-        debug.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
     }
 }

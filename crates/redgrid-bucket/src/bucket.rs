@@ -1,66 +1,34 @@
 //! A single value under a name.
 
-use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::fence::Write;
-use redgrid_core::object::{Object, ObjectError, ObjectRef, alone, fence, millis};
-use redgrid_core::{Client, Request, Token};
+use redgrid_core::object::{ObjectError, alone, fence, millis};
+use redgrid_core::{Request, Token};
 
 use crate::compare::{CompareAndSet, compare_and_delete};
 use crate::set::{GetAndSet, Set, SetIf};
 
-/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
-/// stored format never depends on features that other crates enable.
-macro_rules! bucket {
-    ($($default:tt)*) => {
-        /// A value of type `T` under a name, shared by all processes that reach the same server.
-        ///
-        /// Redisson's `RBucket` on the wire.
-        ///
-        /// Cheap to clone; clones are handles of the same bucket. The codec `C` is part of the
-        /// type: all users of a bucket must use the same one. With the feature `json`, the default
-        /// is `Json`.
-        #[doc(alias = "RBucket")]
-        #[doc(alias = "RedissonBucket")]
-        pub struct Bucket<T, C $($default)*> {
-            pub(crate) object_ref: ObjectRef,
-            pub(crate) codec: C,
-            value: PhantomData<fn() -> T>,
-        }
-    };
-}
-
-#[cfg(feature = "json")]
-bucket!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-bucket!();
-
-impl<T, C: Codec + Default> Bucket<T, C> {
-    /// Returns the bucket with this name.
+redgrid_core::value_object! {
+    /// A value of type `T` under a name, shared by all processes that reach the same server.
     ///
-    /// No request is sent: the first call reports an invalid name.
-    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        Bucket { object_ref: ObjectRef::new(client, name), codec: C::default(), value: PhantomData }
-    }
+    /// Redisson's `RBucket` on the wire.
+    ///
+    /// Cheap to clone; clones are handles of the same bucket. The codec `C` is part of the
+    /// type: all users of a bucket must use the same one. With the feature `json`, the default
+    /// is `Json`.
+    #[doc(alias = "RBucket")]
+    #[doc(alias = "RedissonBucket")]
+    pub struct Bucket;
+
+    ///
+    /// A rename moves the fence, too.
+    |object_ref| object_ref.object(alone).also_renames(fence)
 }
 
 impl<T, C: Codec> Bucket<T, C> {
-    /// Returns a handle of the same name with another codec.
-    pub fn with_codec<D: Codec>(self, codec: D) -> Bucket<T, D> {
-        Bucket { object_ref: self.object_ref, codec, value: PhantomData }
-    }
-
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
-    ///
-    /// A rename moves the fence, too.
-    pub fn object(&self) -> Object {
-        self.object_ref.object(alone).also_renames(fence)
-    }
-
     /// Returns the size of the encoded value in bytes; 0 if there is no value.
     ///
     /// # Errors
@@ -225,20 +193,5 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     #[doc(alias = "getAndSet")]
     pub fn get_and_set(&self, value: &T) -> GetAndSet<T, C> {
         GetAndSet::new(self.clone(), self.object_ref.encoded(&self.codec, value))
-    }
-}
-
-impl<T, C: Clone> Clone for Bucket<T, C> {
-    fn clone(&self) -> Self {
-        Bucket { object_ref: self.object_ref.clone(), codec: self.codec.clone(), value: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for Bucket<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bucket")
-            .field("name", &self.object_ref.name())
-            .field("codec", &self.codec)
-            .finish_non_exhaustive()
     }
 }

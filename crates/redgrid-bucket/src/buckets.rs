@@ -1,7 +1,6 @@
 //! Operations on many buckets.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -312,8 +311,4 @@ impl<T, C: Clone> Clone for Buckets<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for Buckets<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buckets").field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] Buckets<T, C>, |it| codec: it.codec);

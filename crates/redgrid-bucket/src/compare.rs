@@ -1,10 +1,9 @@
 //! Compare-and-set and compare-and-delete.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef, SetTtl};
 use redgrid_core::{Request, Script};
 
@@ -66,11 +65,4 @@ pub(crate) fn compare_and_delete(key: &Bytes, return_current: bool, expected: By
     COMPARE_AND_DELETE.with([key.clone()]).int(return_current.into()).arg(expected)
 }
 
-impl IntoFuture for CompareAndSet {
-    type Output = Result<bool, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
-    }
-}
+into_future!(CompareAndSet => Result<bool, ObjectError>, |this| this.send());

@@ -1,12 +1,11 @@
 //! Writes of a value, with options.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use redgrid_codecs::Decode;
 use redgrid_core::fence::{Fence, Write};
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef, SetTtl};
 use redgrid_core::{Request, Token};
 
@@ -154,29 +153,8 @@ impl<T, C: Decode<T>> GetAndSet<T, C> {
     }
 }
 
-impl IntoFuture for Set {
-    type Output = Result<(), ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+into_future!(Set => Result<(), ObjectError>, |this| this.send());
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
-    }
-}
+into_future!(SetIf => Result<bool, ObjectError>, |this| this.send());
 
-impl IntoFuture for SetIf {
-    type Output = Result<bool, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
-    }
-}
-
-impl<T: 'static, C: Decode<T>> IntoFuture for GetAndSet<T, C> {
-    type Output = Result<Option<T>, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
-    }
-}
+into_future!([T: 'static, C: Decode<T>] GetAndSet<T, C> => Result<Option<T>, ObjectError>, |this| this.send());

@@ -44,11 +44,7 @@ impl<T, C: Encode<T> + Decode<T>> Bucket<T, C> {
     ///
     /// A value that existed keeps its lifetime; a new one has none.
     ///
-    /// # Errors
-    ///
-    /// As for [`Bucket::update`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Bucket::update`].
     pub async fn alter(&self, mut change: impl FnMut(Option<T>) -> Option<T>) -> Result<Option<T>, ObjectError> {

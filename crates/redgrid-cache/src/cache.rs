@@ -134,11 +134,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// The count ends as soon as one entry is certainly not expired.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::len`].
     #[doc(alias = "isEmpty")]

@@ -1,6 +1,5 @@
 //! Events of entries, by Redisson's channels.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -13,7 +12,7 @@ use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef};
-use redgrid_core::{Failure, MessageEvent, MessageStream, Request, ServerError};
+use redgrid_core::{Failure, PubSubEvent, PubSubStream, Request, ServerError};
 
 use crate::cache::Cache;
 use crate::layout::{LISTEN, Packed, channels, packed};
@@ -98,7 +97,9 @@ pub struct Listen<K, V, KC, VC> {
 /// subscription.
 pub struct Events<K, V, KC, VC> {
     map: Cache<K, V, KC, VC, Packed>,
-    messages: MessageStream,
+    messages: PubSubStream,
+    /// The channels of the kinds of events, in the order of [`EntryEvent`].
+    channels: [Bytes; 4],
     // A mutex only to be `Sync`: it is never locked, only accessed through `&mut`.
     flag_check: Mutex<FlagCheck>,
     /// Whether a gap is to be reported after the next check of the flag.
@@ -170,11 +171,12 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
         }
         let object_ref = map.object_ref.clone();
         let (name, key) = object_ref.name_and_key()?;
-        let messages = map.object_ref.client().message_stream(channels(key).into(), key, buffer).await;
+        let channels = channels(key);
+        let messages = object_ref.client().message_stream(channels.to_vec(), key, buffer).await;
         let messages = messages.map_err(|source| ObjectError::of_read(name, source))?;
         object_ref.change::<bool>(listen_request(&object_ref)?.idempotent()).await?;
         let flag_check = next_flag_check(object_ref, FLAG_CHECK_INTERVAL);
-        Ok(Events { map, messages, flag_check, pending_gap: false, unsure: false })
+        Ok(Events { map, messages, channels, flag_check, pending_gap: false, unsure: false })
     }
 }
 
@@ -188,20 +190,20 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Events<K, V, KC, VC> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    fn read(&self, channel: usize, mut payload: Bytes) -> Result<EntryEvent<K, V>, ObjectError> {
+    fn read(&self, channel: &Bytes, mut payload: Bytes) -> Result<EntryEvent<K, V>, ObjectError> {
         let mut next_part = || {
             let len = (payload.len() >= 8).then(|| payload.get_u64_le()).and_then(|len| usize::try_from(len).ok());
             len.filter(|len| *len <= payload.len()).map(|len| payload.split_to(len))
         };
         let (Some(field), Some(value)) = (next_part(), next_part()) else { return Err(self.malformed()) };
         let (key, value) = (self.map.decode_key(&field)?, self.map.decode_value(&field, &value)?);
-        Ok(match channel {
-            0 => EntryEvent::Created { key, value },
-            1 => {
+        Ok(match self.channels.iter().position(|known| known == channel) {
+            Some(0) => EntryEvent::Created { key, value },
+            Some(1) => {
                 let Some(previous) = next_part() else { return Err(self.malformed()) };
                 EntryEvent::Updated { key, value, was: self.map.decode_value(&field, &previous)? }
             }
-            2 => EntryEvent::Removed { key, value },
+            Some(2) => EntryEvent::Removed { key, value },
             _ => EntryEvent::Expired { key, value },
         })
     }
@@ -237,17 +239,17 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
             }
             let Some(message) = ready!(self.messages.poll_next(cx)) else { return Poll::Ready(None) };
             return Poll::Ready(Some(match message {
-                MessageEvent::Message { channel, payload } => match self.read(channel, payload) {
+                PubSubEvent::Message { channel, payload } => match self.read(&channel, payload) {
                     Ok(event) => Notice::Event(event),
                     Err(error) => Notice::Unreadable(error),
                 },
-                MessageEvent::Gap => {
+                PubSubEvent::Gap => {
                     self.pending_gap = true;
                     self.flag_check = next_flag_check(self.map.object_ref.clone(), Duration::ZERO);
                     continue;
                 }
-                MessageEvent::Missed(missed) => Notice::Missed(missed),
-                MessageEvent::Denied => Notice::Denied,
+                PubSubEvent::Missed(missed) => Notice::Missed(missed),
+                PubSubEvent::Denied(_) => Notice::Denied,
             }));
         }
     }
@@ -255,8 +257,4 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
 
 impl<K, V, KC, VC> Unpin for Events<K, V, KC, VC> {}
 
-impl<K, V, KC, VC> fmt::Debug for Events<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("name", &self.map.object_ref.name()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC, VC] Events<K, V, KC, VC>, |it| name: it.map.object_ref.name());

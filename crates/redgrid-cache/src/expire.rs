@@ -1,13 +1,11 @@
 //! New lifetimes for existing entries.
 
-use std::borrow::Borrow;
-use std::future::IntoFuture;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodesFor};
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef, SetTtl, chunks};
 
 use crate::cache::{Cache, FIELD_LIFETIMES_NEEDED};
@@ -58,8 +56,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     #[doc(alias = "clearExpire")]
     pub fn expire<'a, Q: ?Sized + 'a>(&self, keys: impl IntoIterator<Item = &'a Q>) -> Expire<Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (object_ref, fields) = (self.object_ref.clone(), self.encode_keys(keys));
         Expire {
@@ -122,11 +119,4 @@ impl Expire<Packed> {
     }
 }
 
-impl<Y: Layout> IntoFuture for Expire<Y> {
-    type Output = Result<u64, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
-    }
-}
+into_future!([Y: Layout] Expire<Y> => Result<u64, ObjectError>, |this| this.send());

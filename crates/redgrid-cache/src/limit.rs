@@ -66,11 +66,7 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
 
     /// Limits the number of entries if there is no limit. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set_limit`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set_limit`].
     #[doc(alias = "trySetMaxSize")]
@@ -80,11 +76,7 @@ impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
 
     /// Removes the limit.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set_limit`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set_limit`].
     pub async fn clear_limit(&self) -> Result<(), ObjectError> {

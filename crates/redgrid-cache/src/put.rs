@@ -1,13 +1,11 @@
 //! Writes of entries, and their lifetimes.
 
-use std::borrow::Borrow;
-use std::future::IntoFuture;
 use std::marker::PhantomData;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef, SetTtl, chunks, millis};
 use redgrid_core::{LIFETIMES, LIFETIMES_EXPECTED, describe_time, unix_millis};
 
@@ -211,8 +209,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     #[doc(alias = "fastPut")]
     pub fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Set { put: self.put(key, value, "any"), only_new: true }
     }
@@ -221,18 +218,13 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// If the key exists, the call counts as an access to it.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "fastPutIfAbsent")]
     pub fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Set { put: self.put(key, value, "absent"), only_new: false }
     }
@@ -241,19 +233,14 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// The entry keeps its lifetime unless another is set; its idle time starts again.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Set<Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Set { put: self.put(key, value, "present"), only_new: false }
     }
@@ -263,18 +250,13 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// Values are equal if their encoded bytes are equal. The entry keeps its lifetime unless
     /// another is set; its idle time starts again.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "replace")]
     pub fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Set<Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let mut put = self.put(key, new, "equal");
         match self.object_ref.encoded(&self.values, expected) {
@@ -288,19 +270,14 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// After an error, some of them may have been set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::set`].
     #[doc(alias = "putAll")]
     pub fn set_many<'a, Q: ?Sized + 'a>(&self, entries: impl IntoIterator<Item = (&'a Q, &'a V)>) -> SetMany<Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         let entries = entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
         SetMany { put: PutRequest::new(&self.object_ref, entries, "any") }
@@ -336,8 +313,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     #[doc(alias = "put")]
     pub fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.insert_with(key, value, "any")
     }
@@ -345,18 +321,13 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     /// Sets the value of a key that is not in the map. Otherwise returns its value, as an access to
     /// it.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::insert`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Cache::set`].
     #[doc(alias = "putIfAbsent")]
     pub fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.insert_with(key, value, "absent")
     }
@@ -365,19 +336,14 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     ///
     /// The entry keeps its lifetime unless another is set; its idle time starts again.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::insert`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Cache::set`].
     #[doc(alias = "putIfExists")]
     #[doc(alias = "putIfExist")]
     pub fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Insert<V, VC, Y>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.insert_with(key, value, "present")
     }
@@ -392,41 +358,23 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     }
 }
 
-impl<Y: Layout> IntoFuture for Set<Y> {
-    type Output = Result<bool, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+into_future!([Y: Layout] Set<Y> => Result<bool, ObjectError>, |this| async move {
+    let only_new = this.only_new;
+    let done = this.put.send().await?;
+    Ok(done.into_iter().any(|(done, _)| if only_new { done == 1 } else { done > 0 }))
+});
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let only_new = self.only_new;
-            let done = self.put.send().await?;
-            Ok(done.into_iter().any(|(done, _)| if only_new { done == 1 } else { done > 0 }))
-        })
+into_future!([Y: Layout] SetMany<Y> => Result<(), ObjectError>, |this| async move { this.put.send().await.map(drop) });
+
+into_future!(
+    [V: 'static, VC: Decode<V>, Y: Layout] Insert<V, VC, Y> => Result<Option<V>, ObjectError>,
+    |this| async move {
+        let Insert { put, values, .. } = this;
+        let field = put.entries.as_ref().ok().and_then(|entries| entries.first()).map(|(field, _)| field.clone());
+        let object_ref = put.object_ref.clone();
+        let previous = put.send().await?.pop().and_then(|(_, previous)| previous);
+        previous
+            .map(|previous| object_ref.decoded(&values, &previous, || describe_key(&field.unwrap_or_default())))
+            .transpose()
     }
-}
-
-impl<Y: Layout> IntoFuture for SetMany<Y> {
-    type Output = Result<(), ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.put.send().await.map(drop) })
-    }
-}
-
-impl<V: 'static, VC: Decode<V>, Y: Layout> IntoFuture for Insert<V, VC, Y> {
-    type Output = Result<Option<V>, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let Insert { put, values, .. } = self;
-            let field = put.entries.as_ref().ok().and_then(|entries| entries.first()).map(|(field, _)| field.clone());
-            let object_ref = put.object_ref.clone();
-            let previous = put.send().await?.pop().and_then(|(_, previous)| previous);
-            previous
-                .map(|previous| object_ref.decoded(&values, &previous, || describe_key(&field.unwrap_or_default())))
-                .transpose()
-        })
-    }
-}
+);

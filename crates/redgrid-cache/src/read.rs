@@ -1,9 +1,7 @@
 //! Reads of values and lifetimes.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::FromReply;
 use redgrid_core::object::{Lifetime, ObjectError, chunks};
 
@@ -25,8 +23,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(self.read_values(ReadKind::Get, self.encode_keys([key])?).await?.pop().flatten())
     }
@@ -35,11 +32,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     ///
     /// The call counts as an access to each key.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::get`].
     #[doc(alias = "getAll")]
@@ -48,8 +41,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Option<V>>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.read_values(ReadKind::Get, self.encode_keys(keys)?).await
     }
@@ -67,8 +59,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
     #[doc(alias = "getAllWithTTLOnly")]
     pub async fn peek<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(self.read_values(ReadKind::Peek, self.encode_keys([key])?).await?.pop().flatten())
     }
@@ -83,18 +74,13 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Layout> Cache<K, V, KC, VC, Y> {
 impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     /// Returns whether the key is in the map and not expired. The call counts as an access to it.
     ///
-    /// # Errors
-    ///
-    /// As for [`Cache::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Cache::get`].
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let found: Vec<Option<Bytes>> = self.read_fields(ReadKind::Contains, &self.encode_keys([key])?).await?;
         // A packed map replies 1 or 0, a native one the value itself.
@@ -115,8 +101,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Layout> Cache<K, V, KC, VC, Y> {
     #[doc(alias = "remainTimeToLive")]
     pub async fn lifetime<Q: ?Sized>(&self, key: &Q) -> Result<Lifetime, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let request = Y::remaining_lifetimes(&self.object_ref, &self.encode_keys([key])?)?;
         let remaining: Option<Vec<i64>> = self

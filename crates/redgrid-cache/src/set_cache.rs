@@ -1,16 +1,12 @@
 //! A set whose values have lifetimes.
 
-use std::borrow::Borrow;
-use std::fmt;
-use std::future::IntoFuture;
-use std::marker::PhantomData;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
-use redgrid_core::object::{Lifetime, Object, ObjectError, ObjectRef, Scan, SetTtl, alone, chunks};
-use redgrid_core::{Client, Request, Script};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
+use redgrid_core::into_future;
+use redgrid_core::object::{Lifetime, ObjectError, ObjectRef, Scan, SetTtl, alone, chunks};
+use redgrid_core::{Request, Script};
 
 use crate::layout::{Packed, sealed::Requests};
 use crate::put::encode_lifetime;
@@ -28,55 +24,25 @@ const NEVER: i64 = 92_233_720_368_547_758;
 /// its number minus the time of insertion.
 const NEVER_FROM: i64 = NEVER / 2;
 
-/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
-/// stored format never depends on features that other crates enable.
-macro_rules! set_cache {
-    ($($default:tt)*) => {
-        /// A set of values of type `T` with lifetimes, in no order, shared by all processes that
-        /// reach the same server.
-        ///
-        /// Redisson's `RSetCache` on the wire: a sorted set of values, scored by expiry.
-        ///
-        /// Cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
-        /// all users of a set must use the same one. With the feature `json`, the default is
-        /// `Json`. Expiry follows the server's clock.
-        #[doc(alias = "RSetCache")]
-        #[doc(alias = "RedissonSetCache")]
-        pub struct SetCache<T, C $($default)*> {
-            object_ref: ObjectRef,
-            codec: C,
-            values: PhantomData<fn() -> T>,
-        }
-    };
-}
-
-#[cfg(feature = "json")]
-set_cache!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-set_cache!();
-
-impl<T, C: Codec + Default> SetCache<T, C> {
-    /// Returns the set with this name.
+redgrid_core::value_object! {
+    /// A set of values of type `T` with lifetimes, in no order, shared by all processes that
+    /// reach the same server.
     ///
-    /// No request is sent: the first call reports an invalid name.
-    pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        SetCache { object_ref: ObjectRef::new(client, name), codec: C::default(), values: PhantomData }
-    }
+    /// Redisson's `RSetCache` on the wire: a sorted set of values, scored by expiry.
+    ///
+    /// Cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
+    /// all users of a set must use the same one. With the feature `json`, the default is
+    /// `Json`. Expiry follows the server's clock.
+    #[doc(alias = "RSetCache")]
+    #[doc(alias = "RedissonSetCache")]
+    pub struct SetCache;
+
+    ///
+    /// The object exists even if all of its values are expired.
+    |object_ref| object_ref.object(alone)
 }
 
 impl<T, C: Codec> SetCache<T, C> {
-    /// Returns a handle of the same name with another codec.
-    pub fn with_codec<D: Codec>(self, codec: D) -> SetCache<T, D> {
-        SetCache { object_ref: self.object_ref, codec, values: PhantomData }
-    }
-
-    /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
-    ///
-    /// The object exists even if all of its values are expired.
-    pub fn object(&self) -> Object {
-        self.object_ref.object(alone)
-    }
-
     /// Returns the number of values that are not expired.
     ///
     /// # Errors
@@ -93,11 +59,7 @@ impl<T, C: Codec> SetCache<T, C> {
 
     /// Returns whether the set has no values that are not expired.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::len`].
     #[doc(alias = "isEmpty")]
@@ -133,44 +95,33 @@ impl<T, C: Codec> SetCache<T, C> {
     #[doc(alias = "add")]
     pub fn insert<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.insert_with([value], "any", false, |(new, _)| new > 0)
     }
 
     /// Inserts a value that is not in the set. Returns whether it was inserted.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::insert`].
     #[doc(alias = "addIfAbsent")]
     pub fn insert_if_absent<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.insert_with([value], "absent", false, |(new, _)| new > 0)
     }
 
     /// Sets the lifetime of a value that is in the set. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::insert`].
     #[doc(alias = "addIfExists")]
     pub fn expire<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.insert_with([value], "present", false, |(_, done)| done > 0)
     }
@@ -178,18 +129,13 @@ impl<T, C: Codec> SetCache<T, C> {
     /// Sets the lifetime of a value that is in the set and would expire earlier. Returns whether it
     /// was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::insert`].
     #[doc(alias = "addIfGreater")]
     pub fn prolong<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.insert_with([value], "sooner", false, |(_, done)| done > 0)
     }
@@ -197,18 +143,13 @@ impl<T, C: Codec> SetCache<T, C> {
     /// Sets the lifetime of a value that is in the set and would expire later. Returns whether it
     /// was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::insert`].
     #[doc(alias = "addIfLess")]
     pub fn shorten<Q: ?Sized>(&self, value: &Q) -> SetInsert<bool>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.insert_with([value], "later", false, |(_, done)| done > 0)
     }
@@ -217,19 +158,14 @@ impl<T, C: Codec> SetCache<T, C> {
     ///
     /// After an error, some of them may have been inserted.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::insert`].
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
     pub fn insert_many<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> SetInsert<u64>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.insert_with(values, "any", false, |(new, _)| new)
     }
@@ -248,25 +184,19 @@ impl<T, C: Codec> SetCache<T, C> {
     #[doc(alias = "tryAdd")]
     pub fn try_insert_all<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> SetInsert<bool>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.insert_with(values, "absent", true, |(new, _)| new > 0)
     }
 
     /// Returns whether the set contains a value that is not expired.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::len`].
     pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.contains_many([value]).await?.into_iter().any(|is_in| is_in))
     }
@@ -274,11 +204,7 @@ impl<T, C: Codec> SetCache<T, C> {
     /// Returns for each value, in their order, whether the set contains it, not expired. Up to 500
     /// values a request.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::len`].
     #[doc(alias = "containsEach")]
@@ -288,8 +214,7 @@ impl<T, C: Codec> SetCache<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<bool>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let (values, mut all) = (self.encode_all(values)?, Vec::new());
         for chunk in chunks(&values, Bytes::len) {
@@ -301,17 +226,12 @@ impl<T, C: Codec> SetCache<T, C> {
 
     /// Returns the remaining lifetime of a value.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::len`].
     pub async fn lifetime<Q: ?Sized>(&self, value: &Q) -> Result<Lifetime, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let remaining = self.remaining(&self.encode_all([value])?).await?.pop().unwrap_or(-2);
         Ok(Lifetime::of(if remaining >= NEVER_FROM { -1 } else { remaining }))
@@ -319,17 +239,12 @@ impl<T, C: Codec> SetCache<T, C> {
 
     /// Removes a value. Returns whether the set contained it, not expired.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::insert`].
     pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.remove_many([value]).await? > 0)
     }
@@ -339,11 +254,7 @@ impl<T, C: Codec> SetCache<T, C> {
     ///
     /// After an error, some of them may have been removed.
     ///
-    /// # Errors
-    ///
-    /// As for [`SetCache::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SetCache::insert`].
     #[doc(alias = "removeAll")]
@@ -353,8 +264,7 @@ impl<T, C: Codec> SetCache<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let values = self.encode_all(values)?;
         self.object_ref.change_chunks(&values, || self.script(&REMOVE)).await
@@ -463,26 +373,4 @@ impl<R> SetInsert<R> {
     }
 }
 
-impl<R: Send + 'static> IntoFuture for SetInsert<R> {
-    type Output = Result<R, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.send())
-    }
-}
-
-impl<T, C: Clone> Clone for SetCache<T, C> {
-    fn clone(&self) -> Self {
-        SetCache { object_ref: self.object_ref.clone(), codec: self.codec.clone(), values: PhantomData }
-    }
-}
-
-impl<T, C: fmt::Debug> fmt::Debug for SetCache<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetCache")
-            .field("name", &self.object_ref.name())
-            .field("codec", &self.codec)
-            .finish_non_exhaustive()
-    }
-}
+into_future!([R: Send + 'static] SetInsert<R> => Result<R, ObjectError>, |this| this.send());

@@ -1,9 +1,7 @@
 //! Read-modify-write of a value, with optimistic retries.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::object::{CasLoop, ObjectError};
 
 use crate::cache::Cache;
@@ -33,8 +31,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     #[doc(alias = "addAndGet")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, mut change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let fields = self.encode_keys([key])?;
         let field = &fields[0];

@@ -1,6 +1,6 @@
 //! Traits of codecs.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::fmt::Debug;
 
 use bytes::Bytes;
@@ -97,6 +97,18 @@ pub trait Encode<T: ?Sized>: Codec {
     /// The format cannot represent it, or it exceeds a limit. The error does not contain the value.
     fn encode(&self, value: &T) -> Result<Bytes, EncodeError>;
 }
+
+/// A codec that writes a `Q` in place of a `T`: a `T` itself, or what it borrows as, such as `str`
+/// for `String`. Implemented for all of them.
+///
+/// The codec is the subject of the bound, so that a call with a literal or a default infers `Q`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot write a `{Q}` in place of a `{T}`",
+    note = "`{T}: Borrow<{Q}>` and `{Self}: Encode<{Q}>` are both required"
+)]
+pub trait EncodesFor<T, Q: ?Sized>: Encode<Q> {}
+
+impl<T: Borrow<Q>, C: Encode<Q>, Q: ?Sized> EncodesFor<T, Q> for C {}
 
 /// A codec that reads values of type `T`.
 #[diagnostic::on_unimplemented(

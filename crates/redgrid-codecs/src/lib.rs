@@ -81,7 +81,7 @@ pub use bytes::Bytes;
 pub use self::bincode::Bincode;
 #[cfg(feature = "cbor")]
 pub use self::cbor::Cbor;
-pub use self::codec::{Arithmetic, Codec, Decode, Encode, MAX_DECOMPRESSED, MAX_DEPTH, MAX_SIZE, Numeric};
+pub use self::codec::{Arithmetic, Codec, Decode, Encode, EncodesFor, MAX_DECOMPRESSED, MAX_DEPTH, MAX_SIZE, Numeric};
 pub use self::double::Double;
 #[cfg(feature = "element-hash")]
 pub use self::element::{element_hash, hash128};

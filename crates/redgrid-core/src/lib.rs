@@ -66,8 +66,8 @@ pub use lock::Holder;
 pub use name::{InvalidName, Name};
 pub use participant::Participant;
 pub use pubsub::{
-    ChannelEvent, ChannelSelector, DrainingSubscription, Generation, MessageEvent, MessageStream, OrderedSubscription,
-    PubSubEvent, PubSubStream, Wake, Watch,
+    ChannelEvent, ChannelSelector, DrainingSubscription, Generation, OrderedSubscription, PubSubEvent, PubSubStream,
+    Wake, Watch,
 };
 pub use script::{BatchPhase, BatchScript, BulkScript, OwnedScript, Script};
 pub use token::Token;

@@ -241,6 +241,19 @@ pub fn slot_of(key: &[u8]) -> u16 {
     crate::connection::slot_of(key)
 }
 
+/// Converts an invalid name to errors with a variant `Failed`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! from_invalid_name {
+    ($($error:ident),*) => {$(
+        impl From<$crate::name::InvalidName> for $error {
+            fn from(invalid: $crate::name::InvalidName) -> Self {
+                $error::Failed(invalid.into())
+            }
+        }
+    )*};
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,6 @@ mod blocked;
 mod task;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -267,13 +266,7 @@ impl<R: Resource> WaitQueue<R> {
     }
 }
 
-impl<R: Resource> fmt::Debug for WaitQueue<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitQueue")
-            .field("key", &self.resource.key().escape_ascii().to_string())
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_fields!([R: Resource] WaitQueue<R>, |it| key: it.resource.key().escape_ascii().to_string());
 
 impl<R: Resource> Waiter<R> {
     /// Returns its number, by which [`Resource::poll`] knows it.

@@ -5,7 +5,6 @@
 //! last one would wait for as many round trips. Each caller receives the count as if its count-down
 //! had been executed alone.
 
-use std::fmt;
 use std::sync::Arc;
 
 use redgrid_core::author::{BatchExecutor, Batcher, ClientExt};
@@ -68,8 +67,4 @@ impl BatchExecutor for CountDowns {
     }
 }
 
-impl fmt::Debug for CountDownBatcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CountDownBatcher").finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(CountDownBatcher, |_it| );

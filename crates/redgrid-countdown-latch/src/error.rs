@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redgrid_core::name::InvalidName;
 use redgrid_core::{Failure, LIFETIMES_EXPECTED, Name, Operation, ServerError};
 
 /// The error of a call that sets, counts down, deletes or reads a latch.
@@ -46,12 +45,6 @@ impl LatchError {
     }
 }
 
-impl From<InvalidName> for LatchError {
-    fn from(invalid: InvalidName) -> Self {
-        LatchError::Failed(invalid.into())
-    }
-}
-
 /// The error of a wait that ended before the latch was open. The latch is as it was.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -81,8 +74,4 @@ impl WaitError {
     }
 }
 
-impl From<InvalidName> for WaitError {
-    fn from(invalid: InvalidName) -> Self {
-        WaitError::Failed(invalid.into())
-    }
-}
+redgrid_core::from_invalid_name!(LatchError, WaitError);

@@ -87,13 +87,9 @@ impl CountDownLatch {
     /// Decrements the count by `n`, 1 to 2^63 - 1, in one step. More than the remaining count opens
     /// the latch.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`CountDownLatch::count_down`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`CountDownLatch::count_down`].
+    /// As for [`CountDownLatch::count_down`].
     pub async fn count_down_by(&self, n: u64) -> Result<u64, LatchError> {
         let keys = self.keys()?;
         let by = keys.checked_count(n)?;

@@ -1,9 +1,9 @@
 //! Setting a latch: options, then await.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_core::LIFETIMES;
+use redgrid_core::into_future;
 
 use crate::error::LatchError;
 use crate::latch::CountDownLatch;
@@ -41,11 +41,4 @@ impl TrySetCount {
     }
 }
 
-impl IntoFuture for TrySetCount {
-    type Output = Result<bool, LatchError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(TrySetCount => Result<bool, LatchError>, |this| this.run());

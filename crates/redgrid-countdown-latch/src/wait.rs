@@ -1,11 +1,11 @@
 //! Waiting for a latch: options, then await.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_core::ServerError;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
+use redgrid_core::into_future;
 use redgrid_core::wait_queue::WaitEnd;
 
 use crate::error::WaitError;
@@ -65,11 +65,4 @@ impl Wait {
     }
 }
 
-impl IntoFuture for Wait {
-    type Output = Result<(), WaitError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(Wait => Result<(), WaitError>, |this| this.run());

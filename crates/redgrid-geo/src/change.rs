@@ -1,8 +1,6 @@
 //! Addition, movement and removal of members.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodesFor};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
@@ -23,8 +21,7 @@ impl<T, C: Codec> Geo<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn add<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.add_many([(member, at)]).await? > 0)
     }
@@ -45,26 +42,20 @@ impl<T, C: Codec> Geo<T, C> {
         members: impl IntoIterator<Item = (&'a Q, Position)>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.send_positions(members, || self.object_ref.command("GEOADD")).await
     }
 
     /// Adds a member if it is absent. Returns whether it was added.
     ///
-    /// # Errors
-    ///
-    /// As for [`Geo::add`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add`].
     #[doc(alias = "tryAdd")]
     pub async fn add_if_absent<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.add_many_if_absent([(member, at)]).await? > 0)
     }
@@ -72,39 +63,29 @@ impl<T, C: Codec> Geo<T, C> {
     /// Adds those of the members that are absent, up to 500 or about 4 MiB a request. Returns the
     /// number of added members.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Geo::add`].
     #[doc(alias = "tryAdd")]
     pub async fn add_many_if_absent<'a, Q: ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = (&'a Q, Position)>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.send_positions(members, || Ok(self.object_ref.command("GEOADD")?.arg("NX"))).await
     }
 
     /// Sets the position of a member if it exists. Returns whether it exists.
     ///
-    /// # Errors
-    ///
-    /// As for [`Geo::add`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add`].
     #[doc(alias = "addIfExists")]
     pub async fn add_if_exists<Q: ?Sized>(&self, member: &Q, at: Position) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.add_many_if_exists([(member, at)]).await? > 0)
     }
@@ -112,21 +93,16 @@ impl<T, C: Codec> Geo<T, C> {
     /// Sets the positions of those of the members that exist, up to 500 or about 4 MiB a request.
     /// Returns their number.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Geo::add`].
     #[doc(alias = "addIfExists")]
     pub async fn add_many_if_exists<'a, Q: ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = (&'a Q, Position)>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.send_positions(members, || Ok(ADD_IF_EXISTS.with([self.object_ref.name_and_key()?.1.clone()]))).await
     }
@@ -152,17 +128,12 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Removes a member. Returns whether it existed.
     ///
-    /// # Errors
-    ///
-    /// As for [`Geo::add`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add`].
     pub async fn remove<Q: ?Sized>(&self, member: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.remove_many([member]).await? > 0)
     }
@@ -170,21 +141,16 @@ impl<T, C: Codec> Geo<T, C> {
     /// Removes members, up to 500 or about 4 MiB a request. Returns the number of members that
     /// existed.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Geo::add`].
     #[doc(alias = "removeAll")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
         &self,
         members: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let members = self.object_ref.encoded_all(&self.codec, members)?;
         self.object_ref.change_chunks(&members, || self.object_ref.command("ZREM")).await
@@ -192,11 +158,7 @@ impl<T, C: Codec> Geo<T, C> {
 
     /// Removes all members, in one step. Returns whether there were any.
     ///
-    /// # Errors
-    ///
-    /// As for [`Geo::add`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Geo::add`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {

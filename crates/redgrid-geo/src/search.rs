@@ -1,10 +1,7 @@
 //! Searches by distance.
 
-use std::borrow::Borrow;
-use std::fmt;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{FromReply, Request, Script};
 
@@ -54,8 +51,7 @@ impl<T, C: Codec> Geo<T, C> {
     #[doc(alias = "search")]
     pub fn around_member<Q: ?Sized>(&self, member: &Q) -> Around<T, C>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Around { geo: self.clone(), center: Center::Member(self.object_ref.encoded(&self.codec, member)) }
     }
@@ -153,11 +149,7 @@ impl<T, C: Codec> Search<T, C> {
     /// Stores the results as a sorted set of this name, scored by the distance in metres. Otherwise
     /// like [`Search::store`].
     ///
-    /// # Errors
-    ///
-    /// As for [`Search::store`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Search::store`].
     #[doc(alias = "storeSortedSearchTo")]
@@ -222,13 +214,9 @@ impl<T, C: Decode<T>> Search<T, C> {
 
     /// Returns the members in the area, with their distances from the center.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Search::members`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "searchWithDistance")]
     pub async fn distances(self) -> Result<Vec<(T, Distance)>, ObjectError> {
         let found: Vec<(Bytes, Distance)> = self.send(Some("WITHDIST")).await?;
@@ -237,13 +225,9 @@ impl<T, C: Decode<T>> Search<T, C> {
 
     /// Returns the members in the area, with their positions.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Search::members`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "searchWithPosition")]
     pub async fn positions(self) -> Result<Vec<(T, Position)>, ObjectError> {
         let found: Vec<(Bytes, Position)> = self.send(Some("WITHCOORD")).await?;
@@ -255,14 +239,6 @@ impl<T, C: Decode<T>> Search<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for Around<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Around").field("geo", &self.geo).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] Around<T, C>, |it| geo: it.geo);
 
-impl<T, C: fmt::Debug> fmt::Debug for Search<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Search").field("geo", &self.geo).field("order", &self.order).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] Search<T, C>, |it| geo: it.geo, order: it.order);

@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use redgrid_core::name::InvalidName;
 use redgrid_core::{Failure, Name, Operation, ServerError, describe_time};
 
 /// The error of a call for an id, or of a change of a generator.
@@ -70,8 +69,4 @@ impl IdError {
     }
 }
 
-impl From<InvalidName> for IdError {
-    fn from(invalid: InvalidName) -> Self {
-        IdError::Failed(invalid.into())
-    }
-}
+redgrid_core::from_invalid_name!(IdError);

@@ -4,7 +4,6 @@
 //! Calls wait for nothing to change on the server, so they share a [`Batcher`] and no
 //! [`wait_queue`](redgrid_core::wait_queue).
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -281,8 +280,4 @@ impl<S: BlockSource> BatchExecutor for BlockFetcher<S> {
     }
 }
 
-impl<S: BlockSource> fmt::Debug for Prefetcher<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prefetcher").finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([S: BlockSource] Prefetcher<S>, |_it| );

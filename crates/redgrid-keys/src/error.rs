@@ -1,6 +1,5 @@
 //! The errors of requests for many keys.
 
-use redgrid_core::name::InvalidName;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Failure, NodeId, Operation, ServerError};
 
@@ -99,8 +98,4 @@ impl KeysError {
     }
 }
 
-impl From<InvalidName> for KeysError {
-    fn from(invalid: InvalidName) -> Self {
-        KeysError::Failed(invalid.into())
-    }
-}
+redgrid_core::from_invalid_name!(KeysError);

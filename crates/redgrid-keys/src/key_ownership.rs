@@ -25,6 +25,11 @@ pub(crate) fn key_row(object: &[u8]) -> Vec<Bytes> {
     all
 }
 
+/// Returns the keys that are renamed and copied with an object, and otherwise outlive it.
+pub(crate) fn token_keys(key: &[u8]) -> Vec<Bytes> {
+    [redgrid_core::object::fence(key), redgrid_core::object::layouts::fenced_lock_token(key)].concat()
+}
+
 /// Returns the keys by which an object exists: the row that count.lua and lifetimes.lua expect.
 pub(crate) fn existence_row(object: &[u8]) -> Vec<Bytes> {
     let mut all = key_ownership::primary_keys(object);

@@ -1,7 +1,6 @@
 //! All keys of the servers.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -128,11 +127,7 @@ impl Keys {
     ///
     /// Use it for large objects.
     ///
-    /// # Errors
-    ///
-    /// As for [`Keys::delete`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Keys::delete`].
     pub async fn unlink<K: ToKey>(&self, names: impl IntoIterator<Item = K>) -> Result<u64, KeysError> {
@@ -169,11 +164,7 @@ impl Keys {
     ///
     /// If the time has passed, they are deleted at once.
     ///
-    /// # Errors
-    ///
-    /// As for [`Keys::expire_in`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Keys::expire_in`].
     #[doc(alias = "expireAt")]
@@ -191,11 +182,7 @@ impl Keys {
     ///
     /// A lock without a TTL never expires: if its holder is gone, only a forced unlock frees it.
     ///
-    /// # Errors
-    ///
-    /// As for [`Keys::expire_in`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Keys::expire_in`].
     #[doc(alias = "clearExpire")]
@@ -299,7 +286,9 @@ impl Keys {
         } else {
             (owned_keys, primary_keys(&key).len())
         };
-        Ok(Object::with_layout(&self.client, Ok(name), layout).with_primary_keys(count).also_renames(token_keys))
+        Ok(Object::with_layout(&self.client, Ok(name), layout)
+            .with_primary_keys(count)
+            .also_renames(key_ownership::token_keys))
     }
 
     /// Returns the kind of the multimap with this name; `None` if it is not a multimap.
@@ -334,11 +323,7 @@ impl Keys {
     /// Renames an object like [`Keys::rename`] unless the new name is taken, and returns whether it
     /// did.
     ///
-    /// # Errors
-    ///
-    /// As for [`Keys::rename`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Keys::rename`].
     #[doc(alias = "renamenx")]
@@ -380,16 +365,7 @@ impl Keys {
     }
 }
 
-/// Returns the keys that are renamed and copied with an object, and otherwise outlive it.
-fn token_keys(key: &[u8]) -> Vec<Bytes> {
-    [redgrid_core::object::fence(key), layouts::fenced_lock_token(key)].concat()
-}
-
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("namespace", &self.client.namespace()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Keys, |it| namespace: it.client.namespace());
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,6 @@
 //! Streams of keys.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -169,8 +168,4 @@ impl Stream for Listing {
     }
 }
 
-impl fmt::Debug for Listing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listing").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Listing, |it| options: it.options);

@@ -125,11 +125,7 @@ impl<T, C: Decode<T>> List<T, C> {
 
     /// Removes the first element and returns it; `None` if the list is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`List::pop`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`List::pop`].
     #[doc(alias = "removeFirst")]

@@ -179,11 +179,7 @@ impl<T, C: Encode<T>> List<T, C> {
     /// Inserts a value before the first element that equals `pivot`. Returns the new number of
     /// elements; `None` if no element equals `pivot`, and nothing is inserted then.
     ///
-    /// # Errors
-    ///
-    /// As for [`List::push`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`List::push`].
     #[doc(alias = "addBefore")]
@@ -194,11 +190,7 @@ impl<T, C: Encode<T>> List<T, C> {
     /// Inserts a value after the first element that equals `pivot`. Returns the new number of
     /// elements; `None` if no element equals `pivot`, and nothing is inserted then.
     ///
-    /// # Errors
-    ///
-    /// As for [`List::push`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`List::push`].
     #[doc(alias = "addAfter")]

@@ -33,11 +33,7 @@ impl<T, C: Decode<T>> List<T, C> {
 
     /// Returns the first element; `None` if the list is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`List::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`List::get`].
     #[doc(alias = "getFirst")]
@@ -47,11 +43,7 @@ impl<T, C: Decode<T>> List<T, C> {
 
     /// Returns the last element; `None` if the list is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`List::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`List::get`].
     #[doc(alias = "getLast")]
@@ -121,13 +113,9 @@ impl<T, C: Decode<T>> List<T, C> {
     /// Returns all elements in one reply, which is as large as all of them. For large lists use
     /// [`List::stream`].
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`List::get`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`List::range`].
     #[doc(alias = "readAll")]
     #[doc(alias = "toArray")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
@@ -155,11 +143,7 @@ impl<T, C: Encode<T>> List<T, C> {
     /// in a longer list, the server searches one value a step. Between steps, others may change the
     /// list.
     ///
-    /// # Errors
-    ///
-    /// As for [`List::contains`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`List::contains`].
     #[doc(alias = "containsAll")]
@@ -183,11 +167,7 @@ impl<T, C: Encode<T>> List<T, C> {
 
     /// Returns the index of the first element that equals the value. The server searches the list.
     ///
-    /// # Errors
-    ///
-    /// As for [`List::contains`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`List::contains`].
     #[doc(alias = "indexOf")]
@@ -198,11 +178,7 @@ impl<T, C: Encode<T>> List<T, C> {
     /// Returns the index of the last element that equals the value. The server searches the list
     /// from its end.
     ///
-    /// # Errors
-    ///
-    /// As for [`List::contains`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`List::contains`].
     #[doc(alias = "lastIndexOf")]

@@ -1,11 +1,10 @@
 //! Sorted reads of a list.
 
 use std::fmt;
-use std::future::IntoFuture;
-use std::pin::Pin;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Numeric};
+use redgrid_core::into_future;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Name, Request};
 
@@ -247,18 +246,11 @@ impl<T, C: Codec> List<T, C> {
     }
 }
 
-impl<T: 'static, C: Decode<T>> IntoFuture for Sort<T, C> {
-    type Output = Result<Vec<T>, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            // SORT may store, so replicas refuse it; SORT_RO does not exist before Redis 7.0.
-            let elements: Vec<Bytes> = self.list.object_ref.read_primary(self.request(&[])?).await?;
-            elements.iter().map(|bytes| self.list.decode(bytes, "one of the sorted")).collect()
-        })
-    }
-}
+into_future!([T: 'static, C: Decode<T>] Sort<T, C> => Result<Vec<T>, ObjectError>, |this| async move {
+    // SORT may store, so replicas refuse it; SORT_RO does not exist before Redis 7.0.
+    let elements: Vec<Bytes> = this.list.object_ref.read_primary(this.request(&[])?).await?;
+    elements.iter().map(|bytes| this.list.decode(bytes, "one of the sorted")).collect()
+});
 
 impl<T, C: Codec> Clone for Sort<T, C> {
     fn clone(&self) -> Self {

@@ -1,6 +1,5 @@
 //! The map type, and calls about the map as a whole.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,11 +133,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
 
     /// Returns whether the map is empty on the server.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::len`].
     #[doc(alias = "isEmpty")]
@@ -196,10 +191,6 @@ impl<K, V, KC: Clone, VC: Clone> Clone for LocalCachedMap<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for LocalCachedMap<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("LocalCachedMap");
-        debug.field("name", &self.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
-        debug.field("options", &self.options).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] LocalCachedMap<K, V, KC, VC>, |it|
+    name: it.object_ref.name(), keys: it.keys, values: it.values, options: it.options
+);

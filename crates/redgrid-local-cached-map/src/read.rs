@@ -1,9 +1,7 @@
 //! Reads of values, from the cache or the server.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, chunks};
 
@@ -22,8 +20,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
     #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
@@ -54,8 +51,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Option<V>>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let near = self.near()?;
         let fields = self.object_ref.encoded_all(&self.keys, keys)?;
@@ -101,8 +97,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {
@@ -123,8 +118,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     #[doc(alias = "valueSize")]
     pub async fn value_size<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (near, field) = (self.near()?, self.object_ref.encoded(&self.keys, key)?);
         if let Some(found) = near.get(&field) {

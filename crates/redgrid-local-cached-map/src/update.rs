@@ -1,9 +1,7 @@
 //! Changes the value of a key by a function, with optimistic retries.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::object::{CasLoop, ObjectError, in_place};
 
 use crate::map::LocalCachedMap;
@@ -16,18 +14,13 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
     /// `change` is called again if another client has changed the value meanwhile. It receives the
     /// value on the server, whatever is cached.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::alter`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`LocalCachedMap::set`].
     #[doc(alias = "computeIfPresent")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.alter(key, in_place(change)).await
     }
@@ -55,8 +48,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
         mut change: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         // The same lock as for a [`Map`](redgrid_map::Map): updates through handles of both types

@@ -1,9 +1,7 @@
 //! Changes, each published to all caches of the map in the step in which it is made.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Arithmetic, Codec, Decode, Encode, Numeric};
+use redgrid_codecs::{Arithmetic, Codec, Decode, Encode, EncodesFor, Numeric};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{FromReply, Request, Script};
 
@@ -37,44 +35,33 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.set_returning_previous(key, value, Condition::Always).await
     }
 
     /// Sets the value of a key that is not in the map. Otherwise returns the current value.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.set_returning_previous(key, value, Condition::Absent).await
     }
 
     /// Sets the value of a key that is in the map. Returns the previous value.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.set_returning_previous(key, value, Condition::Present).await
     }
@@ -109,8 +96,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
     #[doc(alias = "fastPut")]
     pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         self.run_and_publish::<bool>("HSET", &[&field], vec![field.clone(), value]).await
@@ -118,18 +104,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
 
     /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         Ok(self.change_key(&field, Some(value), Condition::Absent, false).await?.0)
@@ -137,19 +118,14 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
 
     /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         Ok(self.change_key(&field, Some(value), Condition::Present, false).await?.0)
@@ -157,11 +133,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
 
     /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some may be set.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "putAll")]
@@ -170,9 +142,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
         entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
     ) -> Result<(), ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         let entries: Result<Vec<_>, _> =
             entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();
@@ -189,18 +160,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, expected) = self.encode_entry(key, expected)?;
         let new = self.object_ref.encoded(&self.values, new)?;
@@ -211,18 +177,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, expected) = self.encode_entry(key, expected)?;
         Ok(self.change_key(&field, None, Condition::Equal(expected), false).await?.0)
@@ -248,8 +209,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> LocalCachedMap<K, V, KC, VC> {
     /// As for [`LocalCachedMap::set`].
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let (_, previous) = self.change_key(&field, None, Condition::Always, true).await?;
@@ -275,8 +235,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         let mut removed = 0;
@@ -302,9 +261,8 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     #[doc(alias = "addAndGet")]
     pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Numeric<V>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let args = vec![field.clone(), self.object_ref.encoded(&self.values, by)?];
@@ -318,11 +276,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     /// Removes all entries, and with them the map, in one step, and clears all caches of the map.
     /// Returns whether there were any entries.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "delete")]
@@ -337,11 +291,7 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     ///
     /// The message is published; the call does not wait until the caches are cleared.
     ///
-    /// # Errors
-    ///
-    /// As for [`LocalCachedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`LocalCachedMap::set`].
     #[doc(alias = "clearLocalCache")]

@@ -1,9 +1,7 @@
 //! Addition on the server.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Arithmetic, Codec, Encode, Numeric};
+use redgrid_codecs::{Arithmetic, Codec, EncodesFor, Numeric};
 use redgrid_core::object::ObjectError;
 
 use crate::map::Map;
@@ -24,9 +22,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "addAndGet")]
     pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Numeric<V>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let by = self.object_ref.encoded(&self.values, by)?;

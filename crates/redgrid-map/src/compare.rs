@@ -1,9 +1,7 @@
 //! Compare-and-set and compare-and-remove.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodesFor};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script};
 
@@ -33,18 +31,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, expected) = self.encode_entry(key, expected)?;
         let new = self.object_ref.encoded(&self.values, new)?;
@@ -56,18 +49,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, expected) = self.encode_entry(key, expected)?;
         let (_, map) = self.object_ref.name_and_key()?;

@@ -1,9 +1,8 @@
 //! Computes the value of a key under its lock, as Redisson does.
 
-use std::borrow::Borrow;
 use std::time::Duration;
 
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::Holder;
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::{CasLoop, ObjectError};
@@ -102,10 +101,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     /// bounds that time.
     pub async fn compute<Q: ?Sized, F, R>(self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         F: FnMut(Option<V>) -> R,
         R: Future<Output = Option<V>>,
+        KC: EncodesFor<K, Q>,
     {
         let acquire = self.map.lock(key)?.acquire().timeout(self.timeout);
         let acquire = self.lease.into_iter().fold(acquire, |acquire, lease| acquire.lease(lease));
@@ -150,10 +148,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     #[doc(alias = "computeIfAbsent")]
     pub async fn compute_if_absent<Q: ?Sized, F, R>(self, key: &Q, mut make: F) -> Result<Option<V>, ComputeError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         F: FnMut() -> R,
         R: Future<Output = Option<V>>,
+        KC: EncodesFor<K, Q>,
     {
         let (name, _) = self.map.object_ref.name_and_key()?;
         let field = self.map.object_ref.encoded(&self.map.keys, key)?;
@@ -190,10 +187,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     #[doc(alias = "computeIfPresent")]
     pub async fn compute_if_present<Q: ?Sized, F, R>(self, key: &Q, mut change: F) -> Result<Option<V>, ComputeError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         F: FnMut(V) -> R,
         R: Future<Output = Option<V>>,
+        KC: EncodesFor<K, Q>,
     {
         let change = |current: Option<V>| {
             let changed = current.map(&mut change);
@@ -221,11 +217,10 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Locked<'_, K, V, KC, VC> {
     /// As for [`Locked::compute`].
     pub async fn merge<Q: ?Sized, F, R>(self, key: &Q, value: &V, mut combine: F) -> Result<Option<V>, ComputeError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: Clone,
         F: FnMut(V, V) -> R,
         R: Future<Output = Option<V>>,
+        KC: EncodesFor<K, Q>,
     {
         let change = |current: Option<V>| {
             let value = value.clone();

@@ -1,8 +1,6 @@
 //! Writes that return the previous value.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::Script;
 use redgrid_core::object::ObjectError;
 
@@ -26,8 +24,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         let previous = self.run_script(&INSERT, [field.clone(), value]).await?;
@@ -36,18 +33,13 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
 
     /// Sets the value of a key that is not in the map. Otherwise returns the current value.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         let current = self.run_script(&INSERT_IF_ABSENT, [field.clone(), value]).await?;
@@ -56,18 +48,13 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
 
     /// Sets the value of a key that is in the map. Returns the previous value.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         let previous = self.run_script(&REPLACE, [field.clone(), value]).await?;

@@ -1,8 +1,6 @@
 //! Locks, semaphores and latches of single keys of a map, with Redisson's names.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Encode, element_hash};
+use redgrid_codecs::{Codec, Encode, EncodesFor, element_hash};
 use redgrid_core::name::suffixed;
 use redgrid_core::object::ObjectError;
 use redgrid_countdown_latch::CountDownLatch;
@@ -37,8 +35,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "getLock")]
     pub fn lock<Q: ?Sized>(&self, key: &Q) -> Result<Lock, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(Lock::new(self.object_ref.client(), self.companion_name(key, "lock")?))
     }
@@ -53,8 +50,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "getFairLock")]
     pub fn fair_lock<Q: ?Sized>(&self, key: &Q) -> Result<FairLock, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(FairLock::new(self.object_ref.client(), self.companion_name(key, "fairlock")?))
     }
@@ -69,8 +65,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "getReadWriteLock")]
     pub fn rw_lock<Q: ?Sized>(&self, key: &Q) -> Result<RwLock, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(RwLock::new(self.object_ref.client(), self.companion_name(key, "rw_lock")?))
     }
@@ -82,8 +77,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// As for [`Map::lock`].
     pub fn semaphore<Q: ?Sized>(&self, key: &Q, permits: u64) -> Result<Semaphore, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(Semaphore::new(self.object_ref.client(), self.companion_name(key, "semaphore")?, permits))
     }
@@ -96,8 +90,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "getSemaphore")]
     pub fn plain_semaphore<Q: ?Sized>(&self, key: &Q) -> Result<PlainSemaphore, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(Semaphore::plain(self.object_ref.client(), self.companion_name(key, "semaphore")?))
     }
@@ -110,8 +103,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "getPermitExpirableSemaphore")]
     pub fn permit_expirable_semaphore<Q: ?Sized>(&self, key: &Q) -> Result<PermitExpirableSemaphore, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(PermitExpirableSemaphore::new(
             self.object_ref.client(),
@@ -127,8 +119,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "getCountDownLatch")]
     pub fn countdown_latch<Q: ?Sized>(&self, key: &Q) -> Result<CountDownLatch, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(CountDownLatch::new(self.object_ref.client(), self.companion_name(key, "countdownlatch")?))
     }

@@ -55,7 +55,7 @@ mod update;
 
 pub use async_trait::async_trait;
 pub use backed::{
-    BackedError, BackedMap, BackedMapBuilder, Loaded, Loader, Loss, StoreError, StoreTimeout, WriteBehind,
+    BackedError, BackedMap, BackedMapBuilder, Loaded, Loader, Loss, Storable, StoreError, StoreTimeout, WriteBehind,
     WriteBehindStats, Writer,
 };
 #[cfg(feature = "locks")]

@@ -1,6 +1,5 @@
 //! The map type, and calls about the map as a whole.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -90,11 +89,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
 
     /// Returns whether the map is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::len`].
     #[doc(alias = "isEmpty")]
@@ -160,10 +155,6 @@ impl<K, V, KC: Clone, VC: Clone> Clone for Map<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Map<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Map");
-        debug.field("name", &self.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
-        debug.finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] Map<K, V, KC, VC>, |it|
+    name: it.object_ref.name(), keys: it.keys, values: it.values
+);

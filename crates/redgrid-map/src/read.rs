@@ -1,11 +1,10 @@
 //! Reads of values, keys and entries.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::Pairs;
 use redgrid_core::object::{ObjectError, chunks};
 
@@ -24,8 +23,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let value: Option<Bytes> = self.object_ref.read(self.object_ref.command("HGET")?.arg(field.clone())).await?;
@@ -47,8 +45,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Option<V>>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         let mut found = Vec::with_capacity(fields.len());
@@ -99,8 +96,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         self.object_ref.read(self.object_ref.command("HEXISTS")?.arg(field)).await
@@ -118,8 +114,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     #[doc(alias = "valueSize")]
     pub async fn value_size<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         self.object_ref.read(self.object_ref.command("HSTRLEN")?.arg(field)).await

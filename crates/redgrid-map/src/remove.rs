@@ -1,8 +1,6 @@
 //! Removal of keys.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::fence::Write;
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Script, Token};
@@ -30,8 +28,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let fields = self.object_ref.encoded_all(&self.keys, keys)?;
         self.object_ref.change_chunks(&fields, || self.object_ref.command("HDEL")).await
@@ -50,8 +47,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove_fenced<Q: ?Sized>(&self, key: &Q, token: Token) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let fields = vec![self.object_ref.encoded(&self.keys, key)?];
         Ok(self.object_ref.fenced(Write::HashDelete { fields }, token).await? > 0)
@@ -71,8 +67,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> Map<K, V, KC, VC> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let removed = self.run_script(&REMOVE, [field.clone()]).await?;

@@ -1,9 +1,7 @@
 //! Writes that do not return the previous value.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodesFor};
 use redgrid_core::fence::Write;
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{FromReply, Request, Script, Token};
@@ -27,8 +25,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     #[doc(alias = "fastPut")]
     pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         self.object_ref.change(self.object_ref.command("HSET")?.arg(field).arg(value)).await
@@ -53,8 +50,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn set_fenced<Q: ?Sized>(&self, key: &Q, value: &V, token: Token) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let fields = vec![self.encode_entry(key, value)?];
         Ok(self.object_ref.fenced(Write::HashSet { fields }, token).await? > 0)
@@ -62,18 +58,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
 
     /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         self.object_ref.change(self.object_ref.command("HSETNX")?.arg(field).arg(value)).await
@@ -81,19 +72,14 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
 
     /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (field, value) = self.encode_entry(key, value)?;
         self.run_script(&SET_IF_EXISTS, [field, value]).await
@@ -101,11 +87,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
 
     /// Sets the values of keys, up to 500 or about 4 MiB a request. After an error some may be set.
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::set`].
     #[doc(alias = "putAll")]
@@ -114,9 +96,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
         entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
     ) -> Result<(), ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         let entries: Result<Vec<_>, _> =
             entries.into_iter().map(|(key, value)| self.encode_entry(key, value)).collect();

@@ -1,9 +1,7 @@
 //! Changes the value of a key by a function, with optimistic retries.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::Request;
 use redgrid_core::object::{CasLoop, CasReply, ObjectError, in_place};
 
@@ -31,8 +29,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     #[doc(alias = "replaceAll")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.alter(key, in_place(change)).await
     }
@@ -49,11 +46,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     /// # Ok(()) }
     /// ```
     ///
-    /// # Errors
-    ///
-    /// As for [`Map::update`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Map::update`].
     #[doc(alias = "compute")]
@@ -65,8 +58,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
         mut change: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.object_ref.encoded(&self.keys, key)?;
         let mut cas_loop = CasLoop::serialized_part(&self.object_ref, &field).await?;

@@ -1,9 +1,7 @@
 //! Changes of the values of a key.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{BulkScript, Request};
 
@@ -32,8 +30,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(self.insert_many(key, [value]).await? > 0)
     }
@@ -42,11 +39,7 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// After an error some values may have been added.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::insert`].
     #[doc(alias = "putAll")]
@@ -56,9 +49,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         values: impl IntoIterator<Item = &'a V>,
     ) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         let (key, values, mut new) = (self.key_ref(key)?, self.encode_values(values)?, 0);
         for part in chunks(&values, Bytes::len) {
@@ -71,17 +63,12 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
 
     /// Removes a value of a key; of a list, the first equal one. Returns whether it was found.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::insert`].
     pub async fn remove<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let (key, value) = (self.key_ref(key)?, self.object_ref.encoded(&self.values, value)?);
         let request = self.key_request(&REMOVE, &key)?.arg(Y::Values::LEN).arg(Y::Values::REMOVE);
@@ -106,9 +93,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
         values: impl IntoIterator<Item = &'a V>,
     ) -> Result<(), ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         self.replace(key, self.encode_values(values)?, false).await.map(drop)
     }
@@ -151,8 +137,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let keys: Result<Vec<KeyRef>, _> = keys.into_iter().map(|key| self.key_ref(key)).collect();
         self.remove_key_refs(&keys?).await
@@ -201,9 +186,8 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Kind> Multimap<K, V, KC, VC,
         values: impl IntoIterator<Item = &'a V>,
     ) -> Result<Vec<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         let previous = self.replace(key, self.encode_values(values)?, true).await?;
         previous.iter().map(|bytes| self.decode_value(bytes)).collect()
@@ -225,8 +209,7 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     #[doc(alias = "removeAll")]
     pub async fn remove_all<Q: ?Sized>(&self, key: &Q) -> Result<Vec<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.replace(key, Vec::new(), true).await?.iter().map(|bytes| self.decode_value(bytes)).collect()
     }

@@ -1,10 +1,9 @@
 //! Lifetimes of keys.
 
-use std::borrow::Borrow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodesFor};
 use redgrid_core::TIMES_EXPECTED;
 use redgrid_core::object::{Lifetime, ObjectError, millis};
 use redgrid_core::{describe_time, unix_millis};
@@ -51,8 +50,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     #[doc(alias = "expireKey")]
     pub async fn expire_key<Q: ?Sized>(&self, key: &Q, lifetime: Duration) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.set_lifetime(key, millis(self.object_ref.name_and_key()?.0, lifetime)?).await
     }
@@ -62,17 +60,12 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     ///
     /// Servers store expiries of a native map up to November 4199.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::expire_key`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::expire_key`].
     pub async fn expire_key_at<Q: ?Sized>(&self, key: &Q, at: SystemTime) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let fits = |millis: &u128| Y::LIFETIME_MODE != LifetimeMode::Native || *millis <= MAX_FIELD_EXPIRY;
         match unix_millis(at).filter(fits) {
@@ -84,17 +77,12 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     /// Removes the lifetime of a key: it then lives as long as the map. Returns whether there is
     /// such a key.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::expire_key`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::expire_key`].
     pub async fn persist_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.set_lifetime(key, "0".into()).await
     }
@@ -119,8 +107,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     /// Dropping the future changes nothing.
     pub async fn key_lifetime<Q: ?Sized>(&self, key: &Q) -> Result<Lifetime, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let key = self.key_ref(key)?;
         let request = self.script_request(&KEY_TTL, [key.values_key])?.arg(key.field);

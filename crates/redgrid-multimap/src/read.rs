@@ -1,9 +1,7 @@
 //! Reads of the values of a key, and of the keys.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::{ObjectError, ObjectRef, Scan};
 use redgrid_core::{FromReply, Request};
@@ -72,11 +70,7 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
 
     /// Returns whether the map is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::key_len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::key_len`].
     #[doc(alias = "isEmpty")]
@@ -86,35 +80,25 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
 
     /// Returns whether a key has values.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::key_len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::key_len`].
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(self.run_on_key::<bool>(self.key_ref(key)?, &["EXISTS"], None).await?.unwrap_or(false))
     }
 
     /// Returns the number of values of a key.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::key_len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::key_len`].
     pub async fn values_len<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(self.run_on_key(self.key_ref(key)?, &[Y::Values::LEN], None).await?.unwrap_or(0))
     }
@@ -123,18 +107,13 @@ impl<K, V, KC: Codec, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
 impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     /// Returns whether a key has a value. For a list the server searches it.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::key_len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::key_len`].
     #[doc(alias = "containsEntry")]
     pub async fn contains_entry<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let value = self.object_ref.encoded(&self.values, value)?;
         let reply = self.run_on_key(self.key_ref(key)?, &[Y::Values::CONTAINS], Some(value)).await?;
@@ -146,19 +125,14 @@ impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
     /// Returns all values of a key in one reply, which is as large as all of them. Those of a list
     /// are in order. The result is empty if the key is not in the map.
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::key_len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::key_len`].
     #[doc(alias = "getAll")]
     #[doc(alias = "get")]
     pub async fn get_all<Q: ?Sized>(&self, key: &Q) -> Result<Vec<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let all: Option<Vec<Bytes>> = self.run_on_key(self.key_ref(key)?, Y::Values::ALL, None).await?;
         all.unwrap_or_default().iter().map(|bytes| self.decode_value(bytes)).collect()
@@ -170,11 +144,7 @@ impl<K, V, KC: Decode<K>, VC: Codec, Y: Kind> Multimap<K, V, KC, VC, Y> {
     ///
     /// For large maps use [`Multimap::keys`].
     ///
-    /// # Errors
-    ///
-    /// As for [`Multimap::key_len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Multimap::key_len`].
     #[doc(alias = "readAllKeySet")]

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use redgrid_core::Client;
-use redgrid_core::Failure;
-use redgrid_core::object::{Lifetime, Object, layouts};
-use redgrid_core::permits::{Acquire, PermitId, Returned, SemaphoreHandle, TryAcquire};
-use tokio::sync::watch;
+use redgrid_core::object::Lifetime;
+use redgrid_core::permits::{PermitId, Returned, SemaphoreHandle};
+use redgrid_core::{Client, Failure};
 
 /// A semaphore of all processes that use the same server, whose permits have ids and leases.
 /// Redisson's `RPermitExpirableSemaphore` on the wire.
@@ -14,96 +12,21 @@ use tokio::sync::watch;
 /// It is cheap to clone; clones are the same semaphore. Creating one sends no request: an invalid
 /// name is reported by the first call.
 ///
-/// Leases are renewed while guards live, unless [`Acquire::lease`] limits how long a permit is
-/// held. Redisson renews none.
+/// Leases are renewed while guards live, unless [`Acquire::lease`](crate::Acquire::lease) limits how
+/// long a permit is held. Redisson renews none.
 #[doc(alias = "RPermitExpirableSemaphore")]
 #[doc(alias = "RedissonPermitExpirableSemaphore")]
 #[derive(Clone)]
 pub struct PermitExpirableSemaphore {
     handle: SemaphoreHandle,
-    never_closed: watch::Receiver<bool>,
 }
+
+redgrid_core::semaphore_methods!(PermitExpirableSemaphore);
 
 impl PermitExpirableSemaphore {
     /// Returns the semaphore with this name.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        // The sender is dropped, so the semaphore is never closed.
-        PermitExpirableSemaphore {
-            handle: SemaphoreHandle::new(client, name, true),
-            never_closed: watch::channel(false).1,
-        }
-    }
-
-    /// Returns the same semaphore, where waiters are served in the order of their requests.
-    ///
-    /// The order holds over all processes that use `fair`: small requests elsewhere do not starve a
-    /// large one. Each permit that passes on to another waiter then costs a request.
-    #[must_use]
-    pub fn fair(mut self) -> Self {
-        self.handle = self.handle.fair();
-        self
-    }
-
-    /// Acquires one permit. Waits for it without limit, or as long as [`Acquire::timeout`] says.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`](crate::AcquireError) says what is true on the server then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future gives up the position in the queue. A permit that the server had granted
-    /// is returned in the background.
-    pub fn acquire(&self) -> Acquire {
-        self.acquire_many(1)
-    }
-
-    /// Acquires `permits` permits at once, up to 1,000: all of them or none.
-    ///
-    /// 0 permits are granted without a request.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    #[doc(alias = "acquire")]
-    pub fn acquire_many(&self, permits: u64) -> Acquire {
-        Acquire::new(&self.handle, permits, self.never_closed.clone())
-    }
-
-    /// Acquires one permit if one is available.
-    ///
-    /// Returns `None` if none is, or if other requests of this process wait.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    #[doc(alias = "tryAcquire")]
-    pub fn try_acquire(&self) -> TryAcquire {
-        self.try_acquire_many(1)
-    }
-
-    /// Acquires `permits` permits at once if they are available.
-    ///
-    /// Returns `None` if there are too few, or if other requests of this process wait.
-    ///
-    /// # Errors
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PermitExpirableSemaphore::acquire`].
-    #[doc(alias = "tryAcquire")]
-    pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
-        TryAcquire::new(&self.handle, permits, self.never_closed.clone())
+        PermitExpirableSemaphore { handle: SemaphoreHandle::new(client, name, true) }
     }
 
     /// Returns a permit to the semaphore by its id, regardless of its holder.
@@ -250,34 +173,5 @@ impl PermitExpirableSemaphore {
         let counts = self.handle.count().await?;
         let all = counts.available.unwrap_or(0).saturating_add_unsigned(counts.leased);
         Ok(u64::try_from(all).unwrap_or(0))
-    }
-
-    /// Returns the operations that every object has: existence, lifetime, rename, events.
-    ///
-    /// They include the leases of its permits, and the queue of a fair semaphore. They do not
-    /// consider held permits: after a deletion or a rename those are forgotten. Waiters are not
-    /// woken, but poll within `poll_interval`.
-    pub fn object(&self) -> Object {
-        self.handle.object(layouts::permit_expirable_semaphore)
-    }
-
-    /// Deletes the semaphore, even while permits are held. Returns whether it existed.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] says whether the semaphore may have been deleted.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was sent is executed even if the future is dropped.
-    pub async fn delete(&self) -> Result<bool, Failure> {
-        self.handle.delete().await
-    }
-}
-
-impl std::fmt::Debug for PermitExpirableSemaphore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.handle.keys.as_ref().map(|keys| &keys.name);
-        f.debug_struct("PermitExpirableSemaphore").field("name", &name).finish_non_exhaustive()
     }
 }

@@ -102,11 +102,7 @@ impl<T, C: Codec> DelayedQueue<T, C> {
 
     /// Returns the number of elements, due or not.
     ///
-    /// # Errors
-    ///
-    /// As for [`DelayedQueue::due`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`DelayedQueue::due`].
     #[doc(alias = "size")]
@@ -117,11 +113,7 @@ impl<T, C: Codec> DelayedQueue<T, C> {
 
     /// Returns whether there are no elements, due or not.
     ///
-    /// # Errors
-    ///
-    /// As for [`DelayedQueue::due`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`DelayedQueue::due`].
     #[doc(alias = "isEmpty")]
@@ -294,11 +286,7 @@ impl<T, C: Decode<T>> DelayedQueue<T, C> {
     ///
     /// The server is polled at least once, and exactly once with zero.
     ///
-    /// # Errors
-    ///
-    /// As for [`DelayedQueue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`DelayedQueue::take`].
     #[doc(alias = "poll")]

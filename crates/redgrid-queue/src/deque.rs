@@ -48,11 +48,7 @@ impl<T, C: Encode<T>> Deque<T, C> {
 
     /// Adds an element at the back, and returns the number of elements.
     ///
-    /// # Errors
-    ///
-    /// As for [`Deque::push_front`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Deque::push_front`].
     #[doc(alias = "addLast")]
@@ -89,13 +85,9 @@ impl<T, C: Encode<T>> Deque<T, C> {
     ///
     /// Returns the number of elements, 0 if the deque does not exist.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Deque::push_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Deque::push_front`].
     #[doc(alias = "addFirstIfExists")]
     #[doc(alias = "addLastIfExists")]
     pub async fn push_many_if_exists<'a>(
@@ -162,11 +154,7 @@ impl<T, C: Decode<T>> Deque<T, C> {
 
     /// Removes and returns the element at the back; `None` if there is none.
     ///
-    /// # Errors
-    ///
-    /// As for [`Deque::pop_front`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Deque::pop_front`].
     #[doc(alias = "pollLast")]
@@ -210,11 +198,7 @@ impl<T, C: Decode<T>> Deque<T, C> {
 
     /// Returns the element at the back, which stays; `None` if there is none.
     ///
-    /// # Errors
-    ///
-    /// As for [`Deque::front`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Deque::front`].
     #[doc(alias = "peekLast")]
@@ -280,11 +264,7 @@ impl<T, C: Decode<T>> Deque<T, C> {
     ///
     /// The server is polled at least once, and exactly once with zero.
     ///
-    /// # Errors
-    ///
-    /// As for [`Deque::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Deque::take`].
     #[doc(alias = "pollFirst")]

@@ -155,11 +155,7 @@ macro_rules! list_methods {
 
             /// Returns whether there are no elements.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::len`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::len`].
             #[doc(alias = "isEmpty")]

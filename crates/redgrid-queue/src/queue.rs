@@ -225,11 +225,7 @@ impl<T, C: Decode<T>> Queue<T, C> {
     ///
     /// The server is polled at least once, and exactly once with zero.
     ///
-    /// # Errors
-    ///
-    /// As for [`Queue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Queue::take`].
     #[doc(alias = "poll")]
@@ -244,11 +240,7 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// first that gets one. The queues may be in different slots of a cluster. Elements that were
     /// taken from other queues at the same time are put back.
     ///
-    /// # Errors
-    ///
-    /// As for [`Queue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Queue::take`].
     #[doc(alias = "pollFromAny")]
@@ -264,13 +256,9 @@ impl<T, C: Decode<T>> Queue<T, C> {
     /// Takes an element of this queue or of others, as [`Queue::take_from_any`], and waits up to
     /// `within`; `None` if none came.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Queue::take_within`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Queue::take`].
     #[doc(alias = "pollFromAny")]
     #[doc(alias = "pollFromAnyWithName")]
     pub async fn take_from_any_within(

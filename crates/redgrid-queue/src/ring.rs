@@ -56,11 +56,7 @@ impl<T, C: Codec> RingBuffer<T, C> {
 
     /// Sets the capacity, and removes the oldest elements beyond it. Returns how many were removed.
     ///
-    /// # Errors
-    ///
-    /// As for [`RingBuffer::try_set_capacity`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`RingBuffer::try_set_capacity`].
     #[doc(alias = "setCapacity")]
@@ -92,11 +88,7 @@ impl<T, C: Codec> RingBuffer<T, C> {
     /// Returns how many elements can be added before the oldest are removed; `None` if no capacity
     /// is set.
     ///
-    /// # Errors
-    ///
-    /// As for [`RingBuffer::capacity`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`RingBuffer::capacity`].
     #[doc(alias = "remainingCapacity")]

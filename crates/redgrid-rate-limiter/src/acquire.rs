@@ -1,8 +1,9 @@
 //! Taking permits of a log: the builder, and the permits that were taken.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use redgrid_core::into_future;
 
 use crate::error::LimitError;
 use crate::limiter::RateLimiter;
@@ -59,14 +60,7 @@ impl Acquire {
     }
 }
 
-impl IntoFuture for Acquire {
-    type Output = Result<Taken, LimitError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(Acquire => Result<Taken, LimitError>, |this| this.run());
 
 /// Permits that were taken. They expire with their time; dropping this value changes nothing.
 #[derive(Debug)]

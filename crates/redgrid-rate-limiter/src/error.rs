@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use redgrid_core::author::ClientExt;
-use redgrid_core::name::InvalidName;
 use redgrid_core::{Client, Failure, Name, Operation, ServerError};
 
 /// The error of a call that takes permits, or reads or changes a limiter.
@@ -68,8 +67,4 @@ impl LimitError {
     }
 }
 
-impl From<InvalidName> for LimitError {
-    fn from(invalid: InvalidName) -> Self {
-        LimitError::Failed(invalid.into())
-    }
-}
+redgrid_core::from_invalid_name!(LimitError);

@@ -1,12 +1,12 @@
 //! The generic cell rate algorithm: one number on the server, whatever the rate.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
+use redgrid_core::into_future;
 use redgrid_core::name::companion;
 use redgrid_core::object::{Object, alone};
 use redgrid_core::{Client, IdempotentScript, Name, Script, ServerError};
@@ -190,14 +190,7 @@ impl AcquireGcra {
     }
 }
 
-impl IntoFuture for AcquireGcra {
-    type Output = Result<(), LimitError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(AcquireGcra => Result<(), LimitError>, |this| this.run());
 
 /// The limit on the server.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! The limiter with a sliding log.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_core::into_future;
 use redgrid_core::name::InvalidName;
 use redgrid_core::object::{Object, layouts};
 use redgrid_core::{Client, Failure, LIFETIMES, LIFETIMES_EXPECTED, ServerError};
@@ -349,11 +349,7 @@ impl SetRate {
     }
 }
 
-impl IntoFuture for SetRate {
-    type Output = Result<bool, LimitError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.limiter.set(self.rate, self.mode, self.keeps_state).await })
-    }
-}
+into_future!(
+    SetRate => Result<bool, LimitError>,
+    |this| async move { this.limiter.set(this.rate, this.mode, this.keeps_state).await }
+);

@@ -26,13 +26,9 @@ impl<T, C> ReliableQueue<T, C> {
 
     /// Sets the settings of the queue if it has none. Returns whether they were set.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`ReliableQueue::set_settings`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`ReliableQueue::set_settings`].
+    /// As for [`ReliableQueue::set_settings`].
     #[doc(alias = "setConfigIfAbsent")]
     pub async fn try_set_settings(&self, settings: &QueueSettings) -> Result<bool, ObjectError> {
         self.store_settings(settings, true).await

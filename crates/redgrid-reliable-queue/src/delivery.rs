@@ -1,6 +1,5 @@
 //! A received message.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -256,8 +255,4 @@ impl<T, C> Drop for Delivery<T, C> {
     }
 }
 
-impl<T, C> fmt::Debug for Delivery<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery").field("message", &self.message).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C] Delivery<T, C>, |it| message: it.message);

@@ -88,12 +88,8 @@ impl fmt::Display for Receipt {
     }
 }
 
-/// Does not show the secret part.
-impl fmt::Debug for Receipt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receipt").field("id", &self.id).finish_non_exhaustive()
-    }
-}
+// The secret part is not shown.
+redgrid_core::debug_fields!(Receipt, |it| id: it.id);
 
 impl FromStr for Receipt {
     type Err = InvalidId;
@@ -208,13 +204,9 @@ impl<T, C> Message<T, C> {
 #[error("the headers in front of its value are not what a reliable queue writes")]
 struct NoMessage;
 
-impl<T, C> fmt::Debug for Message<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Message");
-        shown.field("id", &self.id).field("attempts", &self.attempts).field("priority", &self.priority);
-        shown.field("pushed_at", &self.pushed_at).field("state", &self.state).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C] Message<T, C>, |it|
+    id: it.id, attempts: it.attempts, priority: it.priority, pushed_at: it.pushed_at, state: it.state
+);
 
 /// Parses milliseconds since 1970, as the server writes them.
 pub(crate) fn parse_millis(text: &[u8]) -> Option<SystemTime> {

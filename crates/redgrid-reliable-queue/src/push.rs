@@ -1,9 +1,9 @@
 //! Builders of pushes.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{Code, LIFETIMES, ServerError};
 
@@ -14,8 +14,6 @@ use crate::message::MessageId;
 use crate::queue::ReliableQueue;
 use crate::request::millis;
 use crate::settings::delay_of;
-
-type Boxed<O> = Pin<Box<dyn Future<Output = O> + Send>>;
 
 /// The longest deduplication id, in bytes.
 const MAX_ID: usize = 1024;
@@ -185,68 +183,57 @@ fn size_of(change: &Change) -> usize {
     change.get(1).map_or(0, Bytes::len)
 }
 
-impl<T: 'static, C: Send + Sync + 'static> IntoFuture for Push<T, C> {
-    type Output = Result<Pushed, QueueError>;
-    type IntoFuture = Boxed<Self::Output>;
+into_future!([T: 'static, C: Send + Sync + 'static] Push<T, C> => Result<Pushed, QueueError>, |this| async move {
+    let queue_client = this.queue.queue_client()?;
+    let change = this.options.change(&this.options.args(this.queue.object_ref())?, &this.value?);
+    let size = size_of(&change);
+    let reply = queue_client.change_one(change).await?;
+    pushed(&this.queue, reply, size)
+});
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let queue_client = self.queue.queue_client()?;
-            let change = self.options.change(&self.options.args(self.queue.object_ref())?, &self.value?);
-            let size = size_of(&change);
-            let reply = queue_client.change_one(change).await?;
-            pushed(&self.queue, reply, size)
-        })
-    }
-}
-
-impl<T: 'static, C: Send + Sync + 'static> IntoFuture for PushMany<T, C> {
-    type Output = Vec<Result<Pushed, QueueError>>;
-    type IntoFuture = Boxed<Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let args = match self.options.args(self.queue.object_ref()) {
-                Ok(args) => args,
-                Err(error) => return vec![Err(error.into()); self.values.len()],
-            };
-            let mut outcomes: Vec<Result<Pushed, QueueError>> = Vec::with_capacity(self.values.len());
-            let mut changes = Vec::with_capacity(self.values.len());
-            let mut positions = Vec::with_capacity(self.values.len());
-            let not_sent = match self.queue.object_ref().name_and_key() {
-                Ok((name, _)) => ObjectError::of(name, ServerError::NotSent { reason: NOT_SENT.into() }),
-                Err(invalid) => invalid,
-            };
-            for (position, value) in self.values.iter().enumerate() {
-                match value {
-                    Ok(value) => {
-                        outcomes.push(Err(not_sent.clone().into()));
-                        positions.push(position);
-                        changes.push(self.options.change(&args, value));
-                    }
-                    Err(error) => outcomes.push(Err(error.clone().into())),
+into_future!(
+    [T: 'static, C: Send + Sync + 'static] PushMany<T, C> => Vec<Result<Pushed, QueueError>>,
+    |this| async move {
+        let args = match this.options.args(this.queue.object_ref()) {
+            Ok(args) => args,
+            Err(error) => return vec![Err(error.into()); this.values.len()],
+        };
+        let mut outcomes: Vec<Result<Pushed, QueueError>> = Vec::with_capacity(this.values.len());
+        let mut changes = Vec::with_capacity(this.values.len());
+        let mut positions = Vec::with_capacity(this.values.len());
+        let not_sent = match this.queue.object_ref().name_and_key() {
+            Ok((name, _)) => ObjectError::of(name, ServerError::NotSent { reason: NOT_SENT.into() }),
+            Err(invalid) => invalid,
+        };
+        for (position, value) in this.values.iter().enumerate() {
+            match value {
+                Ok(value) => {
+                    outcomes.push(Err(not_sent.clone().into()));
+                    positions.push(position);
+                    changes.push(this.options.change(&args, value));
                 }
+                Err(error) => outcomes.push(Err(error.clone().into())),
             }
-            let mut positions = positions.into_iter();
-            for part in chunks(&changes, |change| change.iter().map(Bytes::len).sum()) {
-                let replies = match self.queue.queue_client() {
-                    Ok(queue_client) => queue_client.change(part.to_vec()).await,
-                    Err(error) => Err(error.into()),
-                };
-                match replies {
-                    Ok(replies) => {
-                        for ((change, reply), position) in part.iter().zip(replies).zip(&mut positions) {
-                            outcomes[position] = pushed(&self.queue, reply, size_of(change));
-                        }
-                    }
-                    Err(error) => {
-                        // Later batches are not sent: the pushed messages are the first ones.
-                        (&mut positions).take(part.len()).for_each(|position| outcomes[position] = Err(error.clone()));
-                        break;
+        }
+        let mut positions = positions.into_iter();
+        for part in chunks(&changes, |change| change.iter().map(Bytes::len).sum()) {
+            let replies = match this.queue.queue_client() {
+                Ok(queue_client) => queue_client.change(part.to_vec()).await,
+                Err(error) => Err(error.into()),
+            };
+            match replies {
+                Ok(replies) => {
+                    for ((change, reply), position) in part.iter().zip(replies).zip(&mut positions) {
+                        outcomes[position] = pushed(&this.queue, reply, size_of(change));
                     }
                 }
+                Err(error) => {
+                    // Later batches are not sent: the pushed messages are the first ones.
+                    (&mut positions).take(part.len()).for_each(|position| outcomes[position] = Err(error.clone()));
+                    break;
+                }
             }
-            outcomes
-        })
+        }
+        outcomes
     }
-}
+);

@@ -1,7 +1,6 @@
 //! The queue.
 
 use std::borrow::Borrow;
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -176,13 +175,9 @@ impl<T, C> ReliableQueue<T, C> {
 
     /// Receives a message that is available now; `None` if there is none.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`ReliableQueue::receive`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`ReliableQueue::receive`].
+    /// As for [`ReliableQueue::receive`].
     #[doc(alias = "poll")]
     pub async fn try_receive(&self) -> Result<Option<Delivery<T, C>>, QueueError>
     where
@@ -242,13 +237,9 @@ impl<T, C> ReliableQueue<T, C> {
 
     /// Returns a message to the queue by its receipt; see [`Delivery::nack`].
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`Delivery::nack`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Delivery::nack`].
+    /// As for [`Delivery::nack`].
     #[doc(alias = "negativeAcknowledge")]
     pub async fn nack(&self, receipt: &Receipt, delay: Duration) -> Result<(), QueueError> {
         let (queue_client, delay) = (self.queue_client()?, delay_of(&self.object_ref, "delay", delay)?);
@@ -257,13 +248,9 @@ impl<T, C> ReliableQueue<T, C> {
 
     /// Rejects a message by its receipt; see [`Delivery::reject`].
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`Delivery::reject`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Delivery::reject`].
+    /// As for [`Delivery::reject`].
     #[doc(alias = "negativeAcknowledge")]
     pub async fn reject(&self, receipt: &Receipt, reason: impl AsRef<str>) -> Result<(), QueueError> {
         let (queue_client, reason) = (self.queue_client()?, reason_of(&self.object_ref, reason.as_ref())?);
@@ -404,9 +391,6 @@ impl<T, C: Clone> Clone for ReliableQueue<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for ReliableQueue<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("ReliableQueue");
-        shown.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] ReliableQueue<T, C>, |it|
+    name: it.object_ref.name(), codec: it.codec
+);

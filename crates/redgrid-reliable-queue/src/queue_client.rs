@@ -107,8 +107,4 @@ impl QueueClient {
     }
 }
 
-impl std::fmt::Debug for QueueClient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueueClient").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(QueueClient, |it| name: it.name);

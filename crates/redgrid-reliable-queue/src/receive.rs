@@ -1,12 +1,12 @@
 //! Builders of receives.
 
-use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_codecs::Codec;
 use redgrid_core::ServerError;
 use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
+use redgrid_core::into_future;
 use redgrid_core::object::ObjectError;
 use redgrid_core::wait_queue::WaitEnd;
 
@@ -16,8 +16,6 @@ use crate::queue::ReliableQueue;
 use crate::receivers::{ReceiveRequest, Received, Receivers};
 use crate::request::{MAX_MESSAGES, MessageRequest};
 use crate::settings::visibility_of;
-
-type Boxed<O> = Pin<Box<dyn Future<Output = O> + Send>>;
 
 /// Options of a receive.
 #[derive(Debug, Clone, Copy, Default)]
@@ -87,33 +85,22 @@ impl<T, C> ReceiveMany<T, C> {
     }
 }
 
-impl<T: 'static, C: Codec + Clone> IntoFuture for Receive<T, C> {
-    type Output = Result<Delivery<T, C>, QueueError>;
-    type IntoFuture = Boxed<Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let mut deliveries = receive(&self.queue, 1, self.options).await?;
-            match deliveries.pop() {
-                Some(delivery) => Ok(delivery),
-                None => {
-                    let (name, waited) =
-                        (self.queue.queue_client()?.name.clone(), self.options.timeout.unwrap_or_default());
-                    Err(QueueError::TimedOut { name, waited })
-                }
-            }
-        })
+into_future!([T: 'static, C: Codec + Clone] Receive<T, C> => Result<Delivery<T, C>, QueueError>, |this| async move {
+    let mut deliveries = receive(&this.queue, 1, this.options).await?;
+    match deliveries.pop() {
+        Some(delivery) => Ok(delivery),
+        None => {
+            let (name, waited) =
+                (this.queue.queue_client()?.name.clone(), this.options.timeout.unwrap_or_default());
+            Err(QueueError::TimedOut { name, waited })
+        }
     }
-}
+});
 
-impl<T: 'static, C: Codec + Clone> IntoFuture for ReceiveMany<T, C> {
-    type Output = Result<Vec<Delivery<T, C>>, QueueError>;
-    type IntoFuture = Boxed<Self::Output>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { receive(&self.queue, self.max, self.options).await })
-    }
-}
+into_future!(
+    [T: 'static, C: Codec + Clone] ReceiveMany<T, C> => Result<Vec<Delivery<T, C>>, QueueError>,
+    |this| async move { receive(&this.queue, this.max, this.options).await }
+);
 
 /// Waits for messages; returns none after the timeout.
 async fn receive<T: 'static, C: Codec + Clone>(

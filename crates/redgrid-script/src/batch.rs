@@ -1,6 +1,5 @@
 //! Batches of calls.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -277,20 +276,8 @@ fn check_durable(call: &Call, durable: &Result<(), CommitError>) -> Result<(), C
     durable.clone().map_err(not_durable)
 }
 
-impl fmt::Debug for Batch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("calls", &self.calls).field("atomic", &self.atomic).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Batch, |it| calls: it.calls, atomic: it.atomic);
 
-impl<T> fmt::Debug for BatchIndex<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BatchIndex").field("index", &self.index).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T] BatchIndex<T>, |it| index: it.index);
 
-impl fmt::Debug for Results {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Results").field("calls", &self.calls).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Results, |it| calls: it.calls);

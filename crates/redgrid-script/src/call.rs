@@ -1,7 +1,6 @@
 //! Calls of scripts, functions and commands, with their keys and arguments.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -371,8 +370,4 @@ pub(crate) fn keys_in_one_slot<'a>(
     Ok(keys)
 }
 
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").field("what", &self.label()).field("keys", &self.keys).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Call, |it| what: it.label(), keys: it.keys);

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
 
-use redgrid_core::name::InvalidName;
 use redgrid_core::{CommitError, Failure, Name, Operation, ServerError};
 
 /// The error of a call of a script, a function or a command, or of a batch.
@@ -108,18 +107,14 @@ impl CallError {
     }
 }
 
-impl From<InvalidName> for CallError {
-    fn from(invalid: InvalidName) -> Self {
-        CallError::Failed(invalid.into())
-    }
-}
-
 /// Returns whether the server's message means that it does not support functions.
 fn is_unknown_function_command(message: &str) -> bool {
     let Some(rest) = message.strip_prefix("ERR unknown command ") else { return false };
     let name = rest.trim_start_matches(['\'', '`']).to_ascii_uppercase();
     name.starts_with("FCALL") || name.starts_with("FUNCTION")
 }
+
+redgrid_core::from_invalid_name!(CallError);
 
 #[cfg(test)]
 mod tests {

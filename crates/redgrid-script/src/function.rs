@@ -1,6 +1,5 @@
 //! Server-side functions and their libraries.
 
-use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -73,11 +72,7 @@ impl Library {
     }
 }
 
-impl fmt::Debug for Library {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Library").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Library, |it| name: it.name);
 
 /// A server-side function. Cheap to clone.
 #[derive(Clone)]
@@ -115,11 +110,7 @@ impl Function {
     }
 }
 
-impl fmt::Debug for Function {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Function").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(Function, |it| name: it.name);
 
 #[cfg(test)]
 mod tests {

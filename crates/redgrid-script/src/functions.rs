@@ -161,13 +161,9 @@ impl Functions {
 
     /// Returns the libraries whose names match `pattern`, with `*` and `?`.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Functions::list`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "list")]
     pub async fn list_matching(&self, pattern: impl AsRef<str>) -> Result<Vec<LibraryInfo>, CallError> {
         self.list_libraries(Some(pattern.as_ref())).await

@@ -1,14 +1,10 @@
 //! Plain permits: a number on the server, as in Redisson's RSemaphore.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use redgrid_core::object::{Object, layouts};
-use redgrid_core::permits::{Acquire, SemaphoreHandle, TryAcquire};
+use redgrid_core::into_future;
+use redgrid_core::permits::SemaphoreHandle;
 use redgrid_core::{Client, Failure};
-use tokio::sync::watch;
 
 /// A counting semaphore without leases: Redisson's `RSemaphore`. The permits of a process that dies
 /// are lost until another process returns them.
@@ -34,86 +30,14 @@ use tokio::sync::watch;
 #[derive(Clone)]
 pub struct PlainSemaphore {
     handle: SemaphoreHandle,
-    closing: Arc<watch::Sender<bool>>,
 }
+
+redgrid_core::semaphore_methods!(PlainSemaphore);
 
 impl PlainSemaphore {
     /// Returns the semaphore with this name, as [`Semaphore::plain`](crate::Semaphore::plain) does.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
-        PlainSemaphore { handle: SemaphoreHandle::new(client, name, false), closing: Arc::new(watch::channel(false).0) }
-    }
-
-    /// Returns the same semaphore, where waiters are served in the order of their requests.
-    ///
-    /// The order holds over all processes that use `fair`: small requests elsewhere do not starve a
-    /// large one. Each permit that passes on to another waiter then costs a request.
-    #[must_use]
-    pub fn fair(mut self) -> Self {
-        self.handle = self.handle.fair();
-        self
-    }
-
-    /// Acquires one permit. Waits for it without limit, or as long as [`Acquire::timeout`] says.
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`](crate::AcquireError) says what is true on the server then.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future gives up the position in the queue. A permit that the server had granted
-    /// is returned in the background.
-    pub fn acquire(&self) -> Acquire {
-        self.acquire_many(1)
-    }
-
-    /// Acquires `permits` permits at once: all of them or none.
-    ///
-    /// 0 permits are granted without a request, as by Redisson. That guard can take over the
-    /// permits of others with [`Permit::merge`](crate::Permit::merge).
-    ///
-    /// # Errors
-    ///
-    /// As [`PlainSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PlainSemaphore::acquire`].
-    #[doc(alias = "acquire")]
-    pub fn acquire_many(&self, permits: u64) -> Acquire {
-        Acquire::new(&self.handle, permits, self.closing.subscribe())
-    }
-
-    /// Acquires one permit if one is available.
-    ///
-    /// Returns `None` if none is, or if other requests of this process wait.
-    ///
-    /// # Errors
-    ///
-    /// As [`PlainSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PlainSemaphore::acquire`].
-    #[doc(alias = "tryAcquire")]
-    pub fn try_acquire(&self) -> TryAcquire {
-        self.try_acquire_many(1)
-    }
-
-    /// Acquires `permits` permits at once if they are available.
-    ///
-    /// Returns `None` if there are too few, or if other requests of this process wait.
-    ///
-    /// # Errors
-    ///
-    /// As [`PlainSemaphore::acquire`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PlainSemaphore::acquire`].
-    #[doc(alias = "tryAcquire")]
-    pub fn try_acquire_many(&self, permits: u64) -> TryAcquire {
-        TryAcquire::new(&self.handle, permits, self.closing.subscribe())
+        PlainSemaphore { handle: SemaphoreHandle::new(client, name, false) }
     }
 
     /// Sets the number of permits if none were set yet. Returns whether that was the case.
@@ -168,13 +92,9 @@ impl PlainSemaphore {
     /// Returns permits that no guard holds, if the semaphore exists. Returns `false` if it does
     /// not.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`PlainSemaphore::release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`PlainSemaphore::release`].
+    /// As for [`PlainSemaphore::release`].
     #[doc(alias = "releaseIfExists")]
     pub async fn release_if_exists(&self, permits: u32) -> Result<bool, Failure> {
         Ok(self.handle.add(permits.into(), true).await?.is_some())
@@ -210,48 +130,6 @@ impl PlainSemaphore {
         let left = self.handle.count().await?.available.unwrap_or(0);
         Ok(u64::try_from(left).unwrap_or(0))
     }
-
-    /// Returns the operations that every object has: existence, lifetime, rename, events.
-    ///
-    /// They include the queue of a fair semaphore. They do not consider held permits: after a
-    /// deletion or a rename those are forgotten. Waiters are not woken, but poll within
-    /// `poll_interval`.
-    pub fn object(&self) -> Object {
-        self.handle.object(layouts::permit_expirable_semaphore)
-    }
-
-    /// Deletes the semaphore, even while permits are held. Returns whether it existed.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure`] says whether the semaphore may have been deleted.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was sent is executed even if the future is dropped.
-    pub async fn delete(&self) -> Result<bool, Failure> {
-        self.handle.delete().await
-    }
-
-    /// Closes this handle and its clones.
-    ///
-    /// Their pending requests and all later ones end with [`Closed`](crate::AcquireError::Closed).
-    /// Held permits stay held. Other handles and processes are not affected.
-    pub fn close(&self) {
-        self.closing.send_replace(true);
-    }
-
-    /// Returns whether this handle was closed.
-    pub fn is_closed(&self) -> bool {
-        *self.closing.borrow()
-    }
-}
-
-impl std::fmt::Debug for PlainSemaphore {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.handle.keys.as_ref().map(|keys| &keys.name);
-        f.debug_struct("PlainSemaphore").field("name", &name).finish_non_exhaustive()
-    }
 }
 
 /// A request to set permits, sent when awaited.
@@ -275,11 +153,7 @@ impl SetPermits {
     }
 }
 
-impl IntoFuture for SetPermits {
-    type Output = Result<bool, Failure>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.handle.set(self.permits, self.overwrite, self.lifetime).await })
-    }
-}
+into_future!(
+    SetPermits => Result<bool, Failure>,
+    |this| async move { this.handle.set(this.permits, this.overwrite, this.lifetime).await }
+);

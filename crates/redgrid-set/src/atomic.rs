@@ -1,8 +1,6 @@
 //! Atomic changes of several values.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodesFor};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script};
 
@@ -30,8 +28,7 @@ impl<T, C: Codec> Set<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let values = self.inner.encode_limited(values)?;
         let request = values.into_iter().fold(self.inner.script(&INSERT_ALL)?, Request::arg);
@@ -52,8 +49,7 @@ impl<T, C: Codec> Set<T, C> {
     #[doc(alias = "move")]
     pub async fn move_to<Q: ?Sized>(&self, other: impl AsRef<str>, value: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let (_, key) = self.inner.object_ref.name_and_key()?;
         let other = self.inner.object_ref.same_slot_key("name", other)?;

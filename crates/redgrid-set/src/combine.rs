@@ -1,7 +1,5 @@
 //! Unions, intersections and differences of sets.
 
-use std::fmt;
-
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::object::ObjectError;
@@ -193,13 +191,6 @@ pub(crate) async fn count<T, C: Codec>(
     combination.inner.object_ref.read_primary(request).await
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for Combination<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Combination");
-        debug
-            .field("name", &self.inner.object_ref.name())
-            .field("operation", &self.operation)
-            .field("others", &self.others);
-        debug.finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] Combination<T, C>, |it|
+    name: it.inner.object_ref.name(), operation: it.operation, others: it.others
+);

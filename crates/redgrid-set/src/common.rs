@@ -31,11 +31,7 @@ macro_rules! common_methods {
 
             /// Returns whether the set is empty.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::len`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::len`].
             #[doc(alias = "isEmpty")]
@@ -67,8 +63,7 @@ macro_rules! common_methods {
             /// A request that was already sent is executed even if the future is dropped.
             pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
             where
-                T: std::borrow::Borrow<Q>,
-                C: redgrid_codecs::Encode<Q>,
+                C: redgrid_codecs::EncodesFor<T, Q>,
             {
                 let value = self.inner.encode(value)?;
                 self.inner.object_ref.change(self.inner.object_ref.command($remove)?.arg(value)).await
@@ -79,11 +74,7 @@ macro_rules! common_methods {
             ///
             /// After an error, some of them may have been removed.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::remove`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::remove`].
             #[doc(alias = "removeAll")]
@@ -93,8 +84,7 @@ macro_rules! common_methods {
                 values: impl IntoIterator<Item = &'a Q>,
             ) -> Result<u64, ObjectError>
             where
-                T: std::borrow::Borrow<Q>,
-                C: redgrid_codecs::Encode<Q>,
+                C: redgrid_codecs::EncodesFor<T, Q>,
             {
                 let values = self.inner.encode_all(values)?;
                 self.inner.change_chunks($remove, &values).await
@@ -119,8 +109,7 @@ macro_rules! common_methods {
                 values: impl IntoIterator<Item = &'a Q>,
             ) -> Result<u64, ObjectError>
             where
-                T: std::borrow::Borrow<Q>,
-                C: redgrid_codecs::Encode<Q>,
+                C: redgrid_codecs::EncodesFor<T, Q>,
             {
                 let values = self.inner.encode_limited(values)?;
                 let request = values.into_iter().fold(self.inner.script(&$retain)?, redgrid_core::Request::arg);
@@ -131,11 +120,7 @@ macro_rules! common_methods {
         impl<T, C: redgrid_codecs::Decode<T>> $type<T, C> {
             /// Returns a random value without removing it; `None` if the set is empty.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::read_all`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::read_all`].
             pub async fn random(&self) -> Result<Option<T>, ObjectError> {
@@ -145,11 +130,7 @@ macro_rules! common_methods {
             /// Returns `count` distinct random values without removing them, or all values if there
             /// are fewer.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::read_all`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::read_all`].
             #[doc(alias = "random")]

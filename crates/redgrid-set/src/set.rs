@@ -1,8 +1,6 @@
 //! The unordered set.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::Client;
 use redgrid_core::object::{ObjectError, Scan};
 
@@ -60,8 +58,7 @@ impl<T, C: Codec> Set<T, C> {
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let value = self.inner.encode(value)?;
         self.inner.object_ref.change(self.inner.object_ref.command("SADD")?.arg(value)).await
@@ -71,11 +68,7 @@ impl<T, C: Codec> Set<T, C> {
     ///
     /// After an error, some of them may have been inserted.
     ///
-    /// # Errors
-    ///
-    /// As for [`Set::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Set::insert`].
     #[doc(alias = "addAll")]
@@ -85,8 +78,7 @@ impl<T, C: Codec> Set<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let values = self.inner.encode_all(values)?;
         self.inner.change_chunks("SADD", &values).await
@@ -103,8 +95,7 @@ impl<T, C: Codec> Set<T, C> {
     /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let value = self.inner.encode(value)?;
         self.inner.object_ref.read(self.inner.object_ref.command("SISMEMBER")?.arg(value)).await
@@ -113,11 +104,7 @@ impl<T, C: Codec> Set<T, C> {
     /// Returns for each value, in their order, whether the set contains it. Up to 500 values or
     /// about 4 MiB a request.
     ///
-    /// # Errors
-    ///
-    /// As for [`Set::contains`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Set::contains`].
     #[doc(alias = "containsEach")]
@@ -126,8 +113,7 @@ impl<T, C: Codec> Set<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<bool>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let values = self.inner.encode_all(values)?;
         self.inner.read_chunks("SMISMEMBER", &values).await
@@ -135,11 +121,7 @@ impl<T, C: Codec> Set<T, C> {
 
     /// Returns whether the set contains all of the values.
     ///
-    /// # Errors
-    ///
-    /// As for [`Set::contains`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Set::contains`].
     #[doc(alias = "containsAll")]
@@ -148,8 +130,7 @@ impl<T, C: Codec> Set<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.contains_each(values).await?.into_iter().all(|is_in| is_in))
     }

@@ -1,16 +1,16 @@
 //! The sharded bit set.
 
-use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 
 use redgrid_bits::BitSet;
 use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
 
-use crate::fan_out::{ByShard, Shard, Sharded, Shards, group_by_shard, in_request_order};
-use crate::layout::{Kind, ShardLayout};
-use crate::object::ShardedObject;
+use crate::fan_out::{ByShard, group_by_shard};
+use crate::layout::Kind;
+use crate::methods::sharded_methods;
 use crate::ones::ShardedOnes;
+use crate::sharded::{Shard, Sharded, Shards};
 
 /// A bit set whose indices are divided into ranges, each in a key of its own. It may therefore have
 /// more bits than a string of the server.
@@ -19,7 +19,6 @@ use crate::ones::ShardedOnes;
 /// values, all bits are clear. Shard `n` of `N` has the indices from `n × size / N` on, rounded up
 /// to whole bytes. The size of a shard in bytes is an eighth of its highest own index ever written.
 #[doc(alias = "RClusteredBitSet")]
-#[derive(Clone)]
 pub struct ShardedBitSet {
     sharded: Sharded<BitSet>,
 }
@@ -36,35 +35,7 @@ impl Shard for BitSet {
     }
 }
 
-impl ShardLayout {
-    /// Returns the shard of a bit, and its index in the shard.
-    fn locate(&self, index: u64) -> (u32, u64) {
-        ((index / self.bits_per_shard()) as u32, index % self.bits_per_shard())
-    }
-
-    /// Returns the first index of a shard.
-    pub(crate) fn first_index(&self, shard: u32) -> u64 {
-        u64::from(shard) * self.bits_per_shard()
-    }
-
-    /// Returns the number of indices of a shard: the last shards have fewer, or none.
-    fn bits_in(&self, shard: u32) -> u64 {
-        self.size.saturating_sub(self.first_index(shard)).min(self.bits_per_shard())
-    }
-
-    /// Splits a range by shards, into ranges of their own indices.
-    fn split_range(&self, range: Range<u64>) -> Vec<(u32, Range<u64>)> {
-        let mut all = Vec::new();
-        let mut from = range.start;
-        while from < range.end {
-            let (shard, start) = self.locate(from);
-            let to = range.end.min(self.first_index(shard) + self.bits_per_shard());
-            all.push((shard, start..start + (to - from)));
-            from = to;
-        }
-        all
-    }
-}
+sharded_methods!([] ShardedBitSet);
 
 impl ShardedBitSet {
     /// Returns the bit set with this name, with the stored shard layout; by default with 16 shards
@@ -74,16 +45,6 @@ impl ShardedBitSet {
     /// invalid here.
     pub fn new(client: &Client, name: impl AsRef<str>) -> Self {
         ShardedBitSet { sharded: Sharded::new(client, name, ()) }
-    }
-
-    /// Sets the number of shards, a power of two of up to 1,024.
-    ///
-    /// If another number is stored already, calls return
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
-    /// resharded.
-    pub fn with_shards(mut self, shards: u32) -> Self {
-        self.sharded.requested.shards = Some(shards);
-        self
     }
 
     /// Sets the total number of bits, up to 2³² for each shard.
@@ -96,11 +57,6 @@ impl ShardedBitSet {
     pub fn with_size(mut self, bits: u64) -> Self {
         self.sharded.requested.size = Some(bits);
         self
-    }
-
-    /// Returns the operations on all shards: existence, lifetime, deletion.
-    pub fn object(&self) -> ShardedObject {
-        ShardedObject::new(&self.sharded)
     }
 
     /// Returns the total number of bits: all indices are below it.
@@ -145,11 +101,7 @@ impl ShardedBitSet {
     pub async fn get_many(&self, indices: impl IntoIterator<Item = u64>) -> Result<Vec<bool>, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
         let bits = self.locate_all(&shards, indices)?;
-        let call = |shard: BitSet, bits: Vec<(usize, u64)>| async move {
-            let found = shard.get_many(bits.iter().map(|(_, bit)| *bit)).await?;
-            Ok(bits.into_iter().map(|(position, _)| position).zip(found).collect())
-        };
-        Ok(in_request_order(self.sharded.fan_out(&shards, bits, call).await?))
+        self.sharded.each(&shards, bits, |shard, bits| async move { shard.get_many(bits).await }).await
     }
 
     /// Sets or clears a bit. Returns whether it was set before.
@@ -218,10 +170,7 @@ impl ShardedBitSet {
     ///
     /// As for [`ShardedBitSet::set`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let (shards, _) = self.sharded.verified_shards().await?;
-        let results =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.clear().await }).await?;
-        Ok(results.into_iter().any(|(_, existed)| existed))
+        self.sharded.clear(|shard| async move { shard.clear().await }).await
     }
 
     /// Returns the number of set bits. The shards are not counted at the same moment.
@@ -235,19 +184,14 @@ impl ShardedBitSet {
     /// Dropping the future changes nothing.
     #[doc(alias = "cardinality")]
     pub async fn count(&self) -> Result<u64, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.count().await }).await
+        self.sharded.sum(|shard| async move { shard.count().await }).await
     }
 
     /// Returns the number of set bits in a range. Only the shards of the range are read.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn count_in(&self, range: impl RangeBounds<u64>) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
         let ranges = shards.layout.split_range(self.checked_range(&shards, &range)?);
@@ -257,13 +201,9 @@ impl ShardedBitSet {
 
     /// Returns the index of the highest set bit plus one; 0 if no bit is set.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "length")]
     pub async fn len(&self) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_read().await?;
@@ -283,34 +223,24 @@ impl ShardedBitSet {
     ///
     /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        Ok(!self.sharded.fan_out_any(&shards, |shard, ()| async move { Ok(!shard.is_empty().await?) }).await?)
+        Ok(!self.sharded.any(|shard| async move { Ok(!shard.is_empty().await?) }).await?)
     }
 
     /// Returns the number of stored bits: 8 for each byte of each shard.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn size(&self) -> Result<u64, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.size().await }).await
+        self.sharded.sum(|shard| async move { shard.size().await }).await
     }
 
     /// Returns the index of the first set bit, from `from` on. Its shard is read first, and then
     /// all later ones in parallel.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "nextSetBit")]
     pub async fn next_set(&self, from: u64) -> Result<Option<u64>, ObjectError> {
         self.next(from, |shard, from| async move { shard.next_set(from).await }).await
@@ -319,13 +249,9 @@ impl ShardedBitSet {
     /// Returns the index of the first clear bit, from `from` on, like [`ShardedBitSet::next_set`];
     /// `None` if all bits up to the highest possible index are set.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedBitSet::count`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "nextClearBit")]
     pub async fn next_clear(&self, from: u64) -> Result<Option<u64>, ObjectError> {
         self.next(from, |shard, from| async move { shard.next_clear(from).await }).await
@@ -410,33 +336,4 @@ impl ShardedBitSet {
     }
 }
 
-impl fmt::Debug for ShardedBitSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedBitSet").field("name", &self.sharded.object_ref.name()).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(shards: u32, size: u64) -> ShardLayout {
-        ShardLayout { kind: Kind::Bits, shards, size, filter: None }
-    }
-
-    #[test]
-    fn each_bit_is_in_one_part() {
-        let layout = of(4, 100);
-        assert_eq!(
-            (layout.bits_per_shard(), layout.locate(31), layout.locate(32), layout.locate(99)),
-            (32, (0, 31), (1, 0), (3, 3))
-        );
-        assert_eq!((0..4).map(|shard| layout.bits_in(shard)).collect::<Vec<_>>(), [32, 32, 32, 4]);
-        assert_eq!(layout.split_range(30..70), [(0, 30..32), (1, 0..32), (2, 0..6)]);
-        assert_eq!(layout.split_range(5..5), []);
-        let few = of(16, 10);
-        assert_eq!((0..4).map(|shard| few.bits_in(shard)).collect::<Vec<_>>(), [8, 2, 0, 0]);
-        let most = of(1024, 1 << 42);
-        assert_eq!((most.bits_per_shard(), most.locate((1 << 42) - 1)), (1 << 32, (1023, (1 << 32) - 1)));
-    }
-}
+redgrid_core::debug_fields!(ShardedBitSet, |it| name: it.sharded.object_ref.name());

@@ -1,17 +1,14 @@
 //! The sharded Bloom filter.
 
-use std::borrow::Borrow;
-use std::fmt;
-
 use bytes::Bytes;
 use redgrid_bits::{BloomFilter, FilterConfig};
-use redgrid_codecs::{Codec, Encode, Raw};
+use redgrid_codecs::{Codec, Encode, EncodesFor, Raw};
 use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
 
-use crate::fan_out::{ByShard, Shard, Sharded, Shards, group_by_shard, in_request_order};
 use crate::layout::{Kind, ShardLayout, ShardLayoutRequest};
-use crate::object::ShardedObject;
+use crate::methods::sharded_methods;
+use crate::sharded::{Shard, Sharded, Shards};
 
 /// The configuration of a sharded filter: its size, and the numbers for which it was planned.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,6 +76,8 @@ fn elements_per_shard(layout: &ShardLayout, elements: u64, probability: f64) -> 
     }
 }
 
+sharded_methods!([T, C: Codec] ShardedBloomFilter<T, C>);
+
 impl<T, C: Codec + Default> ShardedBloomFilter<T, C> {
     /// Returns the filter with this name.
     ///
@@ -94,22 +93,6 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// bytes are equal.
     pub fn with_codec<D: Codec>(self, codec: D) -> ShardedBloomFilter<T, D> {
         ShardedBloomFilter { sharded: self.sharded.with_shard_type(codec) }
-    }
-
-    /// Sets the number of shards, a power of two of up to 1,024; the default is 16.
-    ///
-    /// If another number is stored already, calls return
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
-    /// resharded.
-    pub fn with_shards(mut self, shards: u32) -> Self {
-        self.sharded.requested.shards = Some(shards);
-        self
-    }
-
-    /// Returns the operations on all shards: existence (as soon as something is added), lifetime,
-    /// deletion.
-    pub fn object(&self) -> ShardedObject {
-        ShardedObject::new(&self.sharded)
     }
 
     /// Creates the filter, if there is none, and returns whether it did.
@@ -235,8 +218,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn add<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let bytes = self.encode(element)?;
         let shards = self.filter_shards().await?;
@@ -261,11 +243,10 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         elements: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let shards = self.filter_shards().await?;
-        let (elements, layout) = (self.group_elements(&shards, elements)?, shards.layout);
+        let (elements, layout) = (shards.group(elements, |element| self.encode(*element))?, shards.layout);
         let add = |shard: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
             self.with_shard_created(&layout, &shard, async || {
                 shard.add_many(elements.iter().map(|(_, element)| *element)).await
@@ -287,8 +268,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, element: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let bytes = self.encode(element)?;
         let shards = self.filter_shards().await?;
@@ -314,17 +294,15 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         elements: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<bool>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let shards = self.filter_shards().await?;
-        let (elements, layout) = (self.group_elements(&shards, elements)?, shards.layout);
-        let call = |shard: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
-            let found = async || shard.contains_many(elements.iter().map(|(_, element)| *element)).await;
-            let found = self.with_shard_created(&layout, &shard, found).await?;
-            Ok(elements.iter().map(|(position, _)| *position).zip(found).collect())
+        let (elements, layout) = (shards.group(elements, |element| self.encode(*element))?, shards.layout);
+        let call = |shard: BloomFilter<T, C>, elements: Vec<&'a Q>| async move {
+            let found = async || shard.contains_many(elements.iter().copied()).await;
+            self.with_shard_created(&layout, &shard, found).await
         };
-        Ok(in_request_order(self.sharded.fan_out(&shards, elements, call).await?))
+        self.sharded.each(&shards, elements, call).await
     }
 
     fn encode<Q: ?Sized>(&self, element: &Q) -> Result<Bytes, ObjectError>
@@ -332,19 +310,6 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         C: Encode<Q>,
     {
         self.sharded.object_ref.encoded(&self.sharded.options, element)
-    }
-
-    /// Groups elements by shard.
-    fn group_elements<'a, Q: ?Sized + 'a>(
-        &self,
-        shards: &Shards<BloomFilter<T, C>>,
-        elements: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<ByShard<&'a Q>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
-        let shard = |element: &'a Q| Ok((shards.layout.shard_of(&self.encode(element)?), element));
-        Ok(group_by_shard(elements.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
     }
 
     /// Returns the shards of the filter, if it exists.
@@ -383,21 +348,9 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     }
 }
 
-impl<T, C: Codec> Clone for ShardedBloomFilter<T, C> {
-    fn clone(&self) -> Self {
-        ShardedBloomFilter { sharded: self.sharded.clone() }
-    }
-}
-
-impl<T, C: Codec> fmt::Debug for ShardedBloomFilter<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("ShardedBloomFilter");
-        debug
-            .field("name", &self.sharded.object_ref.name())
-            .field("codec", &self.sharded.options)
-            .finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: Codec] ShardedBloomFilter<T, C>, |it|
+    name: it.sharded.object_ref.name(), codec: it.sharded.options
+);
 
 #[cfg(test)]
 mod tests {

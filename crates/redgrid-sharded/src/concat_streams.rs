@@ -3,8 +3,8 @@
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use redgrid_core::object::ObjectError;
 
-use crate::fan_out::{Shard, Sharded};
 use crate::layout::ShardLayout;
+use crate::sharded::{Shard, Sharded};
 
 /// Returns a stream of the items of all shards, in the order of the shards. Its first poll reads
 /// the shard layout.

@@ -171,17 +171,48 @@ impl ShardLayout {
         Ok(self)
     }
 
-    /// Returns the number of bits in each shard of a bit set, a multiple of 8.
-    #[cfg(feature = "bits")]
-    pub(crate) fn bits_per_shard(&self) -> u64 {
-        self.size.div_ceil(self.shards.into()).next_multiple_of(8)
-    }
-
     /// Returns the shard of an encoded key, value or element.
     pub(crate) fn shard_of(&self, bytes: &[u8]) -> u32 {
         let [high, low] = redgrid_codecs::hash128(bytes);
         // The highest bits of both halves: a filter uses the remaining ones for its own indices.
         ((high ^ low).checked_shr(64 - self.shards.trailing_zeros()).unwrap_or(0)) as u32
+    }
+}
+
+/// The bits of a bit set.
+#[cfg(feature = "bits")]
+impl ShardLayout {
+    /// Returns the number of bits in each shard of a bit set, a multiple of 8.
+    pub(crate) fn bits_per_shard(&self) -> u64 {
+        self.size.div_ceil(self.shards.into()).next_multiple_of(8)
+    }
+
+    /// Returns the shard of a bit, and its index in the shard.
+    pub(crate) fn locate(&self, index: u64) -> (u32, u64) {
+        ((index / self.bits_per_shard()) as u32, index % self.bits_per_shard())
+    }
+
+    /// Returns the first index of a shard.
+    pub(crate) fn first_index(&self, shard: u32) -> u64 {
+        u64::from(shard) * self.bits_per_shard()
+    }
+
+    /// Returns the number of indices of a shard: the last shards have fewer, or none.
+    pub(crate) fn bits_in(&self, shard: u32) -> u64 {
+        self.size.saturating_sub(self.first_index(shard)).min(self.bits_per_shard())
+    }
+
+    /// Splits a range by shards, into ranges of their own indices.
+    pub(crate) fn split_range(&self, range: std::ops::Range<u64>) -> Vec<(u32, std::ops::Range<u64>)> {
+        let mut all = Vec::new();
+        let mut from = range.start;
+        while from < range.end {
+            let (shard, start) = self.locate(from);
+            let to = range.end.min(self.first_index(shard) + self.bits_per_shard());
+            all.push((shard, start..start + (to - from)));
+            from = to;
+        }
+        all
     }
 }
 
@@ -206,5 +237,23 @@ mod tests {
         let mut sizes = [0_u32; 64];
         (0..64_000_u32).for_each(|n| sizes[layout.shard_of(n.to_string().as_bytes()) as usize] += 1);
         assert!(sizes.iter().all(|size| (850..1150).contains(size)), "{sizes:?}");
+    }
+
+    #[test]
+    #[cfg(feature = "bits")]
+    fn each_bit_is_in_one_part() {
+        let bits = |shards, size| ShardLayout { kind: Kind::Bits, shards, size, filter: None };
+        let layout = bits(4, 100);
+        assert_eq!(
+            (layout.bits_per_shard(), layout.locate(31), layout.locate(32), layout.locate(99)),
+            (32, (0, 31), (1, 0), (3, 3))
+        );
+        assert_eq!((0..4).map(|shard| layout.bits_in(shard)).collect::<Vec<_>>(), [32, 32, 32, 4]);
+        assert_eq!(layout.split_range(30..70), [(0, 30..32), (1, 0..32), (2, 0..6)]);
+        assert_eq!(layout.split_range(5..5), []);
+        let few = bits(16, 10);
+        assert_eq!((0..4).map(|shard| few.bits_in(shard)).collect::<Vec<_>>(), [8, 2, 0, 0]);
+        let most = bits(1024, 1 << 42);
+        assert_eq!((most.bits_per_shard(), most.locate((1 << 42) - 1)), (1 << 32, (1023, (1 << 32) - 1)));
     }
 }

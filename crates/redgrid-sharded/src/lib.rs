@@ -60,6 +60,8 @@ mod layout;
 #[cfg(feature = "map")]
 mod map;
 #[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+mod methods;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 mod object;
 #[cfg(feature = "bits")]
 mod ones;
@@ -67,6 +69,8 @@ mod ones;
 mod scan;
 #[cfg(feature = "set")]
 mod set;
+#[cfg(any(feature = "bits", feature = "map", feature = "set"))]
+mod sharded;
 #[cfg(any(feature = "bits", feature = "map", feature = "set"))]
 mod tags;
 

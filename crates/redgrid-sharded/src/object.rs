@@ -1,14 +1,13 @@
 //! Operations on a sharded object as a whole, whatever its type.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use redgrid_core::object::layouts::bloom_filter;
 use redgrid_core::object::{Layout, Lifetime, Object, ObjectError, alone};
 use redgrid_core::{Client, Name};
 
-use crate::fan_out::{Shard, Sharded};
 use crate::layout::Kind;
+use crate::sharded::{Shard, Sharded};
 
 /// A shard of any type.
 #[derive(Clone)]
@@ -73,8 +72,7 @@ impl ShardedObject {
     /// Dropping the future changes nothing.
     #[doc(alias = "isExists")]
     pub async fn exists(&self) -> Result<bool, ObjectError> {
-        let shards = self.0.shards_to_read().await?;
-        self.0.fan_out_any(&shards, |AnyShard(shard), ()| async move { shard.exists().await }).await
+        self.0.any(|AnyShard(shard)| async move { shard.exists().await }).await
     }
 
     /// Deletes all shards, and then the shard layout. Returns whether any shard existed.
@@ -98,11 +96,7 @@ impl ShardedObject {
     /// Like [`ShardedObject::delete`], but the servers free the memory in the background: for large
     /// objects.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedObject::delete`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedObject::delete`].
     pub async fn unlink(&self) -> Result<bool, ObjectError> {
@@ -143,11 +137,7 @@ impl ShardedObject {
     ///
     /// The shard layout is kept.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedObject::expire_in`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedObject::expire_in`].
     #[doc(alias = "expireAt")]
@@ -158,11 +148,7 @@ impl ShardedObject {
 
     /// Removes the lifetimes. Returns whether any shard had one.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedObject::expire_in`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedObject::expire_in`].
     #[doc(alias = "clearExpire")]
@@ -228,11 +214,7 @@ fn earlier(one: Lifetime, other: Lifetime) -> Lifetime {
     }
 }
 
-impl fmt::Debug for ShardedObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedObject").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(ShardedObject, |it| name: it.name());
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! A stream of the set bits of all shards.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -10,7 +9,7 @@ use redgrid_bits::BitSet;
 use redgrid_core::object::ObjectError;
 
 use crate::concat_streams::concat_streams;
-use crate::fan_out::Sharded;
+use crate::sharded::Sharded;
 
 /// A stream of the indices of the set bits, from low to high; returned by
 /// [`ShardedBitSet::ones`](crate::ShardedBitSet::ones). A page of one shard is read when all
@@ -70,8 +69,4 @@ impl Stream for ShardedOnes {
     }
 }
 
-impl fmt::Debug for ShardedOnes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedOnes").finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!(ShardedOnes, |_it| );

@@ -1,6 +1,5 @@
 //! Streams over the shards, one after another.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -11,7 +10,7 @@ use redgrid_core::IntoArg;
 use redgrid_core::object::{ObjectError, Scan};
 
 use crate::concat_streams::concat_streams;
-use crate::fan_out::{Shard, Sharded};
+use crate::sharded::{Shard, Sharded};
 
 type Start<T> = Box<dyn FnOnce(Option<Bytes>, Option<u32>) -> BoxStream<'static, Result<T, ObjectError>> + Send>;
 
@@ -107,8 +106,4 @@ impl<T> Stream for ShardedScan<T> {
 
 impl<T> Unpin for ShardedScan<T> {}
 
-impl<T> fmt::Debug for ShardedScan<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedScan").field("started", &self.start.is_none()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T] ShardedScan<T>, |it| started: it.start.is_none());

@@ -1,18 +1,16 @@
 //! The sharded set.
 
-use std::borrow::Borrow;
-use std::fmt;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode, Raw};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor, Raw};
 use redgrid_core::object::{CasLoop, ObjectError, ObjectRef};
 use redgrid_core::{Client, Name};
 use redgrid_set::Set;
 
-use crate::fan_out::{ByShard, Shard, Sharded, Shards, allocate_randomly, group_by_shard, in_request_order};
+use crate::fan_out::allocate_randomly;
 use crate::layout::Kind;
-use crate::object::ShardedObject;
+use crate::methods::{collection_methods, sharded_methods};
 use crate::scan::ShardedScan;
+use crate::sharded::{Shard, Sharded};
 
 /// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
 /// stored format never depends on features that other crates enable.
@@ -50,6 +48,9 @@ impl<T, C: Codec> Shard for Set<T, C> {
     }
 }
 
+sharded_methods!([T, C: Codec] ShardedSet<T, C>);
+collection_methods!("values", [T, C: Codec] ShardedSet<T, C>);
+
 impl<T, C: Codec + Default> ShardedSet<T, C> {
     /// Returns the set with this name, with the stored shard layout; by default with 16 shards.
     ///
@@ -64,21 +65,6 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// Returns a handle of the same name with another codec.
     pub fn with_codec<D: Codec>(self, codec: D) -> ShardedSet<T, D> {
         ShardedSet { sharded: self.sharded.with_shard_type(codec) }
-    }
-
-    /// Sets the number of shards, a power of two of up to 1,024.
-    ///
-    /// If another number is stored already, calls return
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
-    /// resharded.
-    pub fn with_shards(mut self, shards: u32) -> Self {
-        self.sharded.requested.shards = Some(shards);
-        self
-    }
-
-    /// Returns the operations on all shards: existence, lifetime, deletion.
-    pub fn object(&self) -> ShardedObject {
-        ShardedObject::new(&self.sharded)
     }
 
     fn encode<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
@@ -99,8 +85,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// The shard layout may be stored. Nothing else is changed.
     pub async fn shard_of<Q: ?Sized>(&self, value: &Q) -> Result<Set<T, C>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let bytes = self.encode(value)?;
         Ok(self.sharded.shards_to_change().await?.shard_of(&bytes))
@@ -112,66 +97,6 @@ impl<T, C: Codec> ShardedSet<T, C> {
     {
         let bytes = self.encode(value)?;
         Ok(self.sharded.shards_to_read().await?.shard_of(&bytes))
-    }
-
-    /// Groups values by shard.
-    fn group_values<'a, Q: ?Sized + 'a>(
-        &self,
-        shards: &Shards<Set<T, C>>,
-        values: impl IntoIterator<Item = &'a Q>,
-    ) -> Result<ByShard<&'a Q>, ObjectError>
-    where
-        C: Encode<Q>,
-    {
-        let shard = |value: &'a Q| Ok((shards.layout.shard_of(&self.encode(value)?), value));
-        Ok(group_by_shard(values.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
-    }
-
-    /// Returns the number of values. The shards are not counted at the same moment.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] names the shards that could not be read.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    #[doc(alias = "size")]
-    pub async fn len(&self) -> Result<u64, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await
-    }
-
-    /// Returns whether the set is empty.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ShardedSet::len`].
-    #[doc(alias = "isEmpty")]
-    pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        Ok(!self.sharded.fan_out_any(&shards, |shard, ()| async move { Ok(!shard.is_empty().await?) }).await?)
-    }
-
-    /// Removes all values, each shard in one step. Returns whether there were any. The shard layout
-    /// is kept.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] names the shards that may still have their values.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was already sent is executed even if the future is dropped.
-    pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let (shards, _) = self.sharded.verified_shards().await?;
-        let results =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.clear().await }).await?;
-        Ok(results.into_iter().any(|(_, had_any)| had_any))
     }
 
     /// Inserts a value. Returns whether it is new.
@@ -186,8 +111,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.shard_of(value).await?.insert(value).await
     }
@@ -209,11 +133,10 @@ impl<T, C: Codec> ShardedSet<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let shards = self.sharded.shards_to_change().await?;
-        let values = self.group_values(&shards, values)?;
+        let values = shards.group(values, |value| self.encode(*value))?;
         let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
             shard.insert_many(values.into_iter().map(|(_, value)| value)).await
         };
@@ -222,17 +145,12 @@ impl<T, C: Codec> ShardedSet<T, C> {
 
     /// Removes a value. Returns whether the set contained it.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedSet::insert`].
     pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.shard_to_read(value).await?.remove(value).await
     }
@@ -254,11 +172,10 @@ impl<T, C: Codec> ShardedSet<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let shards = self.sharded.shards_to_read().await?;
-        let values = self.group_values(&shards, values)?;
+        let values = shards.group(values, |value| self.encode(*value))?;
         let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
             shard.remove_many(values.into_iter().map(|(_, value)| value)).await
         };
@@ -276,8 +193,7 @@ impl<T, C: Codec> ShardedSet<T, C> {
     /// Dropping the future changes nothing.
     pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.shard_to_read(value).await?.contains(value).await
     }
@@ -298,35 +214,26 @@ impl<T, C: Codec> ShardedSet<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<bool>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let shards = self.sharded.shards_to_read().await?;
-        let values = self.group_values(&shards, values)?;
-        let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
-            let found = shard.contains_each(values.iter().map(|(_, value)| *value)).await?;
-            Ok(values.into_iter().map(|(position, _)| position).zip(found).collect())
-        };
-        Ok(in_request_order(self.sharded.fan_out(&shards, values, call).await?))
+        let values = shards.group(values, |value| self.encode(*value))?;
+        let call = |shard: Set<T, C>, values: Vec<&'a Q>| async move { shard.contains_each(values).await };
+        self.sharded.each(&shards, values, call).await
     }
 
     /// Returns whether the set contains all of the values.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedSet::contains_each`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ShardedSet::contains`].
     #[doc(alias = "containsAll")]
     pub async fn contains_all<'a, Q: ?Sized + 'a>(
         &self,
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.contains_each(values).await?.into_iter().all(|is_contained| is_contained))
     }
@@ -345,23 +252,14 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAll")]
     pub async fn read_all(&self) -> Result<Vec<T>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let results = self
-            .sharded
-            .fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.read_all().await })
-            .await?;
-        Ok(results.into_iter().flat_map(|(_, values)| values).collect())
+        self.sharded.all(|shard| async move { shard.read_all().await }).await
     }
 
     /// Returns a random value without removing it; `None` if the set is empty.
     ///
     /// The call reads the sizes of all shards, and then a value from a random one.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedSet::read_all`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedSet::read_all`].
     pub async fn random(&self) -> Result<Option<T>, ObjectError> {
@@ -371,21 +269,13 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     /// Returns `count` distinct random values without removing them, or all values if there are
     /// fewer. It may return fewer if some are removed during the call.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedSet::read_all`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedSet::read_all`].
     #[doc(alias = "random")]
     pub async fn random_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let sizes =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await?;
-        let call = |shard: Set<T, C>, count| async move { shard.random_many(count).await };
-        let results = self.sharded.fan_out(&shards, allocate_randomly(sizes, count), call).await?;
-        Ok(results.into_iter().flat_map(|(_, values)| values).collect())
+        let len = |shard: Set<T, C>| async move { shard.len().await };
+        self.sharded.random(count, len, |shard, count| async move { shard.random_many(count).await }).await
     }
 
     /// Removes a random value and returns it; `None` if all shards are empty. If the reply is lost,
@@ -444,18 +334,6 @@ impl<T: Send + 'static, C: Decode<T>> ShardedSet<T, C> {
     }
 }
 
-impl<T, C: Codec> Clone for ShardedSet<T, C> {
-    fn clone(&self) -> Self {
-        ShardedSet { sharded: self.sharded.clone() }
-    }
-}
-
-impl<T, C: Codec> fmt::Debug for ShardedSet<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("ShardedSet");
-        debug
-            .field("name", &self.sharded.object_ref.name())
-            .field("codec", &self.sharded.options)
-            .finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: Codec] ShardedSet<T, C>, |it|
+    name: it.sharded.object_ref.name(), codec: it.sharded.options
+);

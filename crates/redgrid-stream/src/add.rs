@@ -1,12 +1,9 @@
 //! Adding entries, and trimming old ones.
 
-use std::borrow::Borrow;
-use std::future::IntoFuture;
-use std::pin::Pin;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodesFor};
 use redgrid_core::author::ClientExt;
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{IdempotentScript, Request, Script};
 
@@ -107,9 +104,8 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     /// A request that was already sent is executed even if the future is dropped.
     pub fn add<Q: ?Sized>(&self, field: &Q, value: &V) -> Add
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Encode<V>,
+        KC: EncodesFor<K, Q>,
     {
         self.add_request([(field, value)])
     }
@@ -129,19 +125,18 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
     #[doc(alias = "add")]
     pub fn add_many<'a, Q: ?Sized + 'a>(&self, fields: impl IntoIterator<Item = (&'a Q, &'a V)>) -> Add
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Encode<V>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         self.add_request(fields)
     }
 
     fn add_request<'a, Q: ?Sized + 'a>(&self, fields: impl IntoIterator<Item = (&'a Q, &'a V)>) -> Add
     where
-        KC: Encode<Q>,
         VC: Encode<V>,
         V: 'a,
+        KC: Encode<Q>,
     {
         let encode_pair = |(field, value)| {
             Ok([self.object_ref.encoded(&self.keys, field)?, self.object_ref.encoded(&self.values, value)?])
@@ -257,14 +252,4 @@ impl Add {
     }
 }
 
-impl IntoFuture for Add {
-    type Output = Result<EntryId, StreamError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    /// # Cancel safety
-    ///
-    /// As for [`Stream::add`].
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+into_future!(Add => Result<EntryId, StreamError>, |this| this.run());

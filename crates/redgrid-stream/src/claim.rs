@@ -86,11 +86,7 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// Claims entries like [`Group::claim`], and returns only their ids. This does not count as a
     /// delivery.
     ///
-    /// # Errors
-    ///
-    /// As for [`Group::claim`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Group::claim`].
     #[doc(alias = "fastClaim")]
@@ -159,13 +155,9 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     /// Claims entries like [`Group::auto_claim`], and returns only their ids. This does not count
     /// as a delivery.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`Group::auto_claim`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`Group::claim`].
     #[doc(alias = "fastAutoClaim")]
     pub async fn fast_auto_claim(
         &self,

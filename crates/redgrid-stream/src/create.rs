@@ -1,10 +1,8 @@
 //! Creation of groups, and their start positions.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
-
 use bytes::Bytes;
 use redgrid_core::Request;
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef};
 
 use crate::error::{NO_STREAM, StreamError};
@@ -100,14 +98,8 @@ impl Create {
     }
 }
 
-impl IntoFuture for Create {
-    type Output = Result<(), StreamError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
+into_future!(
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
+    Create => Result<(), StreamError>, |this| this.run());

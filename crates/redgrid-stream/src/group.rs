@@ -1,11 +1,10 @@
 //! Groups, which deliver entries to consumers and keep them pending until they are acknowledged.
 
 use std::fmt;
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_codecs::{Codec, Decode};
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{FromReply, Request, Script};
 
@@ -295,22 +294,18 @@ impl<K, V, KC, VC> ReadGroup<K, V, KC, VC> {
     }
 }
 
-impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for ReadGroup<K, V, KC, VC> {
-    type Output = Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
+into_future!(
     /// # Cancel safety
     ///
     /// Entries that were delivered are pending for the consumer, and [`Group::read_pending`]
     /// returns them. With [`ReadGroup::no_ack`] they are lost.
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let ReadGroup { group, consumer, limit, no_ack, timeout } = self;
-            let poll = || group.read_new(&consumer, limit, no_ack);
-            Ok(group.stream.decode_each(&poll_until_found(group.object_ref(), timeout, poll).await?))
-        })
+    [K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>] ReadGroup<K, V, KC, VC> => Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>,
+    |this| async move {
+        let ReadGroup { group, consumer, limit, no_ack, timeout } = this;
+        let poll = || group.read_new(&consumer, limit, no_ack);
+        Ok(group.stream.decode_each(&poll_until_found(group.object_ref(), timeout, poll).await?))
     }
-}
+);
 
 impl<K, V, KC: Clone, VC: Clone> Clone for Group<K, V, KC, VC> {
     fn clone(&self) -> Self {

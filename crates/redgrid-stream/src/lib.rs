@@ -58,6 +58,7 @@ mod id;
 mod info;
 mod new_entries;
 mod outstanding;
+mod pages;
 mod pending;
 mod read;
 mod references;

@@ -1,12 +1,11 @@
 //! Delivered entries that are not acknowledged yet.
 
 use std::collections::HashMap;
-use std::future::IntoFuture;
 use std::ops::RangeBounds;
-use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_codecs::{Codec, Decode};
+use redgrid_core::into_future;
 use redgrid_core::{FromReply, Pairs, Reply, Request, Script, ServerError};
 
 use crate::entry::{Entry, RawEntries, RawEntry};
@@ -180,22 +179,18 @@ impl<K, V, KC: Codec, VC: Codec> Pending<K, V, KC, VC> {
     }
 }
 
-impl<K: 'static, V: 'static, KC: Codec, VC: Codec> IntoFuture for Pending<K, V, KC, VC> {
-    type Output = Result<Vec<PendingEntry>, StreamError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
+into_future!(
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            match self.add_args(self.group.object_ref().command("XPENDING")?) {
-                Some(request) => self.group.query(request).await,
-                None => Ok(Vec::new()),
-            }
-        })
+    [K: 'static, V: 'static, KC: Codec, VC: Codec] Pending<K, V, KC, VC> => Result<Vec<PendingEntry>, StreamError>,
+    |this| async move {
+        match this.add_args(this.group.object_ref().command("XPENDING")?) {
+            Some(request) => this.group.query(request).await,
+            None => Ok(Vec::new()),
+        }
     }
-}
+);
 
 /// Converts an idle time to milliseconds, limited to [`MAX_IDLE_MS`].
 pub(crate) fn millis(idle: Duration) -> i64 {

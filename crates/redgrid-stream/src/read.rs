@@ -1,8 +1,6 @@
 //! Reading entries by their ids, and waiting for new ones.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::future::IntoFuture;
 use std::ops::RangeBounds;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,6 +8,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use redgrid_codecs::{Codec, Decode};
+
+use redgrid_core::into_future;
 
 use crate::entry::{Entry, RawEntries, RawEntry, SingleStreamReply};
 use crate::error::StreamError;
@@ -98,20 +98,16 @@ impl<K, V, KC, VC> Range<K, V, KC, VC> {
     }
 }
 
-impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Range<K, V, KC, VC> {
-    type Output = Result<Vec<Entry<K, V>>, StreamError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
+into_future!(
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let found = self.stream.read_range(self.range, self.limit).await?;
-            self.stream.decode_all(&found)
-        })
+    [K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>] Range<K, V, KC, VC> => Result<Vec<Entry<K, V>>, StreamError>,
+    |this| async move {
+        let found = this.stream.read_range(this.range, this.limit).await?;
+        this.stream.decode_all(&found)
     }
-}
+);
 
 /// Reads the entries after an id when awaited; made by [`Stream::read`].
 #[must_use = "does nothing until awaited"]
@@ -140,22 +136,18 @@ impl<K, V, KC, VC> Read<K, V, KC, VC> {
     }
 }
 
-impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> IntoFuture for Read<K, V, KC, VC> {
-    type Output = Result<Vec<Entry<K, V>>, StreamError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
+into_future!(
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let Read { stream, after, limit, timeout } = self;
-            let request = read_after_request(&stream.object_ref, after, limit)?;
-            let poll = || async { Ok(stream.object_ref.read_primary::<SingleStreamReply>(request.clone()).await?.0) };
-            stream.decode_all(&poll_until_found(&stream.object_ref, timeout, poll).await?)
-        })
+    [K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>] Read<K, V, KC, VC> => Result<Vec<Entry<K, V>>, StreamError>,
+    |this| async move {
+        let Read { stream, after, limit, timeout } = this;
+        let request = read_after_request(&stream.object_ref, after, limit)?;
+        let poll = || async { Ok(stream.object_ref.read_primary::<SingleStreamReply>(request.clone()).await?.0) };
+        stream.decode_all(&poll_until_found(&stream.object_ref, timeout, poll).await?)
     }
-}
+);
 
 /// A stream over entries, read in pages; made by [`Stream::entries`].
 ///
@@ -263,8 +255,4 @@ impl<K, V> futures_util::Stream for Entries<K, V> {
 
 impl<K, V> Unpin for Entries<K, V> {}
 
-impl<K, V> fmt::Debug for Entries<K, V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entries").field("page", &self.page).field("remaining", &self.remaining).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V] Entries<K, V>, |it| page: it.page, remaining: it.remaining);

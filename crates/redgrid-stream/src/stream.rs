@@ -1,6 +1,5 @@
 //! The stream, and requests about it as a whole.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -95,11 +94,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
 
     /// Returns whether the stream has no entries.
     ///
-    /// # Errors
-    ///
-    /// As for [`Stream::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Stream::len`].
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
@@ -237,10 +232,6 @@ impl<K, V, KC: Clone, VC: Clone> Clone for Stream<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Stream<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Stream");
-        debug.field("name", &self.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
-        debug.finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] Stream<K, V, KC, VC>, |it|
+    name: it.object_ref.name(), keys: it.keys, values: it.values
+);

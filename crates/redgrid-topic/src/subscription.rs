@@ -1,7 +1,6 @@
 //! Subscriptions to topics.
 
-use std::fmt;
-use std::future::{IntoFuture, poll_fn};
+use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::pin::Pin;
@@ -11,6 +10,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use redgrid_codecs::{Codec, Decode};
 use redgrid_core::author::ClientExt;
+use redgrid_core::into_future;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{ChannelSelector, Name, PubSubEvent, PubSubStream, ServerError};
@@ -77,32 +77,21 @@ pub(crate) fn subscribe_error(name: &Name, source: ServerError) -> ObjectError {
     ObjectError::of_read(name, source).or_unsupported(SHARDED_REQUIREMENT)
 }
 
-/// # Errors
-///
-/// [`ObjectError`] states what failed; there is no subscription then. `Refused`: the user may not
-/// use the channel. `Unsupported`: the servers do not have sharded channels. `Unavailable`: no
-/// server has confirmed the subscription within `response_timeout × (retries + 1)`.
-///
-/// # Cancel safety
-///
-/// If the future is dropped, nothing is subscribed.
-impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for Subscribe<T, C> {
-    type Output = Result<Subscription<T, C>, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+into_future!(
+    /// # Errors
+    ///
+    /// [`ObjectError`] states what failed; there is no subscription then. `Refused`: the user may not
+    /// use the channel. `Unsupported`: the servers do not have sharded channels. `Unavailable`: no
+    /// server has confirmed the subscription within `response_timeout × (retries + 1)`.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, nothing is subscribed.
+    [T: 'static, C: Codec + Decode<T> + Send + 'static] Subscribe<T, C> => Result<Subscription<T, C>, ObjectError>,
+    |this| this.begin()
+);
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.begin())
-    }
-}
-
-impl<T, C> fmt::Debug for Subscribe<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscribe")
-            .field("name", &self.object_ref.name())
-            .field("buffer", &self.buffer)
-            .finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C] Subscribe<T, C>, |it| name: it.object_ref.name(), buffer: it.buffer);
 
 /// A `Stream` of the messages of a topic, which ends with the client.
 ///
@@ -169,8 +158,4 @@ impl<T, C: Codec + Decode<T> + Unpin> Stream for Subscription<T, C> {
     }
 }
 
-impl<T, C> fmt::Debug for Subscription<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C] Subscription<T, C>, |it| name: it.name);

@@ -1,6 +1,5 @@
 //! A bucket within a transaction.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -9,8 +8,9 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::SetTtl;
 
 use crate::error::TransactionError;
+use crate::object::TransactionObject;
 use crate::state::Kind;
-use crate::transaction::{Transaction, TransactionObject};
+use crate::transaction::Transaction;
 
 /// A value under a name, within a transaction: a `Bucket` as the transaction sees it.
 ///
@@ -198,9 +198,6 @@ impl<T, C: Encode<T> + Decode<T>> TransactionBucket<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for TransactionBucket<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("TransactionBucket");
-        debug.field("name", &self.object.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] TransactionBucket<T, C>, |it|
+    name: it.object.object_ref.name(), codec: it.codec
+);

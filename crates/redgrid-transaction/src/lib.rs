@@ -60,6 +60,7 @@ mod commit;
 mod error;
 mod map;
 mod map_set;
+mod object;
 mod run;
 mod set;
 mod state;

@@ -1,17 +1,16 @@
 //! A map within a transaction.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 
 use crate::error::TransactionError;
+use crate::object::TransactionObject;
 use crate::state::Kind;
-use crate::transaction::{Transaction, TransactionObject};
+use crate::transaction::Transaction;
 
 /// A map within a transaction: a `Map` as the transaction sees it.
 ///
@@ -56,8 +55,7 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         Ok(self.object.get(self.field(key)?).await?.is_some())
     }
@@ -105,8 +103,7 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let mut fields = keys.into_iter().map(|key| self.field(key)).collect::<Result<Vec<_>, _>>()?;
         fields.sort_unstable();
@@ -148,8 +145,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let field = self.field(key)?;
         let value = self.object.get(field.clone()).await?;
@@ -171,8 +167,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Option<V>>, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let fields = keys.into_iter().map(|key| self.field(key)).collect::<Result<Vec<_>, _>>()?;
         let values = self.object.get_many(fields.clone()).await?;
@@ -206,8 +201,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
     /// Dropping the future leaves the transaction unchanged, except for what it has read.
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let previous = self.get(key).await?;
         self.object.remove(self.field(key)?)?;
@@ -258,10 +252,6 @@ impl<K: Eq + Hash, V, KC: Decode<K>, VC: Decode<V>> TransactionMap<K, V, KC, VC>
     }
 }
 
-impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for TransactionMap<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("TransactionMap");
-        debug.field("name", &self.object.object_ref.name()).field("keys", &self.keys).field("values", &self.values);
-        debug.finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] TransactionMap<K, V, KC, VC>, |it|
+    name: it.object.object_ref.name(), keys: it.keys, values: it.values
+);

@@ -1,8 +1,6 @@
 //! The operations that set values of a map within a transaction.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 
 use crate::error::TransactionError;
 use crate::map::TransactionMap;
@@ -18,8 +16,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "fastPut")]
     pub fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<(), TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.object.put(self.field(key)?, self.object.object_ref.encoded(&self.values, value)?, Vec::new())
     }
@@ -35,9 +32,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
         entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
     ) -> Result<(), TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         entries.into_iter().try_for_each(|(key, value)| self.set(key, value))
     }
@@ -54,8 +50,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let is_absent = !self.contains_key(key).await?;
         if is_absent {
@@ -77,8 +72,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let exists = self.contains_key(key).await?;
         if exists {
@@ -100,8 +94,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let is_equal = self.value_equals(key, expected).await?;
         if is_equal {
@@ -123,8 +116,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let is_equal = self.value_equals(key, expected).await?;
         if is_equal {
@@ -155,8 +147,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let previous = self.get(key).await?;
         self.set(key, value)?;
@@ -175,8 +166,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let existing = self.get(key).await?;
         if existing.is_none() {
@@ -197,8 +187,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let previous = self.get(key).await?;
         if previous.is_some() {

@@ -1,14 +1,14 @@
 //! A set within a transaction.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Decode, Encode};
 
 use crate::error::TransactionError;
+use crate::object::TransactionObject;
 use crate::state::Kind;
-use crate::transaction::{Transaction, TransactionObject};
+use crate::transaction::Transaction;
 
 /// A set within a transaction: a `Set` as the transaction sees it.
 ///
@@ -238,9 +238,6 @@ impl<T, C: Decode<T>> TransactionSet<T, C> {
     }
 }
 
-impl<T, C: fmt::Debug> fmt::Debug for TransactionSet<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("TransactionSet");
-        debug.field("name", &self.object.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C: std::fmt::Debug] TransactionSet<T, C>, |it|
+    name: it.object.object_ref.name(), codec: it.codec
+);

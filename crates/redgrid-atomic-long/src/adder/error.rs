@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use redgrid_core::name::InvalidName;
 use redgrid_core::{Failure, Name, Operation, ServerError};
 
 use super::adder_number::Amount;
@@ -77,8 +76,4 @@ impl AdderError {
     }
 }
 
-impl From<InvalidName> for AdderError {
-    fn from(invalid: InvalidName) -> Self {
-        AdderError::Failed(invalid.into())
-    }
-}
+redgrid_core::from_invalid_name!(AdderError);

@@ -2,13 +2,12 @@
 //!
 //! Each round has one caller, which polls it until it is complete.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redgrid_core::author::{Backoff, ClientExt};
 use redgrid_core::clock::Instant;
+use redgrid_core::into_future;
 use redgrid_core::{Client, Failure, Request, ServerError};
 use uuid::Uuid;
 
@@ -85,23 +84,12 @@ impl<N: AdderNumber> Reset<N> {
     }
 }
 
-impl<N: AdderNumber> IntoFuture for Sum<N> {
-    type Output = Result<N, AdderError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+into_future!([N: AdderNumber] Sum<N> => Result<N, AdderError>, |this| this.0.run(RoundKind::Sum));
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.0.run(RoundKind::Sum))
-    }
-}
-
-impl<N: AdderNumber> IntoFuture for Reset<N> {
-    type Output = Result<(), AdderError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move { self.0.run(RoundKind::Reset).await.map(drop) })
-    }
-}
+into_future!(
+    [N: AdderNumber] Reset<N> => Result<(), AdderError>,
+    |this| async move { this.0.run(RoundKind::Reset).await.map(drop) }
+);
 
 /// The outcome of a round.
 enum RoundOutcome<N> {

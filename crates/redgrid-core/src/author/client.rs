@@ -14,7 +14,7 @@ use crate::connection::{
 use crate::error::ServerError;
 use crate::exactly_once::IdempotentRequest;
 use crate::participant::Participant;
-use crate::pubsub::{ChannelSelector, MessageStream, OrderedSubscription, PubSubStream, Watch};
+use crate::pubsub::{ChannelSelector, OrderedSubscription, PubSubStream, Watch};
 use crate::unpolled::Offer;
 
 /// Methods of [`Client`](crate::Client) for authors of objects. No other type implements it.
@@ -295,8 +295,8 @@ pub trait ClientExt: Sealed {
         channels: Vec<Bytes>,
         key: &Bytes,
         capacity: usize,
-    ) -> impl Future<Output = Result<MessageStream, ServerError>> + Send {
-        MessageStream::open(self.client(), channels, key, capacity)
+    ) -> impl Future<Output = Result<PubSubStream, ServerError>> + Send {
+        PubSubStream::open_in_slot(self.client(), channels, key, capacity)
     }
 
     /// Returns the number of streams of these channels that this client has.

@@ -85,13 +85,6 @@ impl Config {
         }
     }
 
-    /// Sets how often a provider is asked for the password of open connections: every 10 s unless
-    /// set. If the answer has changed, they log in again.
-    pub fn credentials_interval(mut self, interval: Duration) -> Self {
-        self.settings.credentials_interval = interval;
-        self.set_in_code("credentials_interval")
-    }
-
     /// Selects the database: 0 unless set. A cluster has only 0.
     pub fn database(mut self, database: u8) -> Self {
         self.access.database = database;
@@ -114,54 +107,6 @@ impl Config {
         Ok(self.set_in_code("namespace"))
     }
 
-    /// Sets how long one answer of a server may take: 3 s unless set. A shorter time detects a hung
-    /// server sooner; a longer one tolerates slow scripts and networks.
-    pub fn response_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.response_timeout = timeout;
-        self.set_in_code("response_timeout")
-    }
-
-    /// Sets how long setting up one connection may take: 2 s unless set.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = timeout;
-        self.set_in_code("connect_timeout")
-    }
-
-    /// Sets how often an unanswered request is retried where that is safe: 4 unless set. A call
-    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s unless set.
-    pub fn retries(mut self, retries: u32) -> Self {
-        self.settings.retries = retries;
-        self.set_in_code("retries")
-    }
-
-    /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
-    /// it.
-    pub fn retry_delay(mut self, delay: Duration) -> Self {
-        self.settings.retry_delay = delay;
-        self.set_in_code("retry_delay")
-    }
-
-    /// Sets the lease of holds that are renewed: 30 s unless set, renewed after every third of it.
-    /// A shorter lease frees the locks of a dead process sooner; a longer one survives longer
-    /// pauses and failovers.
-    pub fn watchdog_lease(mut self, lease: Duration) -> Self {
-        self.settings.watchdog_lease = lease;
-        self.set_in_code("watchdog_lease")
-    }
-
-    /// Sets how often a waiter polls although its subscription is active: every second unless set.
-    /// It bounds the wait after a lost message.
-    pub fn poll_interval(mut self, interval: Duration) -> Self {
-        self.settings.poll_interval = interval;
-        self.set_in_code("poll_interval")
-    }
-
-    /// Limits the names polled per second and node: 500 unless set.
-    pub fn poll_budget(mut self, names: u32) -> Self {
-        self.settings.poll_budget = names;
-        self.set_in_code("poll_budget")
-    }
-
     /// Sets how long tasks of this process may pass a lock to each other without a request, while
     /// other processes wait. Default: ten round trips, between 10 ms and 500 ms; 500 ms is also the
     /// maximum.
@@ -178,73 +123,6 @@ impl Config {
     pub fn client_name(mut self, name: impl Into<String>) -> Self {
         self.settings.client_name = name.into();
         self.set_in_code("client_name")
-    }
-
-    /// Selects the nodes that answer reads: the primary unless set. Locks and all writes always use
-    /// the primary.
-    pub fn read_mode(mut self, mode: ReadMode) -> Self {
-        self.settings.read_mode = mode;
-        self.set_in_code("read_mode")
-    }
-
-    /// Selects where waiters subscribe: at the primary unless set. Grants and releases always use
-    /// the primary. All services that share locks need the same value.
-    pub fn subscription_mode(mut self, mode: SubscriptionMode) -> Self {
-        self.settings.subscription_mode = mode;
-        self.set_in_code("subscription_mode")
-    }
-
-    /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions: 1
-    /// s unless set. A usable replica has everything that the primary had that long ago. Offsets
-    /// are compared every [`scan_interval`](Self::scan_interval). A longer time also uses slow
-    /// replicas; a shorter one switches to the primary sooner.
-    pub fn max_replica_lag(mut self, lag: Duration) -> Self {
-        self.settings.max_replica_lag = lag;
-        self.set_in_code("max_replica_lag")
-    }
-
-    /// Sets how often the topology is refreshed without a reason: every second unless set. It
-    /// bounds how long a change without a notification goes unnoticed.
-    pub fn scan_interval(mut self, interval: Duration) -> Self {
-        self.settings.scan_interval = interval;
-        self.set_in_code("scan_interval")
-    }
-
-    /// Sets whether a cluster's messages use sharded channels: as Redisson decides it, unless set.
-    pub fn sharded_subscriptions(mut self, sharded: ShardedSubscriptions) -> Self {
-        self.settings.sharded_subscriptions = sharded;
-        self.set_in_code("sharded_subscriptions")
-    }
-
-    /// Selects the protocol: RESP3, or RESP2 if a server rejects that, unless set.
-    pub fn protocol(mut self, protocol: Protocol) -> Self {
-        self.settings.protocol = protocol;
-        self.set_in_code("protocol")
-    }
-
-    /// Sets how often an idle connection is pinged: every 5 s unless set. A dead one is detected
-    /// after this and one `response_timeout`.
-    pub fn ping_interval(mut self, interval: Duration) -> Self {
-        self.settings.ping_interval = interval;
-        self.set_in_code("ping_interval")
-    }
-
-    /// Sets the number of connections for requests to each node, 1 to 16: one unless set. All
-    /// requests of a name use the same one.
-    pub fn connections_per_node(mut self, connections: u32) -> Self {
-        self.settings.connections_per_node = connections;
-        self.set_in_code("connections_per_node")
-    }
-
-    /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
-    /// wait in the client. The wait counts towards the call's own timeout, not towards
-    /// `response_timeout`. A request that is still waiting then fails with
-    /// [`NotSent`](crate::ServerError::NotSent).
-    ///
-    /// Renewals and releases of single names do not wait; a release of several names at once does.
-    pub fn max_in_flight(mut self, requests: u32) -> Self {
-        self.settings.max_in_flight = requests;
-        self.set_in_code("max_in_flight")
     }
 
     /// Asks `resolver` for the addresses of host names, instead of the system.
@@ -286,22 +164,102 @@ impl Config {
         self.set_in_code("durability")
     }
 
-    /// Sets how long a position in the queue of a fair lock outlives a silent process: 30 s unless
-    /// set. It must exceed the clock difference to hosts with Java services.
-    pub fn fair_wait(mut self, wait: Duration) -> Self {
-        self.settings.fair_wait = wait;
-        self.set_in_code("fair_wait")
-    }
-
-    /// Limits the waiters of a process with their own position in the queue of a fair lock, 1 to
-    /// 1,000: 16 unless set. The others wait behind them inside the process.
-    pub fn fair_depth(mut self, places: u32) -> Self {
-        self.settings.fair_depth = places;
-        self.set_in_code("fair_depth")
-    }
-
     fn set_in_code(mut self, key: &'static str) -> Self {
         self.notes.origins.insert(key, Origin::Code { key });
         self
     }
+}
+
+/// Defines methods that set one setting of this name.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $setting:ident: $type:ty;)*) => {
+        impl Config {$(
+            $(#[$doc])*
+            pub fn $setting(mut self, $setting: $type) -> Self {
+                self.settings.$setting = $setting;
+                self.set_in_code(stringify!($setting))
+            }
+        )*}
+    };
+}
+
+setters! {
+    /// Sets how often a provider is asked for the password of open connections: every 10 s unless
+    /// set. If the answer has changed, they log in again.
+    credentials_interval: Duration;
+
+    /// Sets how long one answer of a server may take: 3 s unless set. A shorter time detects a hung
+    /// server sooner; a longer one tolerates slow scripts and networks.
+    response_timeout: Duration;
+
+    /// Sets how long setting up one connection may take: 2 s unless set.
+    connect_timeout: Duration;
+
+    /// Sets how often an unanswered request is retried where that is safe: 4 unless set. A call
+    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s unless set.
+    retries: u32;
+
+    /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
+    /// it.
+    retry_delay: Duration;
+
+    /// Sets the lease of holds that are renewed: 30 s unless set, renewed after every third of it.
+    /// A shorter lease frees the locks of a dead process sooner; a longer one survives longer
+    /// pauses and failovers.
+    watchdog_lease: Duration;
+
+    /// Sets how often a waiter polls although its subscription is active: every second unless set.
+    /// It bounds the wait after a lost message.
+    poll_interval: Duration;
+
+    /// Limits the names polled per second and node: 500 unless set.
+    poll_budget: u32;
+
+    /// Selects the nodes that answer reads: the primary unless set. Locks and all writes always use
+    /// the primary.
+    read_mode: ReadMode;
+
+    /// Selects where waiters subscribe: at the primary unless set. Grants and releases always use
+    /// the primary. All services that share locks need the same value.
+    subscription_mode: SubscriptionMode;
+
+    /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions: 1
+    /// s unless set. A usable replica has everything that the primary had that long ago. Offsets
+    /// are compared every [`scan_interval`](Self::scan_interval). A longer time also uses slow
+    /// replicas; a shorter one switches to the primary sooner.
+    max_replica_lag: Duration;
+
+    /// Sets how often the topology is refreshed without a reason: every second unless set. It
+    /// bounds how long a change without a notification goes unnoticed.
+    scan_interval: Duration;
+
+    /// Sets whether a cluster's messages use sharded channels: as Redisson decides it, unless set.
+    sharded_subscriptions: ShardedSubscriptions;
+
+    /// Selects the protocol: RESP3, or RESP2 if a server rejects that, unless set.
+    protocol: Protocol;
+
+    /// Sets how often an idle connection is pinged: every 5 s unless set. A dead one is detected
+    /// after this and one `response_timeout`.
+    ping_interval: Duration;
+
+    /// Sets the number of connections for requests to each node, 1 to 16: one unless set. All
+    /// requests of a name use the same one.
+    connections_per_node: u32;
+
+    /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
+    /// wait in the client. The wait counts towards the call's own timeout, not towards
+    /// `response_timeout`. A request that is still waiting then fails with
+    /// [`NotSent`](crate::ServerError::NotSent).
+    ///
+    /// Renewals and releases of single names do not wait; a release of several names at once does.
+    max_in_flight: u32;
+
+    /// Sets how long a position in the queue of a fair lock outlives a silent process: 30 s unless
+    /// set. It must exceed the clock difference to hosts with Java services.
+    fair_wait: Duration;
+
+    /// Limits the waiters of a process with their own position in the queue of a fair lock, 1 to
+    /// 1,000: 16 unless set. The others wait behind them inside the process.
+    fair_depth: u32;
 }

@@ -1,5 +1,6 @@
 //! Relations between settings. Each value's own bounds are in the table.
 
+use super::access::Access;
 use super::draft::{Draft, Origins};
 use super::error::{ConfigError, Origin};
 use super::form::{Value, shown};
@@ -47,21 +48,18 @@ pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
 /// Checks that every user name has a password. Until a client is built, code may still add one.
 /// Without a password no login is sent, and the server treats the connection as the user `default`.
 pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
-    let logins = [
-        ("username", draft.username.is_some() && draft.password.is_none(), "password"),
-        (
-            "sentinel_username",
-            draft.sentinel_username.is_some() && draft.sentinel_password.is_none(),
-            "sentinel_password",
-        ),
-    ];
-    for (name, is_alone, missing) in logins {
-        if is_alone {
+    for (access, username, password) in all_logins(draft) {
+        if access.username.is_some() && access.password.is_none() {
             let rule = "a user logs in with a password, if only an empty one";
-            return Err(relation(describe_origin(name, origins), format!("no `{missing}`"), rule));
+            return Err(relation(describe_origin(username, origins), format!("no `{password}`"), rule));
         }
     }
     Ok(())
+}
+
+/// Returns each login with the settings of its user and of its password.
+fn all_logins(draft: &Draft) -> [(&Access, &'static str, &'static str); 2] {
+    [(&draft.access, "username", "password"), (&draft.sentinel_access, "sentinel_username", "sentinel_password")]
 }
 
 fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
@@ -81,7 +79,7 @@ fn servers(draft: &mut Draft, origins: &Origins) -> Result<(), ConfigError> {
             return Err(relation(describe_origin(name, origins), missing, rule));
         }
     }
-    certificates(&is_set, draft.tls_own.is_some(), origins)?;
+    certificates(&is_set, draft.tls_options.own.is_some(), origins)?;
     if heads.is_empty() {
         let heads: Vec<_> = SERVER_SETTINGS.map(|head| format!("`{head}`")).to_vec();
         return Err(ConfigError::NoServer { expected: format!("`url`, or one of {}", heads.join(", ")) });
@@ -135,23 +133,11 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
             "a socket of this machine is not encrypted",
         ));
     }
-    let logins = [
-        (draft.provider.is_some(), [("password", draft.password.is_some()), ("username", draft.username.is_some())]),
-        (
-            draft.sentinel_provider.is_some(),
-            [
-                ("sentinel_password", draft.sentinel_password.is_some()),
-                ("sentinel_username", draft.sentinel_username.is_some()),
-            ],
-        ),
-    ];
-    for (is_asked, fixed) in logins {
-        if let Some((name, _)) = fixed.into_iter().find(|(_, is_set)| is_asked && *is_set) {
-            return Err(relation(
-                describe_origin(name, origins),
-                "the provider".into(),
-                "one of them decides who logs in",
-            ));
+    for (access, username, password) in all_logins(draft) {
+        let fixed = access.password.as_ref().map(|_| password).or(access.username.as_ref().map(|_| username));
+        if let (Some(name), Some(_)) = (fixed, &access.provider) {
+            let rule = "one of them decides who logs in";
+            return Err(relation(describe_origin(name, origins), "the provider".into(), rule));
         }
     }
     if s.retries > 0 && s.retry_delay > s.patience() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::access::{Access, OwnTls, Provider, Secret, Tls};
+use super::access::{Access, Secret, Tls};
 use super::check;
 use super::error::{ConfigError, Origin};
 use super::network::{Network, Socks};
@@ -13,7 +13,7 @@ use super::settings::{Durability, Protocol, ReadMode, Settings, ShardedSubscript
 use super::{Config, Notes};
 use crate::name::Namespace;
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Draft {
     pub(super) single: Option<Address>,
     pub(super) unix: Option<PathBuf>,
@@ -22,24 +22,14 @@ pub(super) struct Draft {
     pub(super) replicated: Vec<Address>,
     pub(super) sentinels: Vec<Address>,
     pub(super) master_name: Option<String>,
-    pub(super) sentinel_username: Option<String>,
-    pub(super) sentinel_password: Option<Secret>,
-    pub(super) sentinel_provider: Option<Provider>,
+    /// The login at the sentinels.
+    pub(super) sentinel_access: Access,
     pub(super) cluster: Vec<Address>,
-    pub(super) username: Option<String>,
-    pub(super) password: Option<Secret>,
-    pub(super) provider: Option<Provider>,
+    /// The login. `finish` overwrites its database and encryption.
+    pub(super) access: Access,
     pub(super) database: u32,
     pub(super) tls: bool,
-    pub(super) tls_ca_file: Option<PathBuf>,
-    pub(super) tls_cert_file: Option<PathBuf>,
-    pub(super) tls_key_file: Option<PathBuf>,
-    pub(super) tls_ca_pem: Option<Secret>,
-    pub(super) tls_cert_pem: Option<Secret>,
-    pub(super) tls_key_pem: Option<Secret>,
-    pub(super) tls_server_name: Option<String>,
-    /// Set in code only.
-    pub(super) tls_own: Option<OwnTls>,
+    pub(super) tls_options: Tls,
     pub(super) read_mode: usize,
     pub(super) subscription_mode: usize,
     pub(super) sharded_subscriptions: usize,
@@ -67,12 +57,6 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Auto, Protocol::Resp3, Protocol::Res
 /// Default time for replicas or the disk to confirm: 1 s, as in Redisson.
 const DURABILITY_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl Default for Draft {
-    fn default() -> Self {
-        Draft::of(None, &Access::default(), &Settings::default(), &Network::default())
-    }
-}
-
 impl From<&Config> for Draft {
     fn from(config: &Config) -> Self {
         Draft::of(Some(&config.servers), &config.access, &config.settings, &config.network)
@@ -80,9 +64,13 @@ impl From<&Config> for Draft {
 }
 
 impl Draft {
+    /// Returns the draft of a configuration with all defaults and no servers.
+    pub(super) fn of_defaults() -> Self {
+        Draft::of(None, &Access::default(), &Settings::default(), &Network::default())
+    }
+
     fn of(servers: Option<&Servers>, access: &Access, settings: &Settings, network: &Network) -> Self {
         let socks = network.socks.as_ref();
-        let tls = access.tls.clone().unwrap_or_default();
         let (durability, durability_at_least, durability_timeout) = match settings.durability {
             Durability::Primary => (0, 1, DURABILITY_TIMEOUT),
             Durability::Replicas { at_least, timeout } => (1, at_least, timeout),
@@ -90,40 +78,14 @@ impl Draft {
         };
         let namespace = Some(settings.namespace.as_str().to_owned()).filter(|text| !text.is_empty());
         let mut draft = Draft {
-            single: None,
-            unix: None,
-            primary: None,
-            replicas: Vec::new(),
-            replicated: Vec::new(),
-            sentinels: Vec::new(),
-            master_name: None,
-            sentinel_username: None,
-            sentinel_password: None,
-            sentinel_provider: None,
-            cluster: Vec::new(),
-            username: access.username.clone(),
-            password: access.password.clone(),
-            provider: access.provider.clone(),
+            access: access.clone(),
             database: access.database.into(),
             tls: access.tls.is_some(),
-            tls_ca_file: tls.ca_file,
-            tls_cert_file: tls.cert_file,
-            tls_key_file: tls.key_file,
-            tls_ca_pem: tls.ca_pem,
-            tls_cert_pem: tls.cert_pem,
-            tls_key_pem: tls.key_pem,
-            tls_server_name: tls.server_name,
-            tls_own: tls.own,
-            read_mode: READ_MODES.iter().position(|mode| *mode == settings.read_mode).unwrap_or_default(),
-            subscription_mode: SUBSCRIPTION_MODES
-                .iter()
-                .position(|mode| *mode == settings.subscription_mode)
-                .unwrap_or_default(),
-            sharded_subscriptions: SHARDED
-                .iter()
-                .position(|s| *s == settings.sharded_subscriptions)
-                .unwrap_or_default(),
-            protocol: PROTOCOLS.iter().position(|protocol| *protocol == settings.protocol).unwrap_or_default(),
+            tls_options: access.tls.clone().unwrap_or_default(),
+            read_mode: index(&READ_MODES, settings.read_mode),
+            subscription_mode: index(&SUBSCRIPTION_MODES, settings.subscription_mode),
+            sharded_subscriptions: index(&SHARDED, settings.sharded_subscriptions),
+            protocol: index(&PROTOCOLS, settings.protocol),
             durability,
             durability_at_least,
             durability_timeout,
@@ -134,6 +96,7 @@ impl Draft {
             socks_password: socks.and_then(|socks| socks.password.clone()),
             network: network.clone(),
             settings: settings.clone(),
+            ..Draft::default()
         };
         match servers.cloned() {
             None => {}
@@ -147,9 +110,7 @@ impl Draft {
             Some(Servers::Sentinel(Sentinel { sentinels, master_name, username, password, provider })) => {
                 draft.sentinels = sentinels;
                 draft.master_name = Some(master_name);
-                draft.sentinel_username = username;
-                draft.sentinel_password = password;
-                draft.sentinel_provider = provider;
+                draft.sentinel_access = Access { username, password, provider, ..Access::default() };
             }
             Some(Servers::Cluster(Cluster { seeds })) => draft.cluster = seeds,
         }
@@ -179,22 +140,9 @@ impl Draft {
             client_name: self.client_name.unwrap_or_default(),
             ..self.settings
         };
-        let tls = self.tls.then_some(Tls {
-            ca_file: self.tls_ca_file,
-            cert_file: self.tls_cert_file,
-            key_file: self.tls_key_file,
-            ca_pem: self.tls_ca_pem,
-            cert_pem: self.tls_cert_pem,
-            key_pem: self.tls_key_pem,
-            server_name: self.tls_server_name,
-            own: self.tls_own,
-        });
-        let username = self.username;
-        let password = self.password;
-        let provider = self.provider;
         // The table bounds it.
         let database = u8::try_from(self.database).unwrap_or(u8::MAX);
-        let access = Access { username, password, provider, database, tls };
+        let access = Access { database, tls: self.tls.then_some(self.tls_options), ..self.access };
         let servers = if let Some(address) = self.single {
             Servers::Single(Single { address })
         } else if let Some(path) = self.unix {
@@ -204,19 +152,21 @@ impl Draft {
         } else if !self.replicated.is_empty() {
             Servers::Replicated(ReplicatedNodes { nodes: self.replicated })
         } else if let Some(master_name) = self.master_name {
-            let username = self.sentinel_username;
-            let password = self.sentinel_password;
-            let provider = self.sentinel_provider;
+            let Access { username, password, provider, .. } = self.sentinel_access;
             Servers::Sentinel(Sentinel { sentinels: self.sentinels, master_name, username, password, provider })
         } else {
             Servers::Cluster(Cluster { seeds: self.cluster })
         };
-        let username = self.socks_username;
-        let password = self.socks_password;
+        let (username, password) = (self.socks_username, self.socks_password);
         let socks = self.socks_proxy.map(|address| Socks { address, username, password });
         let network = Network { socks, ..self.network };
         Ok(Config { servers, access, settings, network, notes })
     }
+}
+
+/// Returns the position of a word of a choice.
+fn index<T: PartialEq>(choices: &[T], chosen: T) -> usize {
+    choices.iter().position(|choice| *choice == chosen).unwrap_or_default()
 }
 
 /// The origin of each setting that is set.

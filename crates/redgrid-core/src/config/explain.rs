@@ -34,7 +34,7 @@ impl Config {
     /// ```
     pub fn explain(&self) -> Vec<Explained> {
         let mut draft = Draft::from(self);
-        let mut defaults = Draft::default();
+        let mut defaults = Draft::of_defaults();
         let explain = TABLE.iter().map(|setting| Explained {
             name: setting.name,
             value: setting.form.show(&mut draft),
@@ -60,7 +60,7 @@ impl Config {
 
 /// Returns the reference of all settings in Markdown, which is docs/operating/configuration.md.
 pub fn reference() -> String {
-    let mut defaults = Draft::default();
+    let mut defaults = Draft::of_defaults();
     let mut text = include_str!("reference.md").to_owned();
     for group in Group::ALL {
         // Writing to a `String` cannot fail.

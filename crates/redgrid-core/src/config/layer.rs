@@ -88,7 +88,7 @@ pub(super) fn assemble(layers: impl IntoIterator<Item = Layer>) -> Result<Config
         notes.warnings.extend(layer.warnings);
         notes.codec = layer.codec.or(notes.codec);
     }
-    let mut draft = Draft::default();
+    let mut draft = Draft::of_defaults();
     for Assignment { setting, value, origin } in assignments {
         setting.form.read(&value, &mut draft).map_err(|expected| ConfigError::value(&origin, expected))?;
         // A switch that is off, such as `tls: false`, counts as unset.

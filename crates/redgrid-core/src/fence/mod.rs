@@ -1,10 +1,15 @@
 //! A fence protects data in Redis from writers whose lock has passed on to another holder.
 
+mod error;
+mod write;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 
+pub use self::error::FenceError;
+pub use self::write::Write;
 use crate::arg::IntoArg;
 use crate::author::ClientExt;
 use crate::connection::{Client, Request};
@@ -26,9 +31,6 @@ const LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 ///
 /// It is far above the clock difference of two servers and the duration of a client's calls.
 const MIN_LIFETIME: Duration = Duration::from_secs(60);
-
-/// Maximum number of fields in one write. A script has no room for more.
-const MAX_FIELDS: usize = 3_000;
 
 /// Returns the key of the fence that guards the key `guarded`.
 pub(crate) fn key(guarded: &[u8]) -> Bytes {
@@ -311,114 +313,6 @@ fn millis(duration: Duration) -> i64 {
 impl Guarded {
     fn write_error(&self, source: ServerError) -> FenceError {
         Failure::of_change(Operation::new("write under the fence", &self.name), source).into()
-    }
-}
-
-/// A write under a fence.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Write {
-    /// Sets the key.
-    Set {
-        /// The new value.
-        value: Bytes,
-        /// The lifetime of the key.
-        ttl: SetTtl,
-    },
-    /// Sets fields of a hash.
-    HashSet {
-        /// The fields and their values: 1 to 3,000.
-        fields: Vec<(Bytes, Bytes)>,
-    },
-    /// Deletes fields of a hash.
-    HashDelete {
-        /// The fields: 1 to 3,000.
-        fields: Vec<Bytes>,
-    },
-    /// Adds to a number.
-    Increment {
-        /// The number to add.
-        by: i64,
-    },
-    /// Deletes the key.
-    Delete,
-}
-
-impl Write {
-    fn command(self, name: &Name) -> Result<(&'static str, Vec<Bytes>), FenceError> {
-        let count = match &self {
-            Write::HashSet { fields } => fields.len(),
-            Write::HashDelete { fields } => fields.len(),
-            _ => 1,
-        };
-        if !(1..=MAX_FIELDS).contains(&count) {
-            let expected = format!("1 to {MAX_FIELDS} at a time");
-            return Err(Failure::invalid_argument(name, "fields", expected, count).into());
-        }
-        Ok(match self {
-            Write::Set { value, ttl } => {
-                let options = ttl.as_options();
-                let options = options
-                    .map_err(|invalid| Failure::invalid_argument(name, "lifetime", invalid.expected, invalid.got))?;
-                ("SET", std::iter::once(value).chain(options).collect())
-            }
-            Write::HashSet { fields } => {
-                ("HSET", fields.into_iter().flat_map(|(field, value)| [field, value]).collect())
-            }
-            Write::HashDelete { fields } => ("HDEL", fields),
-            Write::Increment { by } => ("INCRBY", vec![by.to_string().into()]),
-            Write::Delete => ("DEL", Vec::new()),
-        })
-    }
-}
-
-/// Reason why a fence let nothing pass.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum FenceError {
-    /// A newer holder has passed before. Nothing was written.
-    #[error("token {token} is stale for the fence `{name}`: token {highest} has passed before")]
-    Stale {
-        /// Name of the fence.
-        name: Name,
-        /// The rejected token.
-        token: Token,
-        /// The highest token that has passed.
-        highest: Token,
-    },
-    /// The fence remembers nothing, and the token is older than its lifetime: a newer one may have
-    /// passed.
-    ///
-    /// Nothing was written.
-    #[error("token {token} is older than the memory of the fence `{name}` ({lifetime:?})")]
-    Expired {
-        /// Name of the fence.
-        name: Name,
-        /// The rejected token.
-        token: Token,
-        /// How long the fence remembers.
-        lifetime: Duration,
-    },
-    /// The fence does not guard the key: it has neither its name nor its hash tag. No request was
-    /// sent.
-    #[error("the fence `{name}` does not guard `{key}`: they have different hash tags")]
-    OtherSlot {
-        /// Name of the fence.
-        name: Name,
-        /// The key of the write.
-        key: Name,
-    },
-    /// The request failed as it can fail for every object.
-    ///
-    /// Nothing was written, unless it is [`Failure::OutcomeUnknown`]: then the write may be
-    /// executed, now or a moment later.
-    #[error(transparent)]
-    Failed(#[from] Failure),
-}
-
-impl From<InvalidName> for FenceError {
-    fn from(invalid: InvalidName) -> Self {
-        FenceError::Failed(invalid.into())
     }
 }
 

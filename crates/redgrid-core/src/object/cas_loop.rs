@@ -66,13 +66,9 @@ impl CasLoop {
     /// Waits for its turn as [`CasLoop::serialized`], for as long as the tasks before it receive
     /// replies. The time of the call begins with its turn.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`CasLoop::serialized`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves the queue.
+    /// As for [`CasLoop::serialized`].
     pub async fn serialized_patiently(client: &Client, name: &Name, key: &Bytes) -> Result<CasLoop, ObjectError> {
         let mut cas_loop = CasLoop::new(client, name);
         cas_loop.wait_for_turn(key, Instant::MAX).await?;
@@ -204,13 +200,9 @@ impl CasLoop {
     ///
     /// [`CasLoop::stored`] begins with it.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
-    /// As [`CasLoop::lost`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
+    /// As for [`CasLoop::lost`].
     pub async fn lost_to(&mut self, reported: Option<Option<Bytes>>) -> Result<(), ObjectError> {
         self.reported = if self.lost().await? { reported } else { None };
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::error::ServerError;
 use crate::failure::{Failure, Operation};
 use crate::fence::FenceError;
-use crate::name::{InvalidName, Name};
+use crate::name::Name;
 
 /// Reason why an object was not read or changed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -226,8 +226,4 @@ impl ObjectError {
     }
 }
 
-impl From<InvalidName> for ObjectError {
-    fn from(invalid: InvalidName) -> Self {
-        ObjectError::Failed(invalid.into())
-    }
-}
+crate::from_invalid_name!(ObjectError);

@@ -1,13 +1,12 @@
 //! Setting the lifetime of an object.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
 use super::set_ttl::{millis, unix_time};
 use super::{Object, ObjectError};
+use crate::into_future;
 use crate::name::Name;
 use crate::script::BulkScript;
 
@@ -150,11 +149,4 @@ impl Expire {
     }
 }
 
-impl IntoFuture for Expire {
-    type Output = Result<bool, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.execute())
-    }
-}
+into_future!(Expire => Result<bool, ObjectError>, |this| this.execute());

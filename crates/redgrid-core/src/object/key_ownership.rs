@@ -121,10 +121,8 @@ pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {
 /// ([`FILTER_CONFIG`]).
 pub fn primary_keys(key: &[u8]) -> Vec<Bytes> {
     let key_of = |prefix: &Prefix| [prefix.text.as_bytes(), &tagged(key)].concat().into();
-    let primary_keys = PREFIXES
-        .iter()
-        .filter(|prefix| matches!(prefix.on_delete, OnDelete::Primary | OnDelete::PrimaryIfAlone))
-        .map(key_of);
+    let is_primary = |prefix: &&Prefix| matches!(prefix.on_delete, OnDelete::Primary | OnDelete::PrimaryIfAlone);
+    let primary_keys = PREFIXES.iter().filter(is_primary).map(key_of);
     [Bytes::copy_from_slice(key)].into_iter().chain(primary_keys).collect()
 }
 
@@ -216,7 +214,8 @@ fn by_prefix(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 /// Recognizes the lease of a reader, a shape that users do not give as a name.
 fn reader_lease(key: &[u8]) -> Option<(Bytes, OnDelete)> {
     let (before, [id, _, word, number]) = last_segments(key)?;
-    let is_lease = is_id(id) && word == b"rwlock_timeout" && is_number(number);
+    let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+    let is_lease = is_id(id) && word == b"rwlock_timeout" && is_number;
     Some((untagged(before).filter(|_| is_lease)?, OnDelete::Delete))
 }
 
@@ -274,10 +273,6 @@ fn is_id(part: &[u8]) -> bool {
         }
         _ => false,
     }
-}
-
-fn is_number(part: &[u8]) -> bool {
-    !part.is_empty() && part.iter().all(u8::is_ascii_digit)
 }
 
 /// Returns the key whose hash tag this is, or the key itself if it has one.

@@ -2,9 +2,12 @@
 
 mod cas_loop;
 mod chunks;
+mod debug_fields;
+mod dump;
 mod error;
 pub mod events;
 mod expire;
+mod into_future;
 pub mod key_ownership;
 pub mod layouts;
 mod object_ref;
@@ -13,21 +16,22 @@ mod scan;
 mod set_ttl;
 mod transfer;
 mod update_turns;
+mod value_object;
 
-use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 pub use self::cas_loop::{CasLoop, CasReply, in_place};
 pub use self::chunks::chunks;
+pub use self::dump::{Dump, Restore};
 pub use self::error::ObjectError;
 pub use self::expire::{Expire, ExpireCondition, Expiry, Lifetime};
 use self::layouts::none;
 pub use self::object_ref::ObjectRef;
 pub use self::scan::Scan;
 pub use self::set_ttl::{SetTtl, millis};
-pub use self::transfer::{Copy, Dump, Rename, Restore};
+pub use self::transfer::{Copy, Rename};
 use crate::connection::{Client, FromReply, Request};
 use crate::name::{InvalidName, Name};
 use crate::script::BulkScript;
@@ -357,8 +361,4 @@ impl Inner {
     }
 }
 
-impl fmt::Debug for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Object").field("name", &self.0.as_ref().map(|inner| &inner.name)).finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Object, |it| name: it.0.as_ref().map(|inner| &inner.name));

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use redgrid_codecs::{Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode};
 
 use super::{Layout, Object, ObjectError, chunks};
 use crate::connection::{Client, FromReply, Request};
@@ -165,7 +165,7 @@ impl ObjectRef {
     /// # Errors
     ///
     /// [`ObjectError::Encode`], or that of the name.
-    pub fn encoded<T: ?Sized>(&self, codec: &impl Encode<T>, value: &T) -> Result<Bytes, ObjectError> {
+    pub fn encoded<C: Encode<Q>, Q: ?Sized>(&self, codec: &C, value: &Q) -> Result<Bytes, ObjectError> {
         let (name, _) = self.name_and_key()?;
         codec.encode(value).map_err(|source| ObjectError::encode(name, codec.name(), source))
     }
@@ -175,11 +175,14 @@ impl ObjectRef {
     /// # Errors
     ///
     /// As [`ObjectRef::encoded`], for the first that fails.
-    pub fn encoded_all<'a, T: ?Sized + 'a>(
+    pub fn encoded_all<'a, C: Codec, Q: ?Sized + 'a>(
         &self,
-        codec: &impl Encode<T>,
-        values: impl IntoIterator<Item = &'a T>,
-    ) -> Result<Vec<Bytes>, ObjectError> {
+        codec: &C,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<Vec<Bytes>, ObjectError>
+    where
+        C: Encode<Q>,
+    {
         values.into_iter().map(|value| self.encoded(codec, value)).collect()
     }
 

@@ -1,71 +1,21 @@
-//! Rename, copy, dump and restore.
-
-use std::future::IntoFuture;
-use std::pin::Pin;
-use std::time::Duration;
+//! Rename and copy.
 
 use bytes::Bytes;
 
+use super::dump::{Overwrite, Snapshot};
 use super::{CasLoop, Inner, Object, ObjectError};
 use crate::author::ClientExt;
-use crate::connection::{FromReply, Reply, Request};
-use crate::error::ServerError;
-use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
+use crate::connection::Request;
+use crate::into_future;
 use crate::name::{Name, companion, same_slot};
 use crate::script::BulkScript;
 
 static MOVE: BulkScript = BulkScript::new("object/move", include_str!("scripts/move.lua"));
-static DUMP: BulkScript = BulkScript::new("object/dump", include_str!("scripts/dump.lua"));
-static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scripts/restore.lua"));
 static DELETE_IF_SAME: BulkScript =
     BulkScript::new("object/delete_if_same", include_str!("scripts/delete_if_same.lua"));
 
 /// Prefix of the key with the receipt of a rename: where the object has gone.
 const RECEIPT_PREFIX: &str = "redgrid_renamed";
-
-/// The contents of all keys of an object, as the server's DUMP returns them.
-///
-/// Only servers of the same or a newer version restore it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dump(Vec<Option<Bytes>>);
-
-impl Dump {
-    /// Returns the content of each key, if the key exists. The object's own key comes first.
-    pub fn parts(&self) -> &[Option<Bytes>] {
-        &self.0
-    }
-}
-
-impl From<Bytes> for Dump {
-    /// Creates the dump of an object with one key.
-    fn from(part: Bytes) -> Self {
-        Dump(vec![Some(part)])
-    }
-}
-
-impl From<Vec<Option<Bytes>>> for Dump {
-    fn from(parts: Vec<Option<Bytes>>) -> Self {
-        Dump(parts)
-    }
-}
-
-/// An object at one moment.
-struct Snapshot {
-    dump: Dump,
-    /// In milliseconds; 0 for none.
-    lifetimes: Vec<i64>,
-    /// The same in milliseconds since 1970, by the server's clock.
-    ends: Vec<i64>,
-}
-
-/// What may be stored under the new name of an object.
-enum Overwrite<'a> {
-    /// Nothing.
-    Free,
-    Any,
-    /// The contents with these SHA-1s.
-    Same(&'a [Bytes]),
-}
 
 impl Object {
     /// Renames the object with all its keys when awaited.
@@ -96,77 +46,9 @@ impl Object {
     pub fn copy_to(&self, to: impl AsRef<str>) -> Copy {
         Copy { object: self.clone(), to: to.as_ref().to_owned(), replaces: false }
     }
-
-    /// Returns the contents of the object, for [`Object::restore`]; `None` if it is absent.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError`] if there was no reply.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    pub async fn dump(&self) -> Result<Option<Dump>, ObjectError> {
-        let inner = self.inner()?;
-        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.primary_key_count())).await?;
-        Ok(inner.decode_snapshot(parts)?.map(|snapshot| snapshot.dump))
-    }
-
-    /// Creates the object from a dump when awaited. Returns whether it did.
-    ///
-    /// An existing object stays, unless [`Restore::replacing`] is set.
-    #[doc(alias = "restoreAndReplace")]
-    pub fn restore(&self, dump: impl Into<Dump>) -> Restore {
-        Restore { object: self.clone(), dump: dump.into(), replaces: false, lifetime: None }
-    }
 }
 
 impl Inner {
-    /// Decodes the reply of the dump script.
-    fn decode_snapshot(&self, parts: Vec<Reply>) -> Result<Option<Snapshot>, ObjectError> {
-        if parts.is_empty() {
-            return Ok(None);
-        }
-        let invalid = |source: ServerError| ObjectError::of_read(&self.name, source);
-        let mut snapshot = Snapshot { dump: Dump(Vec::new()), lifetimes: Vec::new(), ends: Vec::new() };
-        let mut parts = parts.into_iter();
-        while let (Some(content), Some(lifetime), Some(end)) = (parts.next(), parts.next(), parts.next()) {
-            snapshot.dump.0.push(Option::<Bytes>::from_reply(content).map_err(invalid)?);
-            snapshot.lifetimes.push(i64::from_reply(lifetime).map_err(invalid)?);
-            snapshot.ends.push(i64::from_reply(end).map_err(invalid)?);
-        }
-        Ok(Some(snapshot))
-    }
-
-    /// Reads a snapshot of the object and of the keys that are renamed with it.
-    async fn take_snapshot(&self, cas_loop: &CasLoop) -> Result<Option<Snapshot>, ObjectError> {
-        self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.primary_key_count())).await?)
-    }
-
-    /// Returns the request that creates the object from a snapshot of one of the same type.
-    ///
-    /// The snapshot may have fewer keys.
-    fn restore_request(&self, snapshot: &Snapshot, overwrite: &Overwrite<'_>, return_shas: bool) -> Request {
-        let keys = self.all_keys().into_iter().take(snapshot.dump.0.len());
-        let condition = match overwrite {
-            Overwrite::Free => "free",
-            Overwrite::Any => "any",
-            Overwrite::Same(_) => "same",
-        };
-        let count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
-        let mut request =
-            RESTORE.with(keys).arg(condition).int(return_shas.into()).int(count).int(self.primary_key_count());
-        for (n, (content, lifetime)) in snapshot.dump.0.iter().zip(&snapshot.lifetimes).enumerate() {
-            let expected_sha = match overwrite {
-                Overwrite::Same(shas) => shas.get(n).cloned().unwrap_or_default(),
-                _ => Bytes::new(),
-            };
-            let content = (content.is_some(), content.clone().unwrap_or_default());
-            request = request.int(content.0.into()).arg(content.1).int(*lifetime).arg(expected_sha);
-        }
-        request
-    }
-
     /// Returns the object of the same type with another name.
     fn renamed_to(&self, to: &str) -> Result<Inner, ObjectError> {
         let other = Inner::of(&self.client, Name::new(to)?, self.layout, self.renamed_with);
@@ -219,7 +101,7 @@ impl Inner {
         let own_count = self.keys.len();
         let all_keys = self.all_keys();
         let parts: Vec<usize> =
-            (0..all_keys.len()).filter(|n| *n < own_count || snapshot.dump.0[*n].is_some()).collect();
+            (0..all_keys.len()).filter(|n| *n < own_count || snapshot.dump.parts()[*n].is_some()).collect();
         let keys = parts.iter().map(|n| all_keys[*n].clone()).chain(receipt.map(|_| self.receipt_key()));
         // Longer than another rename that has seen the object may take to move it.
         let receipt_ttl = (2 * self.client.patience()).as_millis().saturating_add(1_000);
@@ -289,7 +171,7 @@ fn names_target(receipt: &[u8], to: &[u8]) -> bool {
 /// Computes the SHA-1s that the server returns for the contents.
 fn local_shas(snapshot: &Snapshot) -> Vec<Bytes> {
     let sha = |content: &Bytes| sha1_smol::Sha1::from(content).digest().to_string().into();
-    snapshot.dump.0.iter().map(|content| content.as_ref().map(sha).unwrap_or_default()).collect()
+    snapshot.dump.parts().iter().map(|content| content.as_ref().map(sha).unwrap_or_default()).collect()
 }
 
 /// A request to rename an object, sent when awaited. Returns whether it was renamed.
@@ -352,65 +234,5 @@ impl Copy {
     }
 }
 
-/// A request to create an object from a dump, sent when awaited. Returns whether it was created.
-///
-/// Created by [`Object::restore`].
-#[must_use = "does nothing until awaited"]
-#[derive(Clone, Debug)]
-pub struct Restore {
-    object: Object,
-    dump: Dump,
-    replaces: bool,
-    lifetime: Option<Duration>,
-}
-
-impl Restore {
-    /// Replaces an existing object.
-    pub fn replacing(mut self) -> Self {
-        self.replaces = true;
-        self
-    }
-
-    /// Makes the server delete the object after this time: 1 ms to 3650 days.
-    ///
-    /// Without it, the object has no end.
-    pub fn expires_in(mut self, lifetime: Duration) -> Self {
-        self.lifetime = Some(lifetime);
-        self
-    }
-
-    async fn execute(self) -> Result<bool, ObjectError> {
-        let inner = self.object.inner()?;
-        let invalid =
-            |option, expected: String, got: String| ObjectError::invalid_argument(&inner.name, option, expected, got);
-        let lifetime = match self.lifetime {
-            Some(lifetime) if !LIFETIMES.contains(&lifetime) => {
-                return Err(invalid("lifetime", LIFETIMES_EXPECTED.into(), format!("{lifetime:?}")));
-            }
-            lifetime => lifetime.map_or(0, |lifetime| i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX)),
-        };
-        let (parts, keys) = (self.dump.0.len(), inner.keys.len());
-        if parts != keys {
-            return Err(invalid("dump", format!("{keys} parts, one for each key"), parts.to_string()));
-        }
-        let snapshot = Snapshot { dump: self.dump, lifetimes: vec![lifetime; keys], ends: Vec::new() };
-        let overwrite = if self.replaces { Overwrite::Any } else { Overwrite::Free };
-        let done: Vec<i64> = inner.change(inner.restore_request(&snapshot, &overwrite, false)).await?;
-        Ok(done == [1])
-    }
-}
-
-macro_rules! awaited {
-    ($($builder:ty),*) => {$(
-        impl IntoFuture for $builder {
-            type Output = Result<bool, ObjectError>;
-            type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-            fn into_future(self) -> Self::IntoFuture {
-                Box::pin(self.execute())
-            }
-        }
-    )*};
-}
-
-awaited!(Rename, Copy, Restore);
+into_future!(Rename => Result<bool, ObjectError>, |this| this.execute());
+into_future!(Copy => Result<bool, ObjectError>, |this| this.execute());

@@ -1,10 +1,6 @@
 //! Builders of a request for permits: options, then `await`.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::Duration;
-
-use tokio::sync::watch;
 
 use super::error::AcquireError;
 use super::local_semaphore::PermitRequest;
@@ -14,6 +10,7 @@ use super::semaphore_handle::SemaphoreHandle;
 use crate::author::ClientExt;
 use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::failure::Failure;
+use crate::into_future;
 use crate::lease::LeaseMode;
 
 /// Maximum number of permits of one request: what Redisson can count.
@@ -27,7 +24,6 @@ const MAX_LEASED: u64 = 1000;
 pub(super) struct Options {
     handle: SemaphoreHandle,
     permits: u64,
-    closed: watch::Receiver<bool>,
     timeout: Option<Duration>,
     lease: Option<LeaseMode>,
     awaits_init: bool,
@@ -75,8 +71,7 @@ impl Options {
             wait: self.timeout.filter(|timeout| !timeout.is_zero()),
             durability: self.durability.unwrap_or(client.durability()),
         };
-        let mut closed = self.closed.clone();
-        if *closed.borrow() {
+        if self.handle.is_closed() {
             return Err(AcquireError::Closed { name: name() });
         }
         if self.permits == 0 {
@@ -87,7 +82,7 @@ impl Options {
         tokio::select! {
             biased;
             outcome = outcome => outcome,
-            Ok(_) = closed.wait_for(|closed| *closed) => Err(AcquireError::Closed { name: name() }),
+            () = self.handle.closed() => Err(AcquireError::Closed { name: name() }),
         }
     }
 
@@ -117,13 +112,11 @@ pub struct TryAcquire(Options);
 macro_rules! options {
     ($builder:ident) => {
         impl $builder {
-            /// Creates a request for `permits` permits, which is cancelled when `closed` becomes
-            /// true.
-            pub fn new(handle: &SemaphoreHandle, permits: u64, closed: watch::Receiver<bool>) -> Self {
+            /// Creates a request for `permits` permits, which ends when the handle is closed.
+            pub fn new(handle: &SemaphoreHandle, permits: u64) -> Self {
                 $builder(Options {
                     handle: handle.clone(),
                     permits,
-                    closed,
                     timeout: None,
                     lease: None,
                     awaits_init: false,
@@ -191,20 +184,6 @@ macro_rules! options {
 options!(Acquire);
 options!(TryAcquire);
 
-impl IntoFuture for Acquire {
-    type Output = Result<Permit, AcquireError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+into_future!(Acquire => Result<Permit, AcquireError>, |this| this.0.acquire());
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.0.acquire())
-    }
-}
-
-impl IntoFuture for TryAcquire {
-    type Output = Result<Option<Permit>, AcquireError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.0.try_acquire())
-    }
-}
+into_future!(TryAcquire => Result<Option<Permit>, AcquireError>, |this| this.0.try_acquire());

@@ -6,7 +6,7 @@ use crate::connection::CommitError;
 use crate::error::ServerError;
 use crate::failure::{Failure, Operation};
 use crate::lock::LostReason;
-use crate::name::{InvalidName, Name};
+use crate::name::Name;
 
 /// Reason why permits were not acquired.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -82,12 +82,6 @@ impl AcquireError {
     }
 }
 
-impl From<InvalidName> for AcquireError {
-    fn from(invalid: InvalidName) -> Self {
-        AcquireError::Failed(invalid.into())
-    }
-}
-
 /// Reason why a release did not return permits that were held until then.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -126,3 +120,5 @@ pub enum ReleaseError {
         source: ServerError,
     },
 }
+
+crate::from_invalid_name!(AcquireError);

@@ -36,6 +36,7 @@
 //! | `pending_permit` | a pending request |
 //! | `permit` | the guard |
 //! | `semaphore_handle` | the number of permits, for all processes |
+//! | `semaphore_methods` | the methods of all kinds of semaphores |
 
 mod acquire;
 mod durability;
@@ -48,6 +49,7 @@ mod permit_loop;
 mod permit_set;
 mod registry;
 mod semaphore_handle;
+mod semaphore_methods;
 mod semaphore_state;
 mod waiter;
 

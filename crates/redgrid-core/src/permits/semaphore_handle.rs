@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
 use super::acquire::MAX_PERMITS;
 use super::exchange::SemaphoreKeys;
@@ -18,7 +19,8 @@ use crate::exactly_once::{IdempotentRequest, IdempotentScript};
 use crate::failure::{Failure, Operation};
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::InvalidName;
-use crate::object::{Layout, Lifetime, Object};
+use crate::object::layouts::permit_expirable_semaphore;
+use crate::object::{Lifetime, Object};
 use crate::script::Script;
 
 static SET: IdempotentScript<2> = IdempotentScript::new("permits/set", include_str!("scripts/set.lua"));
@@ -63,12 +65,15 @@ pub struct SemaphoreHandle {
     pub client: Client,
     /// The semaphore; an invalid name is reported by the first call.
     pub keys: Result<Arc<SemaphoreKeys>, InvalidName>,
+    /// Whether the handle was closed; shared by its clones.
+    closed: Arc<watch::Sender<bool>>,
 }
 
 impl SemaphoreHandle {
     /// Creates a handle for the semaphore with this name, whose permits have leases or not.
     pub fn new(client: &Client, name: impl AsRef<str>, leased: bool) -> Self {
-        SemaphoreHandle { client: client.clone(), keys: SemaphoreKeys::new(client, name, leased).map(Arc::new) }
+        let keys = SemaphoreKeys::new(client, name, leased).map(Arc::new);
+        SemaphoreHandle { client: client.clone(), keys, closed: Arc::new(watch::Sender::new(false)) }
     }
 
     /// Returns the same semaphore with this number of permits.
@@ -91,6 +96,22 @@ impl SemaphoreHandle {
             change(Arc::make_mut(keys));
         }
         self
+    }
+
+    /// Ends all requests of the handle and its clones, also later ones.
+    pub fn close(&self) {
+        self.closed.send_replace(true);
+    }
+
+    /// Returns whether the handle was closed.
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
+    /// Completes when the handle is closed.
+    pub(super) async fn closed(&self) {
+        // It has a sender itself, so this does not fail.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
     fn keys(&self) -> Result<&Arc<SemaphoreKeys>, Failure> {
@@ -226,10 +247,10 @@ impl SemaphoreHandle {
         })
     }
 
-    /// Returns the operations that every object has, for the keys of this `layout`.
-    pub fn object(&self, layout: Layout) -> Object {
+    /// Returns the operations that every object has.
+    pub fn object(&self) -> Object {
         let name = self.keys.as_ref().map(|keys| keys.name.clone()).map_err(Clone::clone);
-        Object::with_layout(&self.client, name, layout)
+        Object::with_layout(&self.client, name, permit_expirable_semaphore)
     }
 
     /// Deletes the semaphore and the leases of all held permits. Returns whether it existed.

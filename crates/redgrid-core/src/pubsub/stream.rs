@@ -30,7 +30,7 @@ pub enum ChannelSelector {
 
 /// An event of a [`PubSubStream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
+// Exhaustive: only authors of objects use it.
 pub enum PubSubEvent {
     /// A message.
     Message {
@@ -54,7 +54,7 @@ pub enum PubSubEvent {
 pub struct PubSubStream {
     manager: Arc<SubscriptionManager>,
     buffer: Arc<MessageBuffer>,
-    registration: Registration,
+    registrations: Vec<Registration>,
 }
 
 /// Returns the internal name of a channel that is plain on every server, even if waiters have a
@@ -140,10 +140,25 @@ impl PubSubStream {
     ) -> Result<PubSubStream, ServerError> {
         let manager = &client.core().subscriptions;
         let ((name, scope), internal_name) = (channels.name_and_scope(), channels.internal_name());
-        let (buffer, registration) = client
-            .open_buffer(capacity, |buffer| manager.subscribe_buffered_in_scope(buffer, internal_name, name, scope))
-            .await?;
-        Ok(PubSubStream { manager: Arc::clone(manager), buffer, registration })
+        let register = |buffer: &_| vec![manager.subscribe_buffered_in_scope(buffer, internal_name, name, scope)];
+        let (buffer, registrations) = client.open_buffer(capacity, register).await?;
+        Ok(PubSubStream { manager: Arc::clone(manager), buffer, registrations })
+    }
+
+    /// See [`ClientExt::message_stream`].
+    pub(crate) async fn open_in_slot(
+        client: &Client,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+        capacity: usize,
+    ) -> Result<PubSubStream, ServerError> {
+        let manager = &client.core().subscriptions;
+        let register = |buffer: &_| {
+            let channels = channels.into_iter();
+            channels.map(|it| manager.subscribe_buffered_in_scope(buffer, it, key, ChannelScope::Slot)).collect()
+        };
+        let (buffer, registrations) = client.open_buffer(capacity, register).await?;
+        Ok(PubSubStream { manager: Arc::clone(manager), buffer, registrations })
     }
 
     /// Polls for the next event; `None` when the client has ended.
@@ -153,12 +168,13 @@ impl PubSubStream {
 
     /// Returns whether the server has confirmed the subscription on the current connection.
     pub fn is_active(&self) -> bool {
-        self.manager.message_count(&self.registration.channel).is_some()
+        self.registrations.iter().all(|it| self.manager.message_count(&it.channel).is_some())
     }
 }
 
 impl std::fmt::Debug for PubSubStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PubSubStream").field("channel", &self.registration.channel).finish_non_exhaustive()
+        let channels: Vec<_> = self.registrations.iter().map(|registration| &registration.channel).collect();
+        f.debug_struct("PubSubStream").field("channels", &channels).finish_non_exhaustive()
     }
 }

@@ -11,7 +11,7 @@ use redgrid_core::{BackgroundClient, Request, Script};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::key_lock::KeyGuard;
-use super::store::BackedError;
+use super::store::{BackedError, Storable};
 use super::store_call::StoreWrite;
 use super::write_task::{AppliedChange, Change, is_unanswered};
 use super::{BackedMap, Inner, Mode};
@@ -19,13 +19,7 @@ use super::{BackedMap, Inner, Mode};
 static SET_MANY: Script<1> = Script::new("map/set_many", include_str!("../scripts/set_many.lua"));
 static REMOVE_MANY: Script<1> = Script::new("map/remove_many", include_str!("../scripts/remove_many.lua"));
 
-impl<K, V, KC, VC> BackedMap<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedMap<K, V, KC, VC> {
     /// Sets the values of keys, up to 500 or about 4 MiB at a time. Each chunk is set in the map
     /// and then in the store. After an error some may be set.
     ///
@@ -54,11 +48,7 @@ where
     ///
     /// Keys that are not in the map are removed from the store as well.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::set_many`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::set_many`].
     pub async fn remove_many(&self, keys: impl IntoIterator<Item = K>) -> Result<u64, BackedError> {
@@ -90,13 +80,7 @@ where
     }
 }
 
-impl<K, V, KC, VC> Inner<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> Inner<K, V, KC, VC> {
     async fn change_chunk(&self, background: &BackgroundClient, chunk: Vec<Change<K, V>>) -> Result<u64, BackedError> {
         let name = self.name()?;
         let permits = match &self.mode {

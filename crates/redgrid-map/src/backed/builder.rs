@@ -1,6 +1,5 @@
 //! Options of a map in front of a store.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use redgrid_codecs::{Codec, Decode, Encode};
 use redgrid_core::object::ObjectError;
 
 use super::queue::Queue;
-use super::store::{Loader, Writer};
+use super::store::{Loader, Storable, Writer};
 use super::write_behind::{Loss, WriteBehind};
 use super::{BackedMap, Inner, Mode};
 use crate::map::Map;
@@ -162,13 +161,7 @@ impl<K, V, KC: Codec, VC: Codec> BackedMapBuilder<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC, VC> BackedMapBuilder<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedMapBuilder<K, V, KC, VC> {
     /// Returns the map.
     ///
     /// **Create one per name in a process, and clone it** if it writes behind. Each has its own
@@ -216,13 +209,6 @@ where
     }
 }
 
-impl<K, V, KC, VC> fmt::Debug for BackedMapBuilder<K, V, KC, VC> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("BackedMapBuilder");
-        debug.field("loader", &self.loader.is_some()).field("writer", &self.writer.is_some());
-        debug
-            .field("write_behind", &self.write_behind)
-            .field("store_options", &self.store_options)
-            .finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([K, V, KC, VC] BackedMapBuilder<K, V, KC, VC>, |it|
+    loader: it.loader.is_some(), writer: it.writer.is_some(), write_behind: it.write_behind, store_options: it.store_options
+);

@@ -12,7 +12,7 @@ use redgrid_core::clock::Instant;
 
 use super::builder::StoreOptions;
 use super::queue::{PendingChange, SharedQueue};
-use super::store::Writer;
+use super::store::{Storable, Writer};
 use super::store_call::StoreWrite;
 use super::write_behind::{Loss, WriteBehind};
 
@@ -34,11 +34,7 @@ pub(super) struct FlushTask<K, V> {
 /// During a shutdown, the interval of checks for changes that are still being made in the map.
 const SHUTDOWN_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-impl<K, V> FlushTask<K, V>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
+impl<K: Storable, V: Storable> FlushTask<K, V> {
     pub(super) fn new(
         queue: Arc<SharedQueue<K, V>>,
         store_options: StoreOptions,

@@ -14,7 +14,7 @@ use redgrid_codecs::{Decode, Encode};
 use redgrid_core::object::ObjectError;
 
 use super::key_lock::{KeyGuard, lock_lost};
-use super::store::{BackedError, StoreError, StoreTimeout};
+use super::store::{BackedError, Storable, StoreError, StoreTimeout};
 use super::store_call::call_store;
 use super::write_task::join;
 use super::{BackedMap, Inner, Mode};
@@ -45,13 +45,7 @@ enum LoadResult {
     Missing,
 }
 
-impl<K, V, KC, VC> BackedMap<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedMap<K, V, KC, VC> {
     /// Returns the value of a key. If it is not in the map, it is loaded from the store and
     /// inserted.
     ///
@@ -73,11 +67,7 @@ where
 
     /// Returns the values of keys, in their order. Missing entries are loaded, 16 at a time.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::get`].
     #[doc(alias = "getAll")]
@@ -97,11 +87,7 @@ where
     /// Returns whether a key is in the map or in the store. If it is only in the store, it is
     /// inserted into the map.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::get`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::get`].
     #[doc(alias = "containsKey")]
@@ -145,11 +131,7 @@ where
     /// Loads these keys, `at_once` at a time. Keys that are in the map are loaded only if they are
     /// to be `replaced`.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::load_all`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::load_all`].
     #[doc(alias = "loadAll")]
@@ -230,13 +212,7 @@ where
 /// Number of missing keys that [`BackedMap::get_many`] loads at a time.
 const MAX_CONCURRENT_LOADS: usize = 16;
 
-impl<K, V, KC, VC> Inner<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> Inner<K, V, KC, VC> {
     /// Loads a key and inserts it into the map. Returns the map's value afterwards.
     async fn load(&self, key: K, field: Bytes, replaced: bool) -> Result<Option<Bytes>, BackedError> {
         let guard = self.lock_key(&field).await?;

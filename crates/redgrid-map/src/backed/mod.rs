@@ -24,7 +24,7 @@ use self::builder::StoreOptions;
 pub use self::load::Loaded;
 use self::load::PendingLoads;
 use self::queue::Queue;
-pub use self::store::{BackedError, Loader, StoreError, StoreTimeout, Writer};
+pub use self::store::{BackedError, Loader, Storable, StoreError, StoreTimeout, Writer};
 pub use self::write_behind::{Loss, WriteBehind, WriteBehindStats};
 use self::write_task::InFlightChanges;
 use crate::map::Map;

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, watc
 
 use super::builder::{OnLoss, StoreOptions};
 use super::flush::FlushTask;
-use super::store::{BackedError, Writer};
+use super::store::{BackedError, Storable, Writer};
 use super::write_behind::{Loss, WriteBehind, WriteBehindStats};
 
 /// The client was shut down before the pending changes were written.
@@ -65,11 +65,7 @@ pub(super) struct PendingChange<K, V> {
     _permit: OwnedSemaphorePermit,
 }
 
-impl<K, V> Queue<K, V>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-{
+impl<K: Storable, V: Storable> Queue<K, V> {
     pub(super) fn start(
         client: &Client,
         write_behind: WriteBehind,

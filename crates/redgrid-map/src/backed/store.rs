@@ -10,6 +10,11 @@ use futures_util::stream::{BoxStream, empty};
 use redgrid_core::Name;
 use redgrid_core::object::ObjectError;
 
+/// A key or a value of a [`BackedMap`](crate::BackedMap): the store receives it in other tasks.
+pub trait Storable: Clone + Send + Sync + 'static {}
+
+impl<T: Clone + Send + Sync + 'static> Storable for T {}
+
 /// The error of a store: any error.
 pub type StoreError = Box<dyn Error + Send + Sync>;
 

@@ -10,7 +10,7 @@ use redgrid_core::object::{CasLoop, ObjectError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::key_lock::KeyGuard;
-use super::store::BackedError;
+use super::store::{BackedError, Storable};
 use super::store_call::StoreWrite;
 use super::write_task::{AppliedChange, is_unanswered};
 use super::{BackedMap, Inner, Mode};
@@ -23,13 +23,7 @@ use crate::update::Attempt;
 /// changed.
 type ChangeResult = Result<(Option<Bytes>, Option<AppliedChange>), ObjectError>;
 
-impl<K, V, KC, VC> BackedMap<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedMap<K, V, KC, VC> {
     /// Sets the value of a key in map and store. Returns the previous value in the map.
     ///
     /// The previous value is not loaded from the store.
@@ -56,11 +50,7 @@ where
 
     /// Sets the value of a key in map and store.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "fastPut")]
@@ -81,11 +71,7 @@ where
     ///
     /// The store is not read: it may already have the key.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "putIfAbsent")]
@@ -105,11 +91,7 @@ where
 
     /// Sets the value of a key that is in the map, in map and store. Returns the previous value.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "putIfExists")]
@@ -131,11 +113,7 @@ where
     /// Sets the value of a key in map and store if its value in the map is `expected`. Returns
     /// whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "replace")]
@@ -155,11 +133,7 @@ where
     /// Removes a key from map and store if its value in the map is `expected`. Returns whether it
     /// was removed.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     pub async fn compare_and_remove(&self, key: K, expected: &V) -> Result<bool, BackedError> {
@@ -178,11 +152,7 @@ where
     ///
     /// A key that is not in the map is removed from the store as well.
     ///
-    /// # Errors
-    ///
-    /// As for [`BackedMap::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`BackedMap::insert`].
     #[doc(alias = "fastRemove")]
@@ -283,13 +253,7 @@ where
     }
 }
 
-impl<K, V, KC, VC> Inner<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Encode<K>,
-    VC: Encode<V> + Decode<V>,
-{
+impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> Inner<K, V, KC, VC> {
     async fn apply_locked(
         &self,
         background: &BackgroundClient,

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::key_lock::{KeyGuard, lock_lost};
 use super::queue::NotWrittenInTime;
-use super::store::{BackedError, Writer};
+use super::store::{BackedError, Storable, Writer};
 use super::store_call::StoreWrite;
 use super::{BackedMap, Inner, Mode};
 use crate::compare::{compare_and_remove, compare_and_set};
@@ -102,13 +102,7 @@ impl<K, V, KC: Codec, VC: Codec> BackedMap<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC, VC> Inner<K, V, KC, VC>
-where
-    K: Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    KC: Codec,
-    VC: Codec,
-{
+impl<K: Storable, V: Storable, KC: Codec, VC: Codec> Inner<K, V, KC, VC> {
     /// Locks a key. A shutdown ends the wait.
     pub(super) async fn lock_key_unless_closing(
         &self,

@@ -1,9 +1,8 @@
 //! Builders of changes of the whole map: expiry, rename and copy.
 
-use std::future::IntoFuture;
-use std::pin::Pin;
 use std::time::{Duration, SystemTime};
 
+use redgrid_core::into_future;
 use redgrid_core::object::{ExpireCondition, Expiry, ObjectError};
 
 use super::MultimapObject;
@@ -147,17 +146,6 @@ impl<Y: Kind> Copy<Y> {
     }
 }
 
-macro_rules! impl_into_future {
-    ($($builder:ident),*) => {$(
-        impl<Y: Kind> IntoFuture for $builder<Y> {
-            type Output = Result<bool, ObjectError>;
-            type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-            fn into_future(self) -> Self::IntoFuture {
-                Box::pin(self.run())
-            }
-        }
-    )*};
-}
-
-impl_into_future!(Expire, Rename, Copy);
+into_future!([Y: Kind] Expire<Y> => Result<bool, ObjectError>, |this| this.run());
+into_future!([Y: Kind] Rename<Y> => Result<bool, ObjectError>, |this| this.run());
+into_future!([Y: Kind] Copy<Y> => Result<bool, ObjectError>, |this| this.run());

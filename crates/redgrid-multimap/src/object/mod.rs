@@ -2,8 +2,6 @@
 
 mod builders;
 
-use std::fmt;
-
 use bytes::Bytes;
 use redgrid_codecs::{Codec, Raw};
 use redgrid_core::name::suffixed;
@@ -281,8 +279,4 @@ impl<Y> Clone for MultimapObject<Y> {
     }
 }
 
-impl<Y: Kind> fmt::Debug for MultimapObject<Y> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultimapObject").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([Y: Kind] MultimapObject<Y>, |it| name: it.name());

@@ -79,11 +79,7 @@ impl<T, C: Codec> PriorityQueue<T, C> {
 
     /// Returns whether there are no elements.
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::len`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::len`].
     #[doc(alias = "isEmpty")]

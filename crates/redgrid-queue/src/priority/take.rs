@@ -74,11 +74,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Removes the last element, as [`PriorityQueue::pop`]: of those with the largest priority the
     /// one that was added last.
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::pop`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::pop`].
     #[doc(alias = "pollLast")]
@@ -108,13 +104,9 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Removes and returns up to `most` elements as [`PriorityQueue::pop_many`], from the last to
     /// the first.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::pop_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`PriorityQueue::pop`].
     #[doc(alias = "pollLast")]
     pub async fn pop_last_many(&self, most: u64) -> Result<Vec<(i64, T)>, ObjectError> {
         self.pop_from(End::Back, most).await
@@ -159,11 +151,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
 
     /// Returns the last element with its priority; `None` if there is none. The element stays.
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::peek`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::peek`].
     #[doc(alias = "peekLast")]
@@ -228,11 +216,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     ///
     /// The server is polled at least once, and exactly once with zero.
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::take`].
     #[doc(alias = "poll")]
@@ -243,11 +227,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
 
     /// Takes the last element, as [`PriorityQueue::take`].
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::take`].
     #[doc(alias = "takeLast")]
@@ -259,11 +239,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Takes the last element, and waits for one up to `within`, as
     /// [`PriorityQueue::take_within`].
     ///
-    /// # Errors
-    ///
-    /// As for [`PriorityQueue::take`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`PriorityQueue::take`].
     #[doc(alias = "pollLast")]

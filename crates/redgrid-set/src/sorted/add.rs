@@ -1,9 +1,7 @@
 //! Insertions of values with scores, and increments of scores.
 
-use std::borrow::Borrow;
-
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, Encode, EncodesFor};
 use redgrid_core::Script;
 use redgrid_core::object::{ObjectError, chunks};
 
@@ -51,8 +49,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.add(&[], [(value, score)]).await? > 0)
     }
@@ -60,11 +57,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// Sets the score of a value if the condition holds. Returns whether the value is new or its
     /// score has changed.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "tryAdd")]
@@ -74,8 +67,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     #[doc(alias = "addIfLess")]
     pub async fn insert_if<Q: ?Sized>(&self, only: Only, value: &Q, score: f64) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         Ok(self.add(&[only.option(), "CH"], [(value, score)]).await? > 0)
     }
@@ -85,11 +77,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// After an error, some scores may have been set.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAll")]
@@ -98,8 +86,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.add(&[], entries).await
     }
@@ -109,11 +96,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     ///
     /// After an error, some scores may have been set.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAllIfAbsent")]
@@ -126,8 +109,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
     ) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.add(&[only.option(), "CH"], entries).await
     }
@@ -167,8 +149,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     #[doc(alias = "addScore")]
     pub async fn add_score<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<f64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let (by, value) = (encode_score(self.inner.name()?, by)?, self.inner.encode(value)?);
         self.inner.object_ref.change(self.inner.object_ref.command("ZINCRBY")?.arg(by).arg(value)).await
@@ -176,36 +157,26 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
 
     /// Sets the score of a value. Returns the number of values before it then.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAndGetRank")]
     pub async fn insert_and_rank<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.add_and_rank_one("ZADD", "ZRANK", value, score).await
     }
 
     /// Sets the score of a value. Returns the number of values after it then.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::insert`].
     #[doc(alias = "addAndGetRevRank")]
     pub async fn insert_and_rev_rank<Q: ?Sized>(&self, value: &Q, score: f64) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.add_and_rank_one("ZADD", "ZREVRANK", value, score).await
     }
@@ -227,8 +198,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         entries: impl IntoIterator<Item = (&'a Q, f64)>,
     ) -> Result<Vec<u64>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let entries = self.inner.encode_scored(entries)?;
         match entries.len() {
@@ -240,36 +210,26 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
 
     /// Adds to the score of a value. Returns the number of values before it then.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::add_score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::add_score`].
     #[doc(alias = "addScoreAndGetRank")]
     pub async fn add_score_and_rank<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.add_and_rank_one("ZINCRBY", "ZRANK", value, by).await
     }
 
     /// Adds to the score of a value. Returns the number of values after it then.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::add_score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::add_score`].
     #[doc(alias = "addScoreAndGetRevRank")]
     pub async fn add_score_and_rev_rank<Q: ?Sized>(&self, value: &Q, by: f64) -> Result<u64, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.add_and_rank_one("ZINCRBY", "ZREVRANK", value, by).await
     }

@@ -36,8 +36,7 @@ macro_rules! ordered_methods {
             /// Dropping the future changes nothing.
             pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
             where
-                T: Borrow<Q>,
-                C: Encode<Q>,
+                C: EncodesFor<T, Q>,
             {
                 Ok(self.inner.score(value).await?.is_some())
             }
@@ -45,11 +44,7 @@ macro_rules! ordered_methods {
             /// Returns for each value, in their order, whether the set contains it. Up to 500
             /// values or about 4 MiB a request.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::contains`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::contains`].
             #[doc(alias = "containsAll")]
@@ -58,25 +53,19 @@ macro_rules! ordered_methods {
                 values: impl IntoIterator<Item = &'a Q>,
             ) -> Result<Vec<bool>, ObjectError>
             where
-                T: Borrow<Q>,
-                C: Encode<Q>,
+                C: EncodesFor<T, Q>,
             {
                 Ok(self.inner.scores(values).await?.into_iter().map(|score| score.is_some()).collect())
             }
 
             /// Returns the number of values before a value; `None` if the set does not contain it.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::contains`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::contains`].
             pub async fn rank<Q: ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError>
             where
-                T: Borrow<Q>,
-                C: Encode<Q>,
+                C: EncodesFor<T, Q>,
             {
                 let value = self.inner.encode(value)?;
                 self.inner.object_ref.read(self.inner.object_ref.command("ZRANK")?.arg(value)).await
@@ -84,18 +73,13 @@ macro_rules! ordered_methods {
 
             /// Returns the number of values after a value; `None` if the set does not contain it.
             ///
-            /// # Errors
-            ///
-            /// As for [`Self::contains`].
-            ///
-            /// # Cancel safety
+            /// # Errors and cancel safety
             ///
             /// As for [`Self::contains`].
             #[doc(alias = "revRank")]
             pub async fn rev_rank<Q: ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError>
             where
-                T: Borrow<Q>,
-                C: Encode<Q>,
+                C: EncodesFor<T, Q>,
             {
                 let value = self.inner.encode(value)?;
                 self.inner.object_ref.read(self.inner.object_ref.command("ZREVRANK")?.arg(value)).await

@@ -7,7 +7,7 @@ use std::ops::RangeBounds;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use redgrid_codecs::{Codec, Decode, Encode, Natural, Ordered, Text};
+use redgrid_codecs::{Codec, Decode, EncodesFor, Natural, Ordered, Text};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Client, Pairs};
 
@@ -80,11 +80,7 @@ impl<T, C: Codec> SortedSet<T, C> {
     ///
     /// After an error, some of them may have been inserted.
     ///
-    /// # Errors
-    ///
-    /// As for [`SortedSet::insert`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SortedSet::insert`].
     #[doc(alias = "addAll")]
@@ -154,11 +150,7 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
 
     /// Returns the highest value; `None` if the set is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`SortedSet::first`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SortedSet::first`].
     pub async fn last(&self) -> Result<Option<T>, ObjectError> {
@@ -185,11 +177,7 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
     /// Removes the highest value and returns it; `None` if the set is empty. If the reply is lost,
     /// so is the value.
     ///
-    /// # Errors
-    ///
-    /// As for [`SortedSet::pop_first`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`SortedSet::pop_first`].
     #[doc(alias = "pollLast")]
@@ -214,13 +202,9 @@ impl<T, C: Decode<T>> SortedSet<T, C> {
 
     /// Removes the `count` highest values and returns them, the highest first.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`SortedSet::pop_first_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`SortedSet::pop_first`].
     #[doc(alias = "pollLast")]
     pub async fn pop_last_many(&self, count: u32) -> Result<Vec<T>, ObjectError> {
         self.pop_some("ZPOPMAX", count).await

@@ -216,11 +216,7 @@ impl<T, C: Decode<T>> Range<T, C> {
 
     /// Returns the values with their scores, in one reply.
     ///
-    /// # Errors
-    ///
-    /// As for [`Range::values`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`Range::values`].
     #[doc(alias = "entryRange")]
@@ -238,10 +234,13 @@ impl<T, C: Decode<T>> Range<T, C> {
 }
 
 /// Encodes bounds of values in the server's syntax.
-pub(super) fn value_bounds<T, C: Encode<Q>, Q: ?Sized>(
+pub(super) fn value_bounds<T, C: Codec, Q: ?Sized>(
     inner: &Elements<T, C>,
     values: &impl RangeBounds<Q>,
-) -> Result<(Bytes, Bytes), ObjectError> {
+) -> Result<(Bytes, Bytes), ObjectError>
+where
+    C: Encode<Q>,
+{
     let bound = |bound: Bound<&Q>, none: &'static str| {
         let (prefix, value) = match bound {
             Bound::Included(value) => (b"[", value),

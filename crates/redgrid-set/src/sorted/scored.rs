@@ -1,11 +1,10 @@
 //! Sets in the order of scores.
 
-use std::borrow::Borrow;
 use std::fmt::Debug;
 use std::ops::RangeBounds;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::object::{ObjectError, Scan};
 use redgrid_core::{BulkScript, Client, Pairs, Reply, Request, Script};
 
@@ -68,19 +67,14 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     #[doc(alias = "getScore")]
     pub async fn score<Q: ?Sized>(&self, value: &Q) -> Result<Option<f64>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.inner.score(value).await
     }
 
     /// Returns the scores of values, in their order, up to 500 or about 4 MiB a request.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "getScore")]
@@ -89,8 +83,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Option<f64>>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.inner.scores(values).await
     }
@@ -98,18 +91,13 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// Returns the number of values before a value, and its score, in one step; `None` if the set
     /// does not contain it.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "rankEntry")]
     pub async fn rank_and_score<Q: ?Sized>(&self, value: &Q) -> Result<Option<(u64, f64)>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.placed("ZRANK", value).await
     }
@@ -117,18 +105,13 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// Returns the number of values after a value, and its score, in one step; `None` if the set
     /// does not contain it.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::score`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::score`].
     #[doc(alias = "revRankEntry")]
     pub async fn rev_rank_and_score<Q: ?Sized>(&self, value: &Q) -> Result<Option<(u64, f64)>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         self.placed("ZREVRANK", value).await
     }
@@ -158,8 +141,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
         values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Option<u64>>, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let values = self.inner.encode_limited(values)?;
         self.inner
@@ -182,8 +164,7 @@ impl<T, C: Codec> ScoredSortedSet<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn replace<Q: ?Sized>(&self, value: &Q, by: &Q) -> Result<bool, ObjectError>
     where
-        T: Borrow<Q>,
-        C: Encode<Q>,
+        C: EncodesFor<T, Q>,
     {
         let (value, by) = (self.inner.encode(value)?, self.inner.encode(by)?);
         self.inner.object_ref.change(self.inner.script(&REPLACE)?.arg(value).arg(by)).await
@@ -225,11 +206,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
 
     /// Returns the value with the highest score, and the score; `None` if the set is empty.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::first`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::first`].
     #[doc(alias = "lastEntry")]
@@ -259,11 +236,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     /// Removes the value with the highest score and returns both; `None` if the set is empty. If
     /// the reply is lost, so is the value.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::pop_first`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLast")]
@@ -292,13 +265,9 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     /// Removes the `count` values with the highest scores and returns them with their scores, the
     /// highest first.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::pop_first_many`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLast")]
     #[doc(alias = "pollLastEntries")]
     pub async fn pop_last_many(&self, count: u32) -> Result<Vec<(T, f64)>, ObjectError> {
@@ -339,13 +308,9 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     ///
     /// The candidates are this set and others, given by name, which must share a slot.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::pop_first_of_any`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ScoredSortedSet::pop_first`].
     #[doc(alias = "pollLastFromAny")]
     #[doc(alias = "pollLastEntriesFromAny")]
     pub async fn pop_last_of_any<N: AsRef<str>>(
@@ -378,11 +343,7 @@ impl<T, C: Decode<T>> ScoredSortedSet<T, C> {
     /// Returns `count` distinct random values with their scores, without removing them, or all
     /// values if there are fewer.
     ///
-    /// # Errors
-    ///
-    /// As for [`ScoredSortedSet::first`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ScoredSortedSet::first`].
     #[doc(alias = "randomEntries")]

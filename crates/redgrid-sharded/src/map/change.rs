@@ -1,8 +1,6 @@
 //! Writes of entries: each concerns one shard, with the guarantees of a plain map.
 
-use std::borrow::Borrow;
-
-use redgrid_codecs::{Codec, Decode, Encode, Numeric};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor, Numeric};
 use redgrid_core::object::ObjectError;
 use redgrid_map::Map;
 
@@ -23,45 +21,34 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     #[doc(alias = "fastPut")]
     pub async fn set<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.set(key, value).await
     }
 
     /// Sets the value of a key that is not in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.set_if_absent(key, value).await
     }
 
     /// Sets the value of a key that is in the map. Returns whether it was set.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.set_if_exists(key, value).await
     }
@@ -84,12 +71,11 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
         entries: impl IntoIterator<Item = (&'a Q, &'a V)>,
     ) -> Result<(), ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         V: 'a,
+        KC: EncodesFor<K, Q>,
     {
         let shards = self.sharded.shards_to_change().await?;
-        let entries = self.group_items(&shards, entries, |(key, _)| self.encode(*key))?;
+        let entries = shards.group(entries, |(key, _)| self.encode(*key))?;
         let call = |shard: Map<K, V, KC, VC>, entries: Vec<(usize, (&'a Q, &'a V))>| async move {
             shard.set_many(entries.into_iter().map(|(_, entry)| entry)).await
         };
@@ -100,18 +86,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.compare_and_set(key, expected, new).await
     }
@@ -120,18 +101,13 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     ///
     /// Values are equal if their encoded bytes are equal.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_to_read(key).await?.compare_and_remove(key, expected).await
     }
@@ -150,44 +126,33 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.insert(key, value).await
     }
 
     /// Sets the value of a key that is not in the map. Otherwise returns its value.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.insert_if_absent(key, value).await
     }
 
     /// Sets the value of a key that is in the map. Returns the previous value.
     ///
-    /// # Errors
-    ///
-    /// As for [`ShardedMap::set`].
-    ///
-    /// # Cancel safety
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::set`].
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.replace(key, value).await
     }
@@ -205,8 +170,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
     #[doc(alias = "replaceAll")]
     pub async fn update<Q: ?Sized>(&self, key: &Q, change: impl FnMut(&mut V)) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.update(key, change).await
     }
@@ -229,8 +193,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> ShardedMap<K, V, KC, VC> {
         change: impl FnMut(Option<V>) -> Option<V>,
     ) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.alter(key, change).await
     }
@@ -249,9 +212,8 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     #[doc(alias = "addAndGet")]
     pub async fn add<Q: ?Sized>(&self, key: &Q, by: &V) -> Result<V, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
         VC: Numeric<V>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_of(key).await?.add(key, by).await
     }
@@ -272,11 +234,10 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let shards = self.sharded.shards_to_read().await?;
-        let keys = self.group_items(&shards, keys, |key| self.encode(*key))?;
+        let keys = shards.group(keys, |key| self.encode(*key))?;
         let call = |shard: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
             shard.remove_many(keys.into_iter().map(|(_, key)| key)).await
         };
@@ -297,8 +258,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     /// A request that was already sent is executed even if the future is dropped.
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_to_read(key).await?.remove(key).await
     }

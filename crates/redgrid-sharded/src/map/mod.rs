@@ -3,18 +3,17 @@
 mod change;
 mod read;
 
-use std::borrow::Borrow;
 use std::fmt;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode, Raw};
+use redgrid_codecs::{Codec, Encode, EncodesFor, Raw};
 use redgrid_core::Client;
 use redgrid_core::object::ObjectError;
 use redgrid_map::Map;
 
-use crate::fan_out::{ByShard, Shard, Sharded, Shards, group_by_shard};
 use crate::layout::Kind;
-use crate::object::ShardedObject;
+use crate::methods::{collection_methods, sharded_methods};
+use crate::sharded::{Shard, Sharded};
 
 /// Defines the type, with its default codecs. Only the feature `json` gives it some, so that the
 /// stored format never depends on features that other crates enable.
@@ -52,6 +51,9 @@ impl<K, V, KC: Codec, VC: Codec> Shard for Map<K, V, KC, VC> {
     }
 }
 
+sharded_methods!([K, V, KC: Codec, VC: Codec] ShardedMap<K, V, KC, VC>);
+collection_methods!("entries", [K, V, KC: Codec, VC: Codec] ShardedMap<K, V, KC, VC>);
+
 impl<K, V, KC: Codec + Default, VC: Codec + Default> ShardedMap<K, V, KC, VC> {
     /// Returns the map with this name, with the stored shard layout; by default with 16 shards.
     ///
@@ -73,25 +75,6 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         ShardedMap { sharded: self.sharded.with_shard_type((keys, values)) }
     }
 
-    /// Sets the number of shards, a power of two of up to 1,024.
-    ///
-    /// If another number is stored already, calls return
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object cannot be
-    /// resharded.
-    ///
-    /// More shards are distributed better over more nodes, but a call for all shards sends a
-    /// command to each. A good number is twice to eight times the number of nodes that there may be
-    /// one day.
-    pub fn with_shards(mut self, shards: u32) -> Self {
-        self.sharded.requested.shards = Some(shards);
-        self
-    }
-
-    /// Returns the operations on all shards: existence, lifetime, deletion.
-    pub fn object(&self) -> ShardedObject {
-        ShardedObject::new(&self.sharded)
-    }
-
     /// Returns the shard of a key, as a plain map: for steps on several keys of one shard, for
     /// fences, and for locks of the key.
     ///
@@ -104,8 +87,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// The shard layout may be stored. Nothing else is changed.
     pub async fn shard_of<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let bytes = self.encode(key)?;
         Ok(self.sharded.shards_to_change().await?.shard_of(&bytes))
@@ -114,8 +96,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// Returns the shard of a key, for reads.
     pub(super) async fn shard_to_read<Q: ?Sized>(&self, key: &Q) -> Result<Map<K, V, KC, VC>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let bytes = self.encode(key)?;
         Ok(self.sharded.shards_to_read().await?.shard_of(&bytes))
@@ -126,70 +107,6 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
         KC: Encode<Q>,
     {
         self.sharded.object_ref.encoded(&self.sharded.options.0, key)
-    }
-
-    /// Groups keys, or items with keys, by shard.
-    pub(super) fn group_items<A>(
-        &self,
-        shards: &Shards<Map<K, V, KC, VC>>,
-        all: impl IntoIterator<Item = A>,
-        key: impl Fn(&A) -> Result<Bytes, ObjectError>,
-    ) -> Result<ByShard<A>, ObjectError> {
-        let shard = |item: A| Ok((shards.layout.shard_of(&key(&item)?), item));
-        Ok(group_by_shard(all.into_iter().map(shard).collect::<Result<Vec<_>, ObjectError>>()?))
-    }
-
-    /// Returns the number of entries. The shards are not counted at the same moment.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] names the shards that could not be read.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
-    #[doc(alias = "size")]
-    pub async fn len(&self) -> Result<u64, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        self.sharded.fan_out_sum(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await
-    }
-
-    /// Returns whether the map is empty.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
-    ///
-    /// # Cancel safety
-    ///
-    /// As for [`ShardedMap::len`].
-    #[doc(alias = "isEmpty")]
-    pub async fn is_empty(&self) -> Result<bool, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        Ok(!self.sharded.fan_out_any(&shards, |shard, ()| async move { Ok(!shard.is_empty().await?) }).await?)
-    }
-
-    /// Removes all entries, each shard in one step. Returns whether there were any. The shard
-    /// layout is kept.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Shards`] names the shards that may still have their entries.
-    ///
-    /// # Cancel safety
-    ///
-    /// A request that was already sent is executed even if the future is dropped.
-    pub async fn clear(&self) -> Result<bool, ObjectError> {
-        let (shards, _) = self.sharded.verified_shards().await?;
-        let results =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.clear().await }).await?;
-        Ok(results.into_iter().any(|(_, had_any)| had_any))
-    }
-}
-
-impl<K, V, KC: Codec, VC: Codec> Clone for ShardedMap<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        ShardedMap { sharded: self.sharded.clone() }
     }
 }
 

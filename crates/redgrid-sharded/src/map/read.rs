@@ -1,15 +1,13 @@
 //! Reads of one shard or of all shards.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, Encode, EncodesFor};
 use redgrid_core::object::ObjectError;
 use redgrid_map::Map;
 
 use super::ShardedMap;
-use crate::fan_out::{allocate_randomly, in_request_order};
 use crate::scan::ShardedScan;
 
 impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
@@ -25,8 +23,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     #[doc(alias = "getOrDefault")]
     pub async fn get<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_to_read(key).await?.get(key).await
     }
@@ -47,16 +44,12 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
         keys: impl IntoIterator<Item = &'a Q>,
     ) -> Result<Vec<Option<V>>, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         let shards = self.sharded.shards_to_read().await?;
-        let keys = self.group_items(&shards, keys, |key| self.encode(*key))?;
-        let call = |shard: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
-            let found = shard.get_many(keys.iter().map(|(_, key)| *key)).await?;
-            Ok(keys.into_iter().map(|(position, _)| position).zip(found).collect())
-        };
-        Ok(in_request_order(self.sharded.fan_out(&shards, keys, call).await?))
+        let keys = shards.group(keys, |key| self.encode(*key))?;
+        let call = |shard: Map<K, V, KC, VC>, keys: Vec<&'a Q>| async move { shard.get_many(keys).await };
+        self.sharded.each(&shards, keys, call).await
     }
 
     /// Returns all values, in one reply of each shard, which is as large as all of its values. For
@@ -71,10 +64,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAllValues")]
     pub async fn read_all_values(&self) -> Result<Vec<V>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let call = |shard: Map<K, V, KC, VC>, ()| async move { shard.read_all_values().await };
-        let results = self.sharded.fan_out(&shards, shards.every_shard(), call).await?;
-        Ok(results.into_iter().flat_map(|(_, values)| values).collect())
+        self.sharded.all(|shard| async move { shard.read_all_values().await }).await
     }
 }
 
@@ -91,8 +81,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     #[doc(alias = "containsKey")]
     pub async fn contains_key<Q: ?Sized>(&self, key: &Q) -> Result<bool, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_to_read(key).await?.contains_key(key).await
     }
@@ -109,8 +98,7 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     #[doc(alias = "valueSize")]
     pub async fn value_size<Q: ?Sized>(&self, key: &Q) -> Result<u64, ObjectError>
     where
-        K: Borrow<Q>,
-        KC: Encode<Q>,
+        KC: EncodesFor<K, Q>,
     {
         self.shard_to_read(key).await?.value_size(key).await
     }
@@ -132,8 +120,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "containsValue")]
     pub async fn contains_value(&self, value: &V) -> Result<bool, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        self.sharded.fan_out_any(&shards, |shard, ()| async move { shard.contains_value(value).await }).await
+        self.sharded.any(|shard| async move { shard.contains_value(value).await }).await
     }
 }
 
@@ -150,10 +137,7 @@ impl<K, V, KC: Decode<K>, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "readAllKeySet")]
     pub async fn read_all_keys(&self) -> Result<Vec<K>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let call = |shard: Map<K, V, KC, VC>, ()| async move { shard.read_all_keys().await };
-        let results = self.sharded.fan_out(&shards, shards.every_shard(), call).await?;
-        Ok(results.into_iter().flat_map(|(_, keys)| keys).collect())
+        self.sharded.all(|shard| async move { shard.read_all_keys().await }).await
     }
 
     /// Returns `count` distinct random keys, or all keys if there are fewer.
@@ -170,12 +154,8 @@ impl<K, V, KC: Decode<K>, VC: Codec> ShardedMap<K, V, KC, VC> {
     /// Dropping the future changes nothing.
     #[doc(alias = "randomKeys")]
     pub async fn random_keys(&self, count: u32) -> Result<Vec<K>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let sizes =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await?;
-        let call = |shard: Map<K, V, KC, VC>, count| async move { shard.random_keys(count).await };
-        let results = self.sharded.fan_out(&shards, allocate_randomly(sizes, count), call).await?;
-        Ok(results.into_iter().flat_map(|(_, keys)| keys).collect())
+        let len = |shard: Map<K, V, KC, VC>| async move { shard.len().await };
+        self.sharded.random(count, len, |shard, count| async move { shard.random_keys(count).await }).await
     }
 }
 
@@ -196,31 +176,18 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> ShardedMap<K, V, KC, VC> {
     where
         K: Eq + Hash,
     {
-        let shards = self.sharded.shards_to_read().await?;
-        let results = self
-            .sharded
-            .fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.read_all().await })
-            .await?;
-        Ok(results.into_iter().flat_map(|(_, entries)| entries).collect())
+        self.sharded.all(|shard| async move { shard.read_all().await }).await
     }
 
     /// Returns `count` distinct random entries, like [`ShardedMap::random_keys`].
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ShardedMap::random_keys`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "randomEntries")]
     pub async fn random_entries(&self, count: u32) -> Result<Vec<(K, V)>, ObjectError> {
-        let shards = self.sharded.shards_to_read().await?;
-        let sizes =
-            self.sharded.fan_out(&shards, shards.every_shard(), |shard, ()| async move { shard.len().await }).await?;
-        let call = |shard: Map<K, V, KC, VC>, count| async move { shard.random_entries(count).await };
-        let results = self.sharded.fan_out(&shards, allocate_randomly(sizes, count), call).await?;
-        Ok(results.into_iter().flat_map(|(_, entries)| entries).collect())
+        let len = |shard: Map<K, V, KC, VC>| async move { shard.len().await };
+        self.sharded.random(count, len, |shard, count| async move { shard.random_entries(count).await }).await
     }
 }
 

@@ -8,8 +8,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures_util::Stream;
@@ -19,37 +18,14 @@ use redgrid_core::author::ClientExt;
 use redgrid_core::clock::Instant;
 use redgrid_core::object::events::Gap;
 use redgrid_core::object::{ObjectError, ObjectRef};
-use redgrid_core::{BackgroundClient, Client, ConnectionId, Failure, Reply, Request, ServerError, Watch};
+use redgrid_core::{ConnectionId, Failure, Reply, Watch};
 use tokio::sync::{Notify, oneshot};
 
 use super::delivery::Delivery;
-use super::window::{Ready, Window};
-use super::{ACKNOWLEDGE, LEAVE, MessageId, READ, REGISTER, channel, keys};
+use super::subscriber::{Options, Renewal, ServerPosition, Subscriber, parse_position};
+use super::window::Ready;
+use super::{LEAVE, MessageId, READ, channel, keys};
 use crate::message::SubscriptionError;
-
-/// The options of a subscriber.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
-    pub(super) lease: Duration,
-    pub(super) max_unacknowledged: usize,
-    pub(super) poll_interval: Duration,
-    pub(super) redelivery_delay: Duration,
-}
-
-/// The state of a subscriber, shared by [`Deliveries`] and its [`Delivery`]s.
-pub(super) struct Subscriber {
-    object_ref: ObjectRef,
-    keys: [Bytes; 2],
-    id: Bytes,
-    options: Options,
-    window: Mutex<Window>,
-    /// Notified when a message was acknowledged or dropped, and when a resync was requested.
-    changed: Notify,
-    /// The number of requests for a resync with the server.
-    resync_requests: AtomicU64,
-    /// The subscriber was missing on the server, and no gap has been reported yet.
-    gap_pending: AtomicBool,
-}
 
 /// The messages of a [`ReliableTopic`](super::ReliableTopic) for one subscriber.
 ///
@@ -70,77 +46,6 @@ pub struct Deliveries<T, C> {
     /// Ends the renewals when it is dropped.
     _renewed: oneshot::Sender<()>,
     messages: PhantomData<fn() -> T>,
-}
-
-/// The position of a subscriber on the server: the id up to which all messages are acknowledged.
-enum ServerPosition {
-    Existing(MessageId),
-    New(MessageId),
-    Missing,
-}
-
-impl Subscriber {
-    fn client(&self) -> &Client {
-        self.object_ref.client()
-    }
-
-    fn window(&self) -> MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Returns the request that renews the lease, and registers a missing subscriber at `from`
-    /// unless that is empty.
-    fn register_request(&self, from: String) -> Request {
-        let lease = i64::try_from(self.options.lease.as_millis()).unwrap_or(i64::MAX);
-        REGISTER.with(self.keys.clone()).arg(self.id.clone()).int(lease).arg(from).idempotent()
-    }
-
-    /// Returns the request that acknowledges all messages up to `id`.
-    fn acknowledge_request(&self, id: MessageId) -> Request {
-        ACKNOWLEDGE.with(self.keys.clone()).arg(self.id.clone()).arg(id.to_string()).idempotent()
-    }
-
-    pub(super) async fn acknowledge(&self, id: MessageId) -> Result<(), ObjectError> {
-        let acknowledged_up_to = self.window().acknowledge(id);
-        self.changed.notify_one();
-        let Some(acknowledged_up_to) = acknowledged_up_to else { return Ok(()) };
-        // Requests a resync also if this future is dropped.
-        let resync = ResyncGuard(self);
-        let is_acknowledged = self.object_ref.change::<bool>(self.acknowledge_request(acknowledged_up_to)).await?;
-        if is_acknowledged {
-            std::mem::forget(resync);
-        }
-        Ok(())
-    }
-
-    pub(super) fn schedule_redelivery(&self, id: MessageId) {
-        let now = self.client().clock().now();
-        self.window().schedule_redelivery(id, now, self.options.redelivery_delay);
-        self.changed.notify_one();
-    }
-
-    fn request_resync(&self) {
-        self.resync_requests.fetch_add(1, Ordering::AcqRel);
-        self.changed.notify_one();
-    }
-}
-
-/// Requests a resync with the server when it is dropped.
-struct ResyncGuard<'a>(&'a Subscriber);
-
-impl Drop for ResyncGuard<'_> {
-    fn drop(&mut self) {
-        self.0.request_resync();
-    }
-}
-
-fn parse_position((status, last): (i64, String)) -> Result<ServerPosition, ServerError> {
-    let last = MessageId::parse(&last)?;
-    Ok(match status {
-        0 => ServerPosition::Existing(last),
-        1 => ServerPosition::New(last),
-        _ => ServerPosition::Missing,
-    })
 }
 
 impl<T, C: Codec + Decode<T>> Deliveries<T, C> {
@@ -363,44 +268,6 @@ impl From<ObjectError> for SubscriptionError {
         match error {
             ObjectError::Failed(Failure::Refused { .. }) => SubscriptionError::Refused(error),
             error => SubscriptionError::Unavailable(error),
-        }
-    }
-}
-
-/// Renews the lease of a subscriber in the background.
-struct Renewal {
-    request: Request,
-    interval: Duration,
-    subscriber: Weak<Subscriber>,
-}
-
-impl Renewal {
-    async fn run(self, background: BackgroundClient, mut ended: oneshot::Receiver<()>) {
-        let mut due = background.clock().now() + self.interval;
-        loop {
-            tokio::select! {
-                biased;
-                () = background.closing() => return,
-                _ = &mut ended => return,
-                () = background.clock().sleep_until(due) => {}
-            }
-            let sent = background.clock().now();
-            let until = sent + self.interval;
-            tokio::select! {
-                biased;
-                () = background.closing() => return,
-                _ = &mut ended => return,
-                renewed = background.run_until::<(i64, String)>(self.request.clone(), until) => match renewed {
-                    Ok((status, _)) if status < 0 => {
-                        if let Some(subscriber) = self.subscriber.upgrade() {
-                            subscriber.request_resync();
-                        }
-                    }
-                    Ok(_) => {}
-                    Err(error) => tracing::debug!(%error, "a subscriber was not renewed"),
-                },
-            }
-            due = sent + self.interval;
         }
     }
 }

@@ -1,12 +1,11 @@
 //! A message that was delivered to a subscriber.
 
-use std::fmt;
 use std::sync::Arc;
 
 use redgrid_core::object::ObjectError;
 
 use super::MessageId;
-use super::deliveries::Subscriber;
+use super::subscriber::Subscriber;
 
 /// A message that is to be acknowledged when it has been processed.
 ///
@@ -82,8 +81,4 @@ impl<T> Drop for Delivery<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Delivery<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery").field("id", &self.id).field("message", &self.message).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T: std::fmt::Debug] Delivery<T>, |it| id: it.id, message: it.message);

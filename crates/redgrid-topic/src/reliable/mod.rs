@@ -4,6 +4,7 @@ mod deliveries;
 mod delivery;
 mod id;
 mod subscribe;
+mod subscriber;
 mod window;
 
 use std::marker::PhantomData;
@@ -152,13 +153,9 @@ impl<T, C: Codec> ReliableTopic<T, C> {
 
     /// Returns whether no messages are kept.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ReliableTopic::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     pub async fn is_empty(&self) -> Result<bool, ObjectError> {
         Ok(self.len().await? == 0)
     }
@@ -167,13 +164,9 @@ impl<T, C: Codec> ReliableTopic<T, C> {
     ///
     /// It may include some whose lease has ended and that were not removed yet.
     ///
-    /// # Errors
+    /// # Errors and cancel safety
     ///
     /// As for [`ReliableTopic::len`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future changes nothing.
     #[doc(alias = "countSubscribers")]
     pub async fn count_subscribers(&self) -> Result<u64, ObjectError> {
         let [_, leases] = keys(&self.object_ref)?;

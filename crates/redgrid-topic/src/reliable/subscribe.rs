@@ -1,17 +1,16 @@
 //! Registration of a subscriber.
 
-use std::fmt;
-use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
-use std::pin::Pin;
 use std::time::Duration;
 
 use redgrid_codecs::{Codec, Decode};
+use redgrid_core::into_future;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use uuid::Uuid;
 
-use super::deliveries::{Deliveries, Options};
+use super::deliveries::Deliveries;
+use super::subscriber::Options;
 
 /// The default lease of a subscriber: 10 minutes, as Redisson's.
 const DEFAULT_LEASE: Duration = Duration::from_secs(600);
@@ -159,26 +158,17 @@ impl<T, C: Codec + Decode<T>> SubscribeReliably<T, C> {
     }
 }
 
-/// # Errors
-///
-/// [`ObjectError`] states what failed. After `OutcomeUnknown` the subscriber may exist until its
-/// lease ends.
-///
-/// # Cancel safety
-///
-/// If the future is dropped, the subscriber may exist until its lease ends.
-impl<T: 'static, C: Codec + Decode<T> + Send + 'static> IntoFuture for SubscribeReliably<T, C> {
-    type Output = Result<Deliveries<T, C>, ObjectError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+into_future!(
+    /// # Errors
+    ///
+    /// [`ObjectError`] states what failed. After `OutcomeUnknown` the subscriber may exist until its
+    /// lease ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the subscriber may exist until its lease ends.
+    [T: 'static, C: Codec + Decode<T> + Send + 'static] SubscribeReliably<T, C> => Result<Deliveries<T, C>, ObjectError>,
+    |this| this.run()
+);
 
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.run())
-    }
-}
-
-impl<T, C> fmt::Debug for SubscribeReliably<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("SubscribeReliably");
-        debug.field("name", &self.object_ref.name()).field("options", &self.options).finish_non_exhaustive()
-    }
-}
+redgrid_core::debug_fields!([T, C] SubscribeReliably<T, C>, |it| name: it.object_ref.name(), options: it.options);

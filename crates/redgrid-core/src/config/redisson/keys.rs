@@ -64,58 +64,31 @@ use Take::{
     Address, Addresses, Already, Class, Codec, Delay, Ignored, Millis, MillisOrOff, Plain, TrustStore, Vital, Word,
 };
 
-type Row = (&'static str, Take);
-type Rows = &'static [Row];
+type Rows = &'static [(&'static str, Take)];
 
-// Allowed both at the top level of a file and in the section of a topology.
-const NAME_MAPPER: Row = (
-    "nameMapper",
-    Vital(
-        "org.redisson.config.DefaultNameMapper",
-        "changes the names of keys by a Java class, so that the same locks would have other keys here; where it only puts a prefix in front, leave it out and set `namespace`",
+/// Allowed both at the top level of a file and in the section of a topology.
+pub(super) const COMMON: Rows = &[
+    (
+        "nameMapper",
+        Vital(
+            "org.redisson.config.DefaultNameMapper",
+            "changes the names of keys by a Java class, so that the same locks would have other keys here; where it only puts a prefix in front, leave it out and set `namespace`",
+        ),
     ),
-);
-
-const COMMAND_MAPPER: Row = (
-    "commandMapper",
-    Vital(
-        "org.redisson.config.DefaultCommandMapper",
-        "changes the names of commands by a Java class, which can not be followed here; leave it out where the server knows their usual names",
+    (
+        "commandMapper",
+        Vital(
+            "org.redisson.config.DefaultCommandMapper",
+            "changes the names of commands by a Java class, which can not be followed here; leave it out where the server knows their usual names",
+        ),
     ),
-);
-
-const CREDENTIALS: Row = (
-    "credentialsResolver",
-    Class(
-        "org.redisson.config.DefaultCredentialsResolver",
-        "a Java class is asked for the password; here, set a provider in code (`Config::password_from`)",
+    (
+        "credentialsResolver",
+        Class(
+            "org.redisson.config.DefaultCredentialsResolver",
+            "a Java class is asked for the password; here, set a provider in code (`Config::password_from`)",
+        ),
     ),
-);
-
-pub(super) const GLOBAL: Rows = &[
-    ("lockWatchdogTimeout", Millis("watchdog_lease")),
-    ("lockWatchdogBatchSize", Ignored("renewals go in batches of 100 names")),
-    ("fairLockWaitTimeout", Millis("fair_wait")),
-    ("checkLockSyncedSlaves", Ignored(SYNC)),
-    ("slavesSyncTimeout", Ignored(SYNC)),
-    ("useScriptCache", Already("true", "scripts always go by their hash")),
-    ("keepPubSubOrder", Already("true", "messages always keep their order")),
-    ("codec", Codec),
-    NAME_MAPPER,
-    COMMAND_MAPPER,
-    ("username", Plain("username")),
-    ("password", Plain("password")),
-    CREDENTIALS,
-    ("threads", Ignored(JAVA)),
-    ("nettyThreads", Ignored(JAVA)),
-    ("transportMode", Ignored(JAVA)),
-    ("protocol", Word("protocol", &[("RESP2", "resp2"), ("RESP3", "auto")])),
-    ("lazyInitialization", Ignored("a client never waits for its servers; `wait_ready` does")),
-    ("referenceEnabled", Ignored(OTHER)),
-    ("reliableTopicWatchdogTimeout", Ignored(OTHER)),
-    ("minCleanUpDelay", Ignored(OTHER)),
-    ("maxCleanUpDelay", Ignored(OTHER)),
-    ("cleanUpKeysAmount", Ignored(OTHER)),
     ("sslVerificationMode", Already("STRICT", VERIFIED)),
     ("sslProvider", Ignored(JAVA)),
     ("sslTruststore", TrustStore),
@@ -133,6 +106,29 @@ pub(super) const GLOBAL: Rows = &[
     ("tcpKeepAliveInterval", Ignored(TCP)),
     ("tcpUserTimeout", Ignored(TCP)),
     ("tcpNoDelay", Ignored(TCP)),
+    ("username", Plain("username")),
+    ("password", Plain("password")),
+];
+
+pub(super) const GLOBAL: Rows = &[
+    ("lockWatchdogTimeout", Millis("watchdog_lease")),
+    ("lockWatchdogBatchSize", Ignored("renewals go in batches of 100 names")),
+    ("fairLockWaitTimeout", Millis("fair_wait")),
+    ("checkLockSyncedSlaves", Ignored(SYNC)),
+    ("slavesSyncTimeout", Ignored(SYNC)),
+    ("useScriptCache", Already("true", "scripts always go by their hash")),
+    ("keepPubSubOrder", Already("true", "messages always keep their order")),
+    ("codec", Codec),
+    ("threads", Ignored(JAVA)),
+    ("nettyThreads", Ignored(JAVA)),
+    ("transportMode", Ignored(JAVA)),
+    ("protocol", Word("protocol", &[("RESP2", "resp2"), ("RESP3", "auto")])),
+    ("lazyInitialization", Ignored("a client never waits for its servers; `wait_ready` does")),
+    ("referenceEnabled", Ignored(OTHER)),
+    ("reliableTopicWatchdogTimeout", Ignored(OTHER)),
+    ("minCleanUpDelay", Ignored(OTHER)),
+    ("maxCleanUpDelay", Ignored(OTHER)),
+    ("cleanUpKeysAmount", Ignored(OTHER)),
     ("executor", Ignored(JAVA)),
     ("eventLoopGroup", Ignored(JAVA)),
     ("nettyHook", Ignored(JAVA)),
@@ -156,30 +152,8 @@ pub(super) const BASE: Rows = &[
     ("subscriptionsPerConnection", Ignored("one connection carries all subscriptions of a node")),
     ("pingConnectionInterval", MillisOrOff("ping_interval")),
     ("clientName", Plain("client_name")),
-    ("username", Plain("username")),
-    ("password", Plain("password")),
-    CREDENTIALS,
-    NAME_MAPPER,
-    COMMAND_MAPPER,
     ("sslEnableEndpointIdentification", Already("true", VERIFIED)),
-    ("sslVerificationMode", Already("STRICT", VERIFIED)),
-    ("sslProvider", Ignored(JAVA)),
-    ("sslTruststore", TrustStore),
-    ("sslTruststorePassword", Ignored(TLS)),
-    ("sslKeystore", Ignored(TLS)),
-    ("sslKeystoreType", Ignored(TLS)),
-    ("sslKeystorePassword", Ignored(TLS)),
-    ("sslProtocols", Ignored(TLS)),
-    ("sslCiphers", Ignored(TLS)),
-    ("sslTrustManagerFactory", Ignored(TLS)),
-    ("sslKeyManagerFactory", Ignored(TLS)),
     ("keepAlive", Ignored(TCP)),
-    ("tcpKeepAlive", Ignored(TCP)),
-    ("tcpKeepAliveCount", Ignored(TCP)),
-    ("tcpKeepAliveIdle", Ignored(TCP)),
-    ("tcpKeepAliveInterval", Ignored(TCP)),
-    ("tcpUserTimeout", Ignored(TCP)),
-    ("tcpNoDelay", Ignored(TCP)),
     ("subscriptionConnectionMinimumIdleSize", Ignored(POOL)),
     ("subscriptionConnectionPoolSize", Ignored(POOL)),
     ("dnsMonitoringInterval", Ignored("a host name is looked up anew for every connection")),

@@ -10,7 +10,7 @@ use super::error::{ConfigError, nearest};
 use super::file::Tree;
 use super::form::Value;
 use super::layer::Layer;
-use keys::{BASE, GLOBAL, REPLICAS, SECTIONS, Section, Take, UNSUPPORTED};
+use keys::{BASE, COMMON, GLOBAL, REPLICAS, SECTIONS, Section, Take, UNSUPPORTED};
 use values::AddressSettings;
 
 /// The codec of a file that names none: Redisson's default since 3.19.
@@ -112,11 +112,11 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     let mut below = Layer::default();
     below.codec = Some(CODEC.into());
     let others = |key: &str| SECTIONS.iter().any(|section| section.name == key) || UNSUPPORTED.contains(&key);
-    reader.all(&tree.root, &[GLOBAL], &mut below, &others)?;
+    reader.all(&tree.root, &[GLOBAL, COMMON], &mut below, &others)?;
     reader.prefix = format!("{}.", section.name);
     let mut above = Layer::of_servers();
     let replicated: &[_] = if section.has_replicas { REPLICAS } else { &[] };
-    reader.all(inner, &[section.own, BASE, replicated], &mut above, &|_| false)?;
+    reader.all(inner, &[section.own, BASE, COMMON, replicated], &mut above, &|_| false)?;
     let prefix = reader.prefix.clone();
     reader.addresses.set_logins(&mut above, |key| tree.at(&format!("{prefix}{key}")))?;
     if reader.addresses.encrypted {
@@ -209,5 +209,5 @@ impl Section {
 #[cfg(test)]
 pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
     let own = SECTIONS.iter().flat_map(|section| section.own.iter());
-    [GLOBAL, BASE, REPLICAS].into_iter().flatten().chain(own).map(|(key, _)| *key)
+    [GLOBAL, BASE, COMMON, REPLICAS].into_iter().flatten().chain(own).map(|(key, _)| *key)
 }

@@ -29,7 +29,7 @@ fn the_reference_in_docs_is_the_one_of_the_table() {
 
 #[test]
 fn every_default_is_within_its_own_bounds_and_reads_back() {
-    let mut draft = Draft::default();
+    let mut draft = Draft::of_defaults();
     for setting in TABLE {
         if let Some(shown) = setting.form.show(&mut draft) {
             assert_eq!(setting.form.read(&Value::One(shown.clone()), &mut draft), Ok(()), "{}", setting.name);
@@ -70,7 +70,7 @@ fn every_field_of_the_settings_has_a_row() {
     };
     // Formatted and parsed again, nothing is missing.
     let config = Config { settings: all.clone(), ..Config::single("h").unwrap() };
-    let mut draft = Draft::default();
+    let mut draft = Draft::of_defaults();
     for one in config.explain() {
         let form = &TABLE.iter().find(|setting| setting.name == one.name).unwrap().form;
         if let (Some(text), false) = (one.value, form.is_masked()) {

@@ -1,8 +1,6 @@
 //! The request for a stream of events.
 
-use std::future::IntoFuture;
 use std::ops::RangeInclusive;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -15,6 +13,7 @@ use crate::author::ClientExt;
 use crate::connection::Client;
 use crate::error::ServerError;
 use crate::failure::{Failure, Operation};
+use crate::into_future;
 use crate::pubsub::{MessageBuffer, SubscribeError};
 
 /// Number of notifications that are kept for a slow reader, by default: 1,024. Some hundred
@@ -216,18 +215,13 @@ pub(super) fn unavailable(source: ServerError) -> ListenError {
     Failure::Unavailable { operation: Operation::without_object(LISTEN), source }.into()
 }
 
-/// # Errors
-///
-/// [`ListenError`] says what the obstacle is.
-///
-/// # Cancel safety
-///
-/// If the future is dropped, nothing is received. A server setting that was changed stays.
-impl IntoFuture for Listen {
-    type Output = Result<Events, ListenError>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(self.start())
-    }
-}
+into_future!(
+    /// # Errors
+    ///
+    /// [`ListenError`] says what the obstacle is.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, nothing is received. A server setting that was changed stays.
+    Listen => Result<Events, ListenError>, |this| this.start()
+);

@@ -1,6 +1,5 @@
 //! The stream of events.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -168,8 +167,4 @@ impl Stream for Events {
     }
 }
 
-impl fmt::Debug for Events {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("kinds", &self.filter.kinds).finish_non_exhaustive()
-    }
-}
+crate::debug_fields!(Events, |it| kinds: it.filter.kinds);

@@ -1,0 +1,19 @@
+//! `Debug` of handles, whose clients and codecs say little.
+
+/// Implements `Debug` for a type: its generic parameters in brackets, its name, and the fields that
+/// are shown, as expressions of a reference to the value. The output marks that there are others.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_fields {
+    ([$($generics:tt)*] $type:ident $(<$($arg:ident),*>)?, |$this:ident| $($field:ident: $value:expr),*) => {
+        impl<$($generics)*> ::std::fmt::Debug for $type $(<$($arg),*>)? {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let $this = self;
+                f.debug_struct(stringify!($type))$(.field(stringify!($field), &$value))*.finish_non_exhaustive()
+            }
+        }
+    };
+    ($type:ident, $($rest:tt)*) => {
+        $crate::debug_fields!([] $type, $($rest)*);
+    };
+}

@@ -1,0 +1,181 @@
+//! Dump and restore: the contents of all keys of an object.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{CasLoop, Inner, Object, ObjectError};
+use crate::connection::{FromReply, Reply, Request};
+use crate::error::ServerError;
+use crate::into_future;
+use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
+use crate::script::BulkScript;
+
+static DUMP: BulkScript = BulkScript::new("object/dump", include_str!("scripts/dump.lua"));
+static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scripts/restore.lua"));
+
+/// The contents of all keys of an object, as the server's DUMP returns them.
+///
+/// Only servers of the same or a newer version restore it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dump(Vec<Option<Bytes>>);
+
+impl Dump {
+    /// Returns the content of each key, if the key exists. The object's own key comes first.
+    pub fn parts(&self) -> &[Option<Bytes>] {
+        &self.0
+    }
+}
+
+impl From<Bytes> for Dump {
+    /// Creates the dump of an object with one key.
+    fn from(part: Bytes) -> Self {
+        Dump(vec![Some(part)])
+    }
+}
+
+impl From<Vec<Option<Bytes>>> for Dump {
+    fn from(parts: Vec<Option<Bytes>>) -> Self {
+        Dump(parts)
+    }
+}
+
+/// An object at one moment.
+pub(super) struct Snapshot {
+    pub(super) dump: Dump,
+    /// In milliseconds; 0 for none.
+    lifetimes: Vec<i64>,
+    /// The same in milliseconds since 1970, by the server's clock.
+    pub(super) ends: Vec<i64>,
+}
+
+/// What may be stored under the new name of an object.
+pub(super) enum Overwrite<'a> {
+    /// Nothing.
+    Free,
+    Any,
+    /// The contents with these SHA-1s.
+    Same(&'a [Bytes]),
+}
+
+impl Object {
+    /// Returns the contents of the object, for [`Object::restore`]; `None` if it is absent.
+    ///
+    /// # Errors
+    ///
+    /// [`ObjectError`] if there was no reply.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn dump(&self) -> Result<Option<Dump>, ObjectError> {
+        let inner = self.inner()?;
+        let parts = inner.read(DUMP.with(inner.keys.iter().cloned()).int(inner.primary_key_count())).await?;
+        Ok(inner.decode_snapshot(parts)?.map(|snapshot| snapshot.dump))
+    }
+
+    /// Creates the object from a dump when awaited. Returns whether it did.
+    ///
+    /// An existing object stays, unless [`Restore::replacing`] is set.
+    #[doc(alias = "restoreAndReplace")]
+    pub fn restore(&self, dump: impl Into<Dump>) -> Restore {
+        Restore { object: self.clone(), dump: dump.into(), replaces: false, lifetime: None }
+    }
+}
+
+impl Inner {
+    /// Decodes the reply of the dump script.
+    fn decode_snapshot(&self, parts: Vec<Reply>) -> Result<Option<Snapshot>, ObjectError> {
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let invalid = |source: ServerError| ObjectError::of_read(&self.name, source);
+        let mut snapshot = Snapshot { dump: Dump(Vec::new()), lifetimes: Vec::new(), ends: Vec::new() };
+        let mut parts = parts.into_iter();
+        while let (Some(content), Some(lifetime), Some(end)) = (parts.next(), parts.next(), parts.next()) {
+            snapshot.dump.0.push(Option::<Bytes>::from_reply(content).map_err(invalid)?);
+            snapshot.lifetimes.push(i64::from_reply(lifetime).map_err(invalid)?);
+            snapshot.ends.push(i64::from_reply(end).map_err(invalid)?);
+        }
+        Ok(Some(snapshot))
+    }
+
+    /// Reads a snapshot of the object and of the keys that are renamed with it.
+    pub(super) async fn take_snapshot(&self, cas_loop: &CasLoop) -> Result<Option<Snapshot>, ObjectError> {
+        self.decode_snapshot(cas_loop.read(DUMP.with(self.all_keys()).int(self.primary_key_count())).await?)
+    }
+
+    /// Returns the request that creates the object from a snapshot of one of the same type.
+    ///
+    /// The snapshot may have fewer keys.
+    pub(super) fn restore_request(&self, snapshot: &Snapshot, overwrite: &Overwrite<'_>, return_shas: bool) -> Request {
+        let keys = self.all_keys().into_iter().take(snapshot.dump.0.len());
+        let condition = match overwrite {
+            Overwrite::Free => "free",
+            Overwrite::Any => "any",
+            Overwrite::Same(_) => "same",
+        };
+        let count = i64::try_from(self.keys.len()).unwrap_or(i64::MAX);
+        let mut request =
+            RESTORE.with(keys).arg(condition).int(return_shas.into()).int(count).int(self.primary_key_count());
+        for (n, (content, lifetime)) in snapshot.dump.0.iter().zip(&snapshot.lifetimes).enumerate() {
+            let expected_sha = match overwrite {
+                Overwrite::Same(shas) => shas.get(n).cloned().unwrap_or_default(),
+                _ => Bytes::new(),
+            };
+            let content = (content.is_some(), content.clone().unwrap_or_default());
+            request = request.int(content.0.into()).arg(content.1).int(*lifetime).arg(expected_sha);
+        }
+        request
+    }
+}
+
+/// A request to create an object from a dump, sent when awaited. Returns whether it was created.
+///
+/// Created by [`Object::restore`].
+#[must_use = "does nothing until awaited"]
+#[derive(Clone, Debug)]
+pub struct Restore {
+    object: Object,
+    dump: Dump,
+    replaces: bool,
+    lifetime: Option<Duration>,
+}
+
+impl Restore {
+    /// Replaces an existing object.
+    pub fn replacing(mut self) -> Self {
+        self.replaces = true;
+        self
+    }
+
+    /// Makes the server delete the object after this time: 1 ms to 3650 days.
+    ///
+    /// Without it, the object has no end.
+    pub fn expires_in(mut self, lifetime: Duration) -> Self {
+        self.lifetime = Some(lifetime);
+        self
+    }
+
+    async fn execute(self) -> Result<bool, ObjectError> {
+        let inner = self.object.inner()?;
+        let invalid =
+            |option, expected: String, got: String| ObjectError::invalid_argument(&inner.name, option, expected, got);
+        let lifetime = match self.lifetime {
+            Some(lifetime) if !LIFETIMES.contains(&lifetime) => {
+                return Err(invalid("lifetime", LIFETIMES_EXPECTED.into(), format!("{lifetime:?}")));
+            }
+            lifetime => lifetime.map_or(0, |lifetime| i64::try_from(lifetime.as_millis()).unwrap_or(i64::MAX)),
+        };
+        let (parts, keys) = (self.dump.0.len(), inner.keys.len());
+        if parts != keys {
+            return Err(invalid("dump", format!("{keys} parts, one for each key"), parts.to_string()));
+        }
+        let snapshot = Snapshot { dump: self.dump, lifetimes: vec![lifetime; keys], ends: Vec::new() };
+        let overwrite = if self.replaces { Overwrite::Any } else { Overwrite::Free };
+        let done: Vec<i64> = inner.change(inner.restore_request(&snapshot, &overwrite, false)).await?;
+        Ok(done == [1])
+    }
+}
+
+into_future!(Restore => Result<bool, ObjectError>, |this| this.execute());

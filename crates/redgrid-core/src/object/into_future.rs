@@ -1,0 +1,23 @@
+//! Requests that are sent when they are awaited.
+
+/// Implements `IntoFuture` for a builder: its generic parameters in brackets, its type and output,
+/// and the future as a function of the builder. The future is boxed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! into_future {
+    ($(#[$doc:meta])* [$($generics:tt)*] $builder:ty => $output:ty, |$this:ident| $future:expr) => {
+        impl<$($generics)*> ::std::future::IntoFuture for $builder {
+            type Output = $output;
+            type IntoFuture = ::std::pin::Pin<Box<dyn Future<Output = $output> + Send>>;
+
+            $(#[$doc])*
+            fn into_future(self) -> Self::IntoFuture {
+                let $this = self;
+                Box::pin($future)
+            }
+        }
+    };
+    ($(#[$doc:meta])* $builder:ty => $($rest:tt)*) => {
+        $crate::into_future!($(#[$doc])* [] $builder => $($rest)*);
+    };
+}

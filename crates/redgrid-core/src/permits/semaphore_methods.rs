@@ -1,0 +1,119 @@
+//! The methods of all kinds of semaphores.
+
+/// Implements them for a type around a [`SemaphoreHandle`](super::SemaphoreHandle), and `Debug`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! semaphore_methods {
+    ($type:ident) => {
+        impl $type {
+            /// Returns the same semaphore, where waiters are served in the order of their requests.
+            ///
+            /// The order holds over all processes that use `fair`: small requests elsewhere do not
+            /// starve a large one. Each permit that passes on to another waiter then costs a
+            /// request.
+            #[must_use]
+            pub fn fair(mut self) -> Self {
+                self.handle = self.handle.fair();
+                self
+            }
+
+            /// Acquires one permit. Waits for it without limit, or as long as
+            /// [`Acquire::timeout`](crate::Acquire::timeout) says.
+            ///
+            /// # Errors
+            ///
+            /// [`AcquireError`](crate::AcquireError) says what is true on the server then.
+            ///
+            /// # Cancel safety
+            ///
+            /// Dropping the future gives up the position in the queue. A permit that the server had
+            /// granted is returned in the background.
+            pub fn acquire(&self) -> $crate::permits::Acquire {
+                self.acquire_many(1)
+            }
+
+            /// Acquires `permits` permits at once: all of them or none. Permits with leases: up to
+            /// 1,000.
+            ///
+            /// 0 permits are granted without a request, as by Redisson. That guard can take over
+            /// the permits of others with [`Permit::merge`](crate::Permit::merge).
+            ///
+            /// # Errors and cancel safety
+            ///
+            /// As for [`Self::acquire`].
+            #[doc(alias = "acquire")]
+            pub fn acquire_many(&self, permits: u64) -> $crate::permits::Acquire {
+                $crate::permits::Acquire::new(&self.handle, permits)
+            }
+
+            /// Acquires one permit if one is available.
+            ///
+            /// Returns `None` if none is, or if other requests of this process wait.
+            ///
+            /// # Errors and cancel safety
+            ///
+            /// As for [`Self::acquire`].
+            #[doc(alias = "tryAcquire")]
+            pub fn try_acquire(&self) -> $crate::permits::TryAcquire {
+                self.try_acquire_many(1)
+            }
+
+            /// Acquires `permits` permits at once if they are available.
+            ///
+            /// Returns `None` if there are too few, or if other requests of this process wait.
+            ///
+            /// # Errors and cancel safety
+            ///
+            /// As for [`Self::acquire`].
+            #[doc(alias = "tryAcquire")]
+            pub fn try_acquire_many(&self, permits: u64) -> $crate::permits::TryAcquire {
+                $crate::permits::TryAcquire::new(&self.handle, permits)
+            }
+
+            /// Returns the operations that every object has: existence, lifetime, rename, events.
+            ///
+            /// They include the leases of permits, and the queue of a fair semaphore. They do not
+            /// consider held permits: after a deletion or a rename those are forgotten. Waiters are
+            /// not woken, but poll within `poll_interval`.
+            pub fn object(&self) -> $crate::object::Object {
+                self.handle.object()
+            }
+
+            /// Deletes the semaphore, even while permits are held. Returns whether it existed.
+            ///
+            /// # Errors
+            ///
+            /// [`Failure`](crate::Failure) says whether the semaphore may have been deleted.
+            ///
+            /// # Cancel safety
+            ///
+            /// A request that was sent is executed even if the future is dropped.
+            pub async fn delete(&self) -> Result<bool, $crate::Failure> {
+                self.handle.delete().await
+            }
+
+            /// Closes this handle and its clones.
+            ///
+            /// Their pending requests and all later ones end with
+            /// [`Closed`](crate::AcquireError::Closed). Held permits stay held. Other handles and
+            /// processes are not affected.
+            pub fn close(&self) {
+                self.handle.close();
+            }
+
+            /// Returns whether this handle was closed.
+            pub fn is_closed(&self) -> bool {
+                self.handle.is_closed()
+            }
+        }
+
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let keys = self.handle.keys.as_ref();
+                let mut debug = f.debug_struct(stringify!($type));
+                debug.field("name", &keys.map(|keys| &keys.name));
+                debug.field("capacity", &keys.ok().and_then(|keys| keys.capacity)).finish_non_exhaustive()
+            }
+        }
+    };
+}
