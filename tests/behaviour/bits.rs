@@ -279,7 +279,7 @@ async fn distinct_elements_are_counted_and_merged() {
     let (monday, tuesday) = (of("monday"), of("tuesday"));
     assert_eq!(monday.count().await.unwrap(), 0);
     assert!(monday.add(&1).await.unwrap() && !monday.add(&1).await.unwrap());
-    assert!(!monday.add_many(&[]).await.unwrap());
+    assert!(!monday.add_many(&[] as &[u64]).await.unwrap());
     assert!(monday.add_many(&(0..20_000).collect::<Vec<_>>()).await.unwrap());
     assert!(!monday.add_many(&(0..20_000).collect::<Vec<_>>()).await.unwrap());
     tuesday.add_many(&(10_000..30_000).collect::<Vec<_>>()).await.unwrap();

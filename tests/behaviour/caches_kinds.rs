@@ -28,7 +28,7 @@ async fn values_of_a_set_are_in_for_their_time() {
     let over = async |value: u32| {
         observer.cmd(&["ZADD", "s", "XX", "1000", &value.to_string()]).await.unwrap();
     };
-    assert!(set.try_insert_all(&[]).await.unwrap(), "none of none is in");
+    assert!(set.try_insert_all(&[] as &[u32]).await.unwrap(), "none of none is in");
     over(4).await;
     over(5).await;
     assert_eq!((set.len().await.unwrap(), set.lifetime(&4).await.unwrap()), (5, Lifetime::Absent));

@@ -61,7 +61,7 @@ async fn all_or_nothing_is_one_step() {
     assert_eq!(set.retain_many(&stay).await.unwrap(), 0);
     assert!(set.move_to("other", &5_000).await.unwrap() && !set.move_to("other", &5_000).await.unwrap());
     assert!(other.contains(&5_000).await.unwrap() && !set.contains(&5_000).await.unwrap());
-    assert_eq!(set.retain_many(&[]).await.unwrap(), 6_999);
+    assert_eq!(set.retain_many(&[] as &[i64]).await.unwrap(), 6_999);
     assert!(!set.object().exists().await.unwrap());
     let beyond: Vec<i64> = (0..100_001).collect();
     for told in [set.try_insert_all(&beyond).await.map(u64::from), set.retain_many(&beyond).await] {

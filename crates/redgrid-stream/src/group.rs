@@ -307,11 +307,7 @@ into_future!(
     }
 );
 
-impl<K, V, KC: Clone, VC: Clone> Clone for Group<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        Group { stream: self.stream.clone(), name: self.name.clone() }
-    }
-}
+redgrid_core::clone_fields!([K, V, KC: Clone, VC: Clone] Group<K, V, KC, VC> { stream, name });
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Group<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
