@@ -169,7 +169,9 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
 }
 
 redgrid_core::clone_fields!(
-    [K, V, KC: Clone, VC: Clone] LocalCachedMap<K, V, KC, VC> { object_ref, keys, values, map, shared, options, entries }
+    [K, V, KC: Clone, VC: Clone] LocalCachedMap<K, V, KC, VC> {
+        object_ref, keys, values, map, shared, options, entries
+    }
 );
 
 redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] LocalCachedMap<K, V, KC, VC>, |it|

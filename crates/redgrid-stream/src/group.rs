@@ -299,7 +299,8 @@ into_future!(
     ///
     /// Entries that were delivered are pending for the consumer, and [`Group::read_pending`]
     /// returns them. With [`ReadGroup::no_ack`] they are lost.
-    [K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>] ReadGroup<K, V, KC, VC> => Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>,
+    [K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>] ReadGroup<K, V, KC, VC>
+        => Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>,
     |this| async move {
         let ReadGroup { group, consumer, limit, no_ack, timeout } = this;
         let poll = || group.read_new(&consumer, limit, no_ack);

@@ -9,7 +9,9 @@
 macro_rules! default_codec {
     (
         $(#[$doc:meta])*
-        pub struct $type:ident<$($value:ident),+; $codec:ident $(: $bound:ident)? $(, $other:ident $(: $also:ident)?)?> {
+        pub struct $type:ident<
+            $($value:ident),+; $codec:ident $(: $bound:ident)? $(, $other:ident $(: $also:ident)?)?
+        > {
             $($fields:tt)*
         }
     ) => {
