@@ -26,33 +26,24 @@ fn config_key(key: &[u8]) -> Bytes {
     suffixed(key, "config")
 }
 
-/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the bits
-/// of an element never depend on features that other crates enable.
-macro_rules! bloom_filter {
-    ($($codec:tt)*) => {
-        /// A set that answers "not contained" with certainty and "contained" with a known error
-        /// rate, with a few bits for each element.
-        ///
-        /// Redisson's `RBloomFilter` on the wire: both sides find the elements of each other if
-        /// they use the same codec.
-        ///
-        /// Cheap to clone; clones are handles of the same filter and share its cached size: create
-        /// one and clone it. Elements cannot be removed.
-        #[doc(alias = "RBloomFilter")]
-        #[doc(alias = "RedissonBloomFilter")]
-        pub struct BloomFilter<T, C $($codec)*> {
-            object_ref: ObjectRef,
-            codec: C,
-            cached_shape: Arc<Mutex<Option<Shape>>>,
-            elements: PhantomData<fn() -> T>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A set that answers "not contained" with certainty and "contained" with a known error
+    /// rate, with a few bits for each element.
+    ///
+    /// Redisson's `RBloomFilter` on the wire: both sides find the elements of each other if
+    /// they use the same codec.
+    ///
+    /// Cheap to clone; clones are handles of the same filter and share its cached size: create
+    /// one and clone it. Elements cannot be removed.
+    #[doc(alias = "RBloomFilter")]
+    #[doc(alias = "RedissonBloomFilter")]
+    pub struct BloomFilter<T; C> {
+        object_ref: ObjectRef,
+        codec: C,
+        cached_shape: Arc<Mutex<Option<Shape>>>,
+        elements: PhantomData<fn() -> T>,
+    }
 }
-
-#[cfg(feature = "json")]
-bloom_filter!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-bloom_filter!();
 
 impl<T, C: Codec + Default> BloomFilter<T, C> {
     /// Returns the filter with this name.
@@ -375,12 +366,7 @@ impl<T, C: Codec> BloomFilter<T, C> {
     }
 }
 
-impl<T, C: Clone> Clone for BloomFilter<T, C> {
-    fn clone(&self) -> Self {
-        let (object_ref, cached_shape) = (self.object_ref.clone(), Arc::clone(&self.cached_shape));
-        BloomFilter { object_ref, codec: self.codec.clone(), cached_shape, elements: PhantomData }
-    }
-}
+redgrid_core::clone_fields!([T, C: Clone] BloomFilter<T, C> { object_ref, codec, cached_shape, elements });
 
 redgrid_core::debug_fields!([T, C: std::fmt::Debug] BloomFilter<T, C>, |it|
     name: it.object_ref.name(), codec: it.codec

@@ -20,33 +20,25 @@ const MAX_BYTES: usize = 4 << 20;
 /// The maximum number of commands in flight.
 const MAX_IN_FLIGHT: usize = 16;
 
-/// Defines the type, with its default codec, which is that of a bucket.
-macro_rules! buckets {
-    ($($default:tt)*) => {
-        /// Operations on many buckets of one type.
-        ///
-        /// Redisson's `RBuckets` on the wire.
-        ///
-        /// Methods that end in `_each` send one or more commands for each slot, with at most 500
-        /// names or about 4 MiB each. Others may see a part of their effect, and only a part may
-        /// have happened after an error. Names of a migrating slot are sent one by one.
-        ///
-        /// Methods that end in `_all` are one step. In a cluster, all of their names must share a
-        /// slot (by a hash tag, like `{user:7}:name`). During a slot migration they wait until all
-        /// names are on the same node, up to the call's time limit.
-        #[doc(alias = "RBuckets")]
-        pub struct Buckets<T, C $($default)*> {
-            client: Client,
-            codec: C,
-            value: PhantomData<fn() -> T>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// Operations on many buckets of one type.
+    ///
+    /// Redisson's `RBuckets` on the wire.
+    ///
+    /// Methods that end in `_each` send one or more commands for each slot, with at most 500
+    /// names or about 4 MiB each. Others may see a part of their effect, and only a part may
+    /// have happened after an error. Names of a migrating slot are sent one by one.
+    ///
+    /// Methods that end in `_all` are one step. In a cluster, all of their names must share a
+    /// slot (by a hash tag, like `{user:7}:name`). During a slot migration they wait until all
+    /// names are on the same node, up to the call's time limit.
+    #[doc(alias = "RBuckets")]
+    pub struct Buckets<T; C> {
+        client: Client,
+        codec: C,
+        value: PhantomData<fn() -> T>,
+    }
 }
-
-#[cfg(feature = "json")]
-buckets!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-buckets!();
 
 impl<T, C: Codec + Default> Buckets<T, C> {
     /// Returns the buckets of a client.
@@ -305,10 +297,6 @@ fn set_request(command: &'static str, chunk: &[NamedValue]) -> Request {
     chunk[1..].iter().fold(first, |request, item| request.arg(item.key.clone()).arg(item.value.clone()))
 }
 
-impl<T, C: Clone> Clone for Buckets<T, C> {
-    fn clone(&self) -> Self {
-        Buckets { client: self.client.clone(), codec: self.codec.clone(), value: PhantomData }
-    }
-}
+redgrid_core::clone_fields!([T, C: Clone] Buckets<T, C> { client, codec, value });
 
 redgrid_core::debug_fields!([T, C: std::fmt::Debug] Buckets<T, C>, |it| codec: it.codec);

@@ -195,12 +195,9 @@ pub(crate) fn describe_key(key: &[u8]) -> Option<String> {
     Some(format!("the key `{}`", text.chars().take(64).collect::<String>().escape_debug()))
 }
 
-impl<K, V, KC: Clone, VC: Clone, Y> Clone for Cache<K, V, KC, VC, Y> {
-    fn clone(&self) -> Self {
-        let Cache { object_ref, keys, values, .. } = self;
-        Cache { object_ref: object_ref.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
-    }
-}
+redgrid_core::clone_fields!(
+    [K, V, KC: Clone, VC: Clone, Y] Cache<K, V, KC, VC, Y> { object_ref, keys, values, entries }
+);
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug, Y: Layout> fmt::Debug for Cache<K, V, KC, VC, Y> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -252,12 +252,7 @@ into_future!([T: 'static, C: Decode<T>] Sort<T, C> => Result<Vec<T>, ObjectError
     elements.iter().map(|bytes| this.list.decode(bytes, "one of the sorted")).collect()
 });
 
-impl<T, C: Codec> Clone for Sort<T, C> {
-    fn clone(&self) -> Self {
-        let Sort { list, alpha, descending, by, limit } = self;
-        Sort { list: list.clone(), alpha: *alpha, descending: *descending, by: by.clone(), limit: *limit }
-    }
-}
+redgrid_core::clone_fields!([T, C: Codec] Sort<T, C> { list, alpha, descending, by, limit });
 
 impl<T, C: Codec> fmt::Debug for Sort<T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,36 +15,28 @@ use crate::near::NearCache;
 use crate::options::Options;
 use crate::stats::Stats;
 
-/// Declares the type with its default codecs. Only the feature `json` has a default for keys.
-macro_rules! local_cached_map {
-    ([$($key:tt)*], [$($value:tt)*]) => {
-        /// A map from `K` to `V`, shared by all processes that use the same server. Each process
-        /// caches the values that it has read until they are changed. Redisson's `RLocalCachedMap`
-        /// on the wire.
-        ///
-        /// Cheap to clone. All handles of a name in a client share one cache, whatever their types:
-        /// encoded bytes are cached, and decoded for each caller. The codecs are as for a [`Map`].
-        ///
-        /// Use it for values that are read often and written seldom. Streams and reads of the whole
-        /// map do not fill the cache; see [`pre_load`](LocalCachedMap::pre_load).
-        #[doc(alias = "RLocalCachedMap")]
-        #[doc(alias = "RedissonLocalCachedMap")]
-        pub struct LocalCachedMap<K, V, KC $($key)*, VC $($value)*> {
-            pub(crate) object_ref: ObjectRef,
-            pub(crate) keys: KC,
-            pub(crate) values: VC,
-            pub(crate) map: Map<K, V, KC, VC>,
-            shared: Arc<Shared>,
-            options: Options,
-            entries: PhantomData<fn() -> (K, V)>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A map from `K` to `V`, shared by all processes that use the same server. Each process
+    /// caches the values that it has read until they are changed. Redisson's `RLocalCachedMap`
+    /// on the wire.
+    ///
+    /// Cheap to clone. All handles of a name in a client share one cache, whatever their types:
+    /// encoded bytes are cached, and decoded for each caller. The codecs are as for a [`Map`].
+    ///
+    /// Use it for values that are read often and written seldom. Streams and reads of the whole
+    /// map do not fill the cache; see [`pre_load`](LocalCachedMap::pre_load).
+    #[doc(alias = "RLocalCachedMap")]
+    #[doc(alias = "RedissonLocalCachedMap")]
+    pub struct LocalCachedMap<K, V; KC, VC> {
+        pub(crate) object_ref: ObjectRef,
+        pub(crate) keys: KC,
+        pub(crate) values: VC,
+        pub(crate) map: Map<K, V, KC, VC>,
+        shared: Arc<Shared>,
+        options: Options,
+        entries: PhantomData<fn() -> (K, V)>,
+    }
 }
-
-#[cfg(feature = "json")]
-local_cached_map!([= redgrid_codecs::Json], [= KC]);
-#[cfg(not(feature = "json"))]
-local_cached_map!([], [= KC]);
 
 /// The state that all handles of a name in a client share.
 pub(crate) struct Shared {
@@ -176,20 +168,11 @@ impl<K, V, KC: Codec, VC: Codec> LocalCachedMap<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC: Clone, VC: Clone> Clone for LocalCachedMap<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        let LocalCachedMap { object_ref, keys, values, map, shared, options, .. } = self;
-        LocalCachedMap {
-            object_ref: object_ref.clone(),
-            keys: keys.clone(),
-            values: values.clone(),
-            map: map.clone(),
-            shared: Arc::clone(shared),
-            options: *options,
-            entries: PhantomData,
-        }
+redgrid_core::clone_fields!(
+    [K, V, KC: Clone, VC: Clone] LocalCachedMap<K, V, KC, VC> {
+        object_ref, keys, values, map, shared, options, entries
     }
-}
+);
 
 redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] LocalCachedMap<K, V, KC, VC>, |it|
     name: it.object_ref.name(), keys: it.keys, values: it.values, options: it.options

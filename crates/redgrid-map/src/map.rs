@@ -13,33 +13,24 @@ static HAS_VALUE: Script<1> = Script::new("map/has_value", include_str!("scripts
 /// `COUNT` of each HSCAN page of [`Map::contains_value`].
 const SCAN_COUNT: i64 = 1000;
 
-/// Declares the type with its default codecs. Only the feature `json` has a default for keys, so
-/// that the stored format never depends on features that other crates enable.
-macro_rules! map {
-    ([$($key:tt)*], [$($value:tt)*]) => {
-        /// A map from `K` to `V`, shared by all processes that use the same server. Redisson's
-        /// `RMap` on the wire.
-        ///
-        /// Cheap to clone; clones are the same map. The codecs of keys and values are part of the
-        /// type: all users of a map must use the same ones. With the feature `json` the default
-        /// codec of keys is `Json`. The codec of values defaults to that of keys.
-        ///
-        /// A map exists while it has entries.
-        #[doc(alias = "RMap")]
-        #[doc(alias = "RedissonMap")]
-        pub struct Map<K, V, KC $($key)*, VC $($value)*> {
-            pub(crate) object_ref: ObjectRef,
-            pub(crate) keys: KC,
-            pub(crate) values: VC,
-            entries: PhantomData<fn() -> (K, V)>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A map from `K` to `V`, shared by all processes that use the same server. Redisson's
+    /// `RMap` on the wire.
+    ///
+    /// Cheap to clone; clones are the same map. The codecs of keys and values are part of the
+    /// type: all users of a map must use the same ones. With the feature `json` the default
+    /// codec of keys is `Json`. The codec of values defaults to that of keys.
+    ///
+    /// A map exists while it has entries.
+    #[doc(alias = "RMap")]
+    #[doc(alias = "RedissonMap")]
+    pub struct Map<K, V; KC, VC> {
+        pub(crate) object_ref: ObjectRef,
+        pub(crate) keys: KC,
+        pub(crate) values: VC,
+        entries: PhantomData<fn() -> (K, V)>,
+    }
 }
-
-#[cfg(feature = "json")]
-map!([= redgrid_codecs::Json], [= KC]);
-#[cfg(not(feature = "json"))]
-map!([], [= KC]);
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default> Map<K, V, KC, VC> {
     /// Returns the map with this name.
@@ -148,12 +139,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> Map<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC: Clone, VC: Clone> Clone for Map<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        let Map { object_ref, keys, values, .. } = self;
-        Map { object_ref: object_ref.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
-    }
-}
+redgrid_core::clone_fields!([K, V, KC: Clone, VC: Clone] Map<K, V, KC, VC> { object_ref, keys, values, entries });
 
 redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] Map<K, V, KC, VC>, |it|
     name: it.object_ref.name(), keys: it.keys, values: it.values

@@ -209,12 +209,9 @@ pub(crate) fn values_key(map: &Bytes, hash: &[u8]) -> Bytes {
     suffixed(map, &String::from_utf8_lossy(hash))
 }
 
-impl<K, V, KC: Clone, VC: Clone, Y> Clone for Multimap<K, V, KC, VC, Y> {
-    fn clone(&self) -> Self {
-        let Multimap { object_ref, keys, values, .. } = self;
-        Multimap { object_ref: object_ref.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
-    }
-}
+redgrid_core::clone_fields!(
+    [K, V, KC: Clone, VC: Clone, Y] Multimap<K, V, KC, VC, Y> { object_ref, keys, values, entries }
+);
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug, Y: Kind> fmt::Debug for Multimap<K, V, KC, VC, Y> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -75,22 +75,17 @@ impl<T, C: Decode<T>> Elements<T, C> {
     }
 }
 
-impl<T, C: Clone> Clone for Elements<T, C> {
-    fn clone(&self) -> Self {
-        Elements { place: self.place.clone(), codec: self.codec.clone(), values: PhantomData }
-    }
-}
+redgrid_core::clone_fields!([T, C: Clone] Elements<T, C> { place, codec, values });
 
 /// Defines the type of a queue, its constructors, and `Clone` and `Debug`.
-///
-/// The codec has a default only with the feature `json`, so that the stored format never depends on
-/// features that other crates enable.
 macro_rules! queue_type {
     ($(#[$doc:meta])* pub struct $type:ident: $layout:ident$(, $keys:literal keys)?) => {
-        #[cfg(feature = "json")]
-        queue_type!(@type $(#[$doc])* $type, = redgrid_codecs::Json);
-        #[cfg(not(feature = "json"))]
-        queue_type!(@type $(#[$doc])* $type,);
+        redgrid_core::default_codec! {
+            $(#[$doc])*
+            pub struct $type<T; C> {
+                pub(crate) elements: Elements<T, C>,
+            }
+        }
 
         impl<T, C: Codec + Default> $type<T, C> {
             /// Returns the one with this name.
@@ -113,25 +108,10 @@ macro_rules! queue_type {
             }
         }
 
-        impl<T, C: Clone> Clone for $type<T, C> {
-            fn clone(&self) -> Self {
-                $type { elements: self.elements.clone() }
-            }
-        }
-
-        impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let Elements { place, codec, .. } = &self.elements;
-                let mut debug = f.debug_struct(stringify!($type));
-                debug.field("name", &place.name()).field("codec", codec).finish_non_exhaustive()
-            }
-        }
-    };
-    (@type $(#[$doc:meta])* $type:ident, $($default:tt)*) => {
-        $(#[$doc])*
-        pub struct $type<T, C $($default)*> {
-            pub(crate) elements: Elements<T, C>,
-        }
+        redgrid_core::clone_fields!([T, C: Clone] $type<T, C> { elements });
+        redgrid_core::debug_fields!([T, C: std::fmt::Debug] $type<T, C>, |it|
+            name: it.elements.place.name(), codec: it.elements.codec
+        );
     };
 }
 

@@ -23,28 +23,20 @@ use crate::queue_client::QueueClient;
 use crate::receive::{Receive, ReceiveMany};
 use crate::settings::{delay_of, reason_of, visibility_of};
 
-/// Declares the type. Only the feature `json` provides a default codec.
-macro_rules! reliable_queue_type {
-    ($($codec:tt)*) => {
-        /// A queue with acknowledgements: each message is delivered to one consumer at a time, and
-        /// again unless it is [settled](Delivery) within its visibility.
-        ///
-        /// Cheap to clone. All handles of one client with the same name share a queue of waiters,
-        /// and their concurrent operations are batched.
-        #[doc(alias = "RReliableQueue")]
-        pub struct ReliableQueue<T, C $($codec)*> {
-            object_ref: ObjectRef,
-            queue_client: Result<Arc<QueueClient>, ObjectError>,
-            codec: C,
-            values: PhantomData<fn() -> T>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A queue with acknowledgements: each message is delivered to one consumer at a time, and
+    /// again unless it is [settled](Delivery) within its visibility.
+    ///
+    /// Cheap to clone. All handles of one client with the same name share a queue of waiters,
+    /// and their concurrent operations are batched.
+    #[doc(alias = "RReliableQueue")]
+    pub struct ReliableQueue<T; C> {
+        object_ref: ObjectRef,
+        queue_client: Result<Arc<QueueClient>, ObjectError>,
+        codec: C,
+        values: PhantomData<fn() -> T>,
+    }
 }
-
-#[cfg(feature = "json")]
-reliable_queue_type!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-reliable_queue_type!();
 
 impl<T, C: Codec + Default> ReliableQueue<T, C> {
     /// Returns the queue with this name. Creating it sends no request: an invalid name is reported
@@ -384,12 +376,7 @@ impl<T, C> ReliableQueue<T, C> {
     }
 }
 
-impl<T, C: Clone> Clone for ReliableQueue<T, C> {
-    fn clone(&self) -> Self {
-        let (object_ref, queue_client) = (self.object_ref.clone(), self.queue_client.clone());
-        ReliableQueue { object_ref, queue_client, codec: self.codec.clone(), values: PhantomData }
-    }
-}
+redgrid_core::clone_fields!([T, C: Clone] ReliableQueue<T, C> { object_ref, queue_client, codec, values });
 
 redgrid_core::debug_fields!([T, C: std::fmt::Debug] ReliableQueue<T, C>, |it|
     name: it.object_ref.name(), codec: it.codec

@@ -110,30 +110,15 @@ impl<T, C: Decode<T>> Elements<T, C> {
     }
 }
 
-impl<T, C: Clone> Clone for Elements<T, C> {
-    fn clone(&self) -> Self {
-        Elements { object_ref: self.object_ref.clone(), codec: self.codec.clone(), values: PhantomData }
-    }
-}
+redgrid_core::clone_fields!([T, C: Clone] Elements<T, C> { object_ref, codec, values });
 
 /// Implements `Clone` and `Debug` for a type around [`Elements`].
 macro_rules! handle {
     ($type:ident) => {
-        impl<T, C: Clone> Clone for $type<T, C> {
-            fn clone(&self) -> Self {
-                $type { inner: self.inner.clone() }
-            }
-        }
-
-        impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut debug = f.debug_struct(stringify!($type));
-                debug
-                    .field("name", &self.inner.object_ref.name())
-                    .field("codec", &self.inner.codec)
-                    .finish_non_exhaustive()
-            }
-        }
+        redgrid_core::clone_fields!([T, C: Clone] $type<T, C> { inner });
+        redgrid_core::debug_fields!([T, C: std::fmt::Debug] $type<T, C>, |it|
+            name: it.inner.object_ref.name(), codec: it.inner.codec
+        );
     };
 }
 pub(crate) use handle;

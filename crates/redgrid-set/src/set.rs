@@ -8,30 +8,21 @@ use crate::atomic::RETAIN;
 use crate::common::common_methods;
 use crate::elements::{Elements, handle};
 
-/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
-/// stored format never depends on features that other crates enable.
-macro_rules! set {
-    ($($default:tt)*) => {
-        /// An unordered set of values of type `T`, shared by all processes that reach the same
-        /// server.
-        ///
-        /// Redisson's `RSet` on the wire.
-        ///
-        /// Cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
-        /// all users of a set must use the same one. With the feature `json`, the default is
-        /// `Json`. A set exists while it has values.
-        #[doc(alias = "RSet")]
-        #[doc(alias = "RedissonSet")]
-        pub struct Set<T, C $($default)*> {
-            pub(crate) inner: Elements<T, C>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// An unordered set of values of type `T`, shared by all processes that reach the same
+    /// server.
+    ///
+    /// Redisson's `RSet` on the wire.
+    ///
+    /// Cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
+    /// all users of a set must use the same one. With the feature `json`, the default is
+    /// `Json`. A set exists while it has values.
+    #[doc(alias = "RSet")]
+    #[doc(alias = "RedissonSet")]
+    pub struct Set<T; C> {
+        pub(crate) inner: Elements<T, C>,
+    }
 }
-
-#[cfg(feature = "json")]
-set!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-set!();
 
 handle!(Set);
 common_methods!(Set, "SCARD", "SREM", "SRANDMEMBER", RETAIN);

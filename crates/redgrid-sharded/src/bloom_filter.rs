@@ -24,27 +24,18 @@ pub struct ShardedFilterConfig {
     pub false_probability: f64,
 }
 
-/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the bits
-/// of an element never depend on features that other crates enable.
-macro_rules! sharded_bloom_filter {
-    ($($codec:tt)*) => {
-        /// A set that answers "not contained" with certainty and "contained" with a known error
-        /// rate. Its shards are filters of their own, so it may be larger than a string of the
-        /// server.
-        ///
-        /// Cheap to clone; clones are handles of the same filter and share its cached size: create
-        /// one and clone it. Elements cannot be removed.
-        #[doc(alias = "RClusteredBloomFilter")]
-        pub struct ShardedBloomFilter<T, C: Codec $($codec)*> {
-            sharded: Sharded<BloomFilter<T, C>>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A set that answers "not contained" with certainty and "contained" with a known error
+    /// rate. Its shards are filters of their own, so it may be larger than a string of the
+    /// server.
+    ///
+    /// Cheap to clone; clones are handles of the same filter and share its cached size: create
+    /// one and clone it. Elements cannot be removed.
+    #[doc(alias = "RClusteredBloomFilter")]
+    pub struct ShardedBloomFilter<T; C: Codec> {
+        sharded: Sharded<BloomFilter<T, C>>,
+    }
 }
-
-#[cfg(feature = "json")]
-sharded_bloom_filter!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-sharded_bloom_filter!();
 
 impl<T, C: Codec> Shard for BloomFilter<T, C> {
     type Options = C;

@@ -12,29 +12,20 @@ use crate::methods::{collection_methods, sharded_methods};
 use crate::scan::ShardedScan;
 use crate::sharded::{Shard, Sharded};
 
-/// Defines the type, with its default codec. Only the feature `json` gives it one, so that the
-/// stored format never depends on features that other crates enable.
-macro_rules! sharded_set {
-    ($($default:tt)*) => {
-        /// An unordered set of values of type `T` that are distributed over many keys of the
-        /// servers, by a hash of each value.
-        ///
-        /// It has the methods of a [`Set`], except those that would have to be one step on the
-        /// whole set, or on several sets.
-        ///
-        /// Cheap to clone; clones are handles of the same set: create one and clone it. The codec
-        /// is part of the type, as in a [`Set`].
-        #[doc(alias = "RClusteredSet")]
-        pub struct ShardedSet<T, C: Codec $($default)*> {
-            sharded: Sharded<Set<T, C>>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// An unordered set of values of type `T` that are distributed over many keys of the
+    /// servers, by a hash of each value.
+    ///
+    /// It has the methods of a [`Set`], except those that would have to be one step on the
+    /// whole set, or on several sets.
+    ///
+    /// Cheap to clone; clones are handles of the same set: create one and clone it. The codec
+    /// is part of the type, as in a [`Set`].
+    #[doc(alias = "RClusteredSet")]
+    pub struct ShardedSet<T; C: Codec> {
+        sharded: Sharded<Set<T, C>>,
+    }
 }
-
-#[cfg(feature = "json")]
-sharded_set!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-sharded_set!();
 
 impl<T, C: Codec> Shard for Set<T, C> {
     type Options = C;

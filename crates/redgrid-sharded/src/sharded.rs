@@ -227,16 +227,4 @@ impl<P: Shard> Sharded<P> {
     }
 }
 
-impl<P: Shard> Clone for Sharded<P> {
-    fn clone(&self) -> Self {
-        let Sharded { object_ref, options, requested, cached_layout, shards } = self;
-        let (cached_layout, shards) = (Arc::clone(cached_layout), Arc::clone(shards));
-        Sharded {
-            object_ref: object_ref.clone(),
-            options: options.clone(),
-            requested: *requested,
-            cached_layout,
-            shards,
-        }
-    }
-}
+redgrid_core::clone_fields!([P: Shard] Sharded<P> { object_ref, options, requested, cached_layout, shards });

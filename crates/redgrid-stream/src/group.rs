@@ -299,7 +299,8 @@ into_future!(
     ///
     /// Entries that were delivered are pending for the consumer, and [`Group::read_pending`]
     /// returns them. With [`ReadGroup::no_ack`] they are lost.
-    [K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>] ReadGroup<K, V, KC, VC> => Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>,
+    [K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>] ReadGroup<K, V, KC, VC>
+        => Result<Vec<Result<Entry<K, V>, StreamError>>, StreamError>,
     |this| async move {
         let ReadGroup { group, consumer, limit, no_ack, timeout } = this;
         let poll = || group.read_new(&consumer, limit, no_ack);
@@ -307,11 +308,7 @@ into_future!(
     }
 );
 
-impl<K, V, KC: Clone, VC: Clone> Clone for Group<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        Group { stream: self.stream.clone(), name: self.name.clone() }
-    }
-}
+redgrid_core::clone_fields!([K, V, KC: Clone, VC: Clone] Group<K, V, KC, VC> { stream, name });
 
 impl<K, V, KC: fmt::Debug, VC: fmt::Debug> fmt::Debug for Group<K, V, KC, VC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

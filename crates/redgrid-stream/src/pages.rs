@@ -73,11 +73,7 @@ pub(crate) struct ConsumerSource<K, V, KC, VC> {
     pub(crate) consumer: Arc<str>,
 }
 
-impl<K, V, KC: Clone, VC: Clone> Clone for ConsumerSource<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        ConsumerSource { group: self.group.clone(), consumer: Arc::clone(&self.consumer) }
-    }
-}
+redgrid_core::clone_fields!([K, V, KC: Clone, VC: Clone] ConsumerSource<K, V, KC, VC> { group, consumer });
 
 impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> PageSource<K, V> for ConsumerSource<K, V, KC, VC> {
     fn fetch(&self, options: Options, state: Option<State>) -> PageFuture {

@@ -18,33 +18,24 @@ use crate::info::{GroupInfo, RawStreamInfo, StreamInfo};
 /// The maximum number of ids of one call. The server is blocked while it processes them.
 const MAX_IDS: usize = 10_000;
 
-/// Defines the type. The codecs have a default only with the feature `json`, so that the stored
-/// format never depends on features that other crates enable.
-macro_rules! stream {
-    ([$($key:tt)*]) => {
-        /// A stream of entries in the order in which they were added, shared by all processes that
-        /// reach the same server. Redisson's `RStream` on the wire.
-        ///
-        /// Any process can read the entries, directly or through [groups](Group). A handle is cheap
-        /// to clone; clones refer to the same stream. The codecs of fields and of their values are
-        /// part of the type, and all processes that share a stream must use the same ones. With the
-        /// feature `json` the default is `Json`. A stream still exists when its last entry is
-        /// removed.
-        #[doc(alias = "RStream")]
-        #[doc(alias = "RedissonStream")]
-        pub struct Stream<K, V, KC $($key)*, VC = KC> {
-            pub(crate) object_ref: ObjectRef,
-            pub(crate) keys: KC,
-            pub(crate) values: VC,
-            entries: PhantomData<fn() -> (K, V)>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A stream of entries in the order in which they were added, shared by all processes that
+    /// reach the same server. Redisson's `RStream` on the wire.
+    ///
+    /// Any process can read the entries, directly or through [groups](Group). A handle is cheap
+    /// to clone; clones refer to the same stream. The codecs of fields and of their values are
+    /// part of the type, and all processes that share a stream must use the same ones. With the
+    /// feature `json` the default is `Json`. A stream still exists when its last entry is
+    /// removed.
+    #[doc(alias = "RStream")]
+    #[doc(alias = "RedissonStream")]
+    pub struct Stream<K, V; KC, VC> {
+        pub(crate) object_ref: ObjectRef,
+        pub(crate) keys: KC,
+        pub(crate) values: VC,
+        entries: PhantomData<fn() -> (K, V)>,
+    }
 }
-
-#[cfg(feature = "json")]
-stream!([= redgrid_codecs::Json]);
-#[cfg(not(feature = "json"))]
-stream!([]);
 
 impl<K, V, KC: Codec + Default, VC: Codec + Default> Stream<K, V, KC, VC> {
     /// Returns the stream with this name.
@@ -225,12 +216,7 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream<K, V, KC, VC> {
     }
 }
 
-impl<K, V, KC: Clone, VC: Clone> Clone for Stream<K, V, KC, VC> {
-    fn clone(&self) -> Self {
-        let Stream { object_ref, keys, values, .. } = self;
-        Stream { object_ref: object_ref.clone(), keys: keys.clone(), values: values.clone(), entries: PhantomData }
-    }
-}
+redgrid_core::clone_fields!([K, V, KC: Clone, VC: Clone] Stream<K, V, KC, VC> { object_ref, keys, values, entries });
 
 redgrid_core::debug_fields!([K, V, KC: std::fmt::Debug, VC: std::fmt::Debug] Stream<K, V, KC, VC>, |it|
     name: it.object_ref.name(), keys: it.keys, values: it.values

@@ -10,15 +10,7 @@ macro_rules! handle {
             }
         }
 
-        impl<T, C: Clone> Clone for $type<T, C> {
-            fn clone(&self) -> Self {
-                $type {
-                    object_ref: self.object_ref.clone(),
-                    codec: self.codec.clone(),
-                    messages: std::marker::PhantomData,
-                }
-            }
-        }
+        redgrid_core::clone_fields!([T, C: Clone] $type<T, C> { object_ref, codec, messages });
 
         impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

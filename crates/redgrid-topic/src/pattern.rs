@@ -10,37 +10,28 @@ use redgrid_core::{ChannelSelector, Client};
 
 use crate::handle::{handle, subscribable};
 
-/// Defines the type. The codec has a default only with the feature `json`, so that the published
-/// format never depends on features that other crates enable.
-macro_rules! pattern {
-    ($($codec:tt)*) => {
-        /// The messages of all topics whose names match a pattern, such as `news:*`. Redisson's
-        /// `RPatternTopic`.
-        ///
-        /// `?` matches one character, `*` any number of characters, and `[a-z]` one of a set; `\\`
-        /// escapes the character after it. Only topics in the client's namespace match.
-        /// [Sharded](crate::ShardedTopic) topics do not: servers have no patterns for them.
-        ///
-        /// A pattern must be a valid [`Name`](crate::Name). All patterns of a client share one
-        /// connection per node. Notifications of keyspace events are not received: use
-        /// [events](redgrid_core::object::events::Listen).
-        ///
-        /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
-        /// stores nothing, and there is nothing to delete.
-        #[doc(alias = "RPatternTopic")]
-        #[doc(alias = "RedissonPatternTopic")]
-        pub struct PatternTopic<T, C $($codec)*> {
-            object_ref: ObjectRef,
-            codec: C,
-            messages: PhantomData<fn() -> T>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// The messages of all topics whose names match a pattern, such as `news:*`. Redisson's
+    /// `RPatternTopic`.
+    ///
+    /// `?` matches one character, `*` any number of characters, and `[a-z]` one of a set; `\\`
+    /// escapes the character after it. Only topics in the client's namespace match.
+    /// [Sharded](crate::ShardedTopic) topics do not: servers have no patterns for them.
+    ///
+    /// A pattern must be a valid [`Name`](crate::Name). All patterns of a client share one
+    /// connection per node. Notifications of keyspace events are not received: use
+    /// [events](redgrid_core::object::events::Listen).
+    ///
+    /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
+    /// stores nothing, and there is nothing to delete.
+    #[doc(alias = "RPatternTopic")]
+    #[doc(alias = "RedissonPatternTopic")]
+    pub struct PatternTopic<T; C> {
+        object_ref: ObjectRef,
+        codec: C,
+        messages: PhantomData<fn() -> T>,
+    }
 }
-
-#[cfg(feature = "json")]
-pattern!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-pattern!();
 
 handle!(PatternTopic, "pattern");
 subscribable!(PatternTopic);

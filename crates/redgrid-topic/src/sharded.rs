@@ -10,33 +10,24 @@ use redgrid_core::{ChannelSelector, Client, Pairs, Request};
 use crate::handle::{handle, one_channel, subscribable};
 use crate::subscription::SHARDED_REQUIREMENT;
 
-/// Defines the type. The codec has a default only with the feature `json`, so that the published
-/// format never depends on features that other crates enable.
-macro_rules! sharded {
-    ($($codec:tt)*) => {
-        /// A topic whose messages go to all current subscribers, on a sharded channel of Redis 7.0
-        /// or Valkey. Redisson's `RShardedTopic` on the wire.
-        ///
-        /// In a cluster only the nodes of its slot receive the messages, while those of a
-        /// [`Topic`](crate::Topic) go to every node. It is not the same topic as the `Topic` of its
-        /// name.
-        ///
-        /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
-        /// stores nothing, and there is nothing to delete.
-        #[doc(alias = "RShardedTopic")]
-        #[doc(alias = "RedissonShardedTopic")]
-        pub struct ShardedTopic<T, C $($codec)*> {
-            object_ref: ObjectRef,
-            codec: C,
-            messages: PhantomData<fn() -> T>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A topic whose messages go to all current subscribers, on a sharded channel of Redis 7.0
+    /// or Valkey. Redisson's `RShardedTopic` on the wire.
+    ///
+    /// In a cluster only the nodes of its slot receive the messages, while those of a
+    /// [`Topic`](crate::Topic) go to every node. It is not the same topic as the `Topic` of its
+    /// name.
+    ///
+    /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
+    /// stores nothing, and there is nothing to delete.
+    #[doc(alias = "RShardedTopic")]
+    #[doc(alias = "RedissonShardedTopic")]
+    pub struct ShardedTopic<T; C> {
+        object_ref: ObjectRef,
+        codec: C,
+        messages: PhantomData<fn() -> T>,
+    }
 }
-
-#[cfg(feature = "json")]
-sharded!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-sharded!();
 
 handle!(ShardedTopic, "name");
 subscribable!(ShardedTopic);

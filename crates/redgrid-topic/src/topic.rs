@@ -9,33 +9,24 @@ use redgrid_core::{ChannelSelector, Client};
 
 use crate::handle::{handle, one_channel, subscribable};
 
-/// Defines the type. The codec has a default only with the feature `json`, so that the published
-/// format never depends on features that other crates enable.
-macro_rules! topic {
-    ($($codec:tt)*) => {
-        /// A topic whose messages go to all current subscribers, in any process. Redisson's
-        /// `RTopic` on the wire: the channel is its name.
-        ///
-        /// The server stores nothing. A subscriber that has lost its connection misses the messages
-        /// published meanwhile, and receives a gap. Use a [`ReliableTopic`](crate::ReliableTopic)
-        /// if no message may be missed.
-        ///
-        /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
-        /// stores nothing, and there is nothing to delete.
-        #[doc(alias = "RTopic")]
-        #[doc(alias = "RedissonTopic")]
-        pub struct Topic<T, C $($codec)*> {
-            object_ref: ObjectRef,
-            codec: C,
-            messages: PhantomData<fn() -> T>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A topic whose messages go to all current subscribers, in any process. Redisson's
+    /// `RTopic` on the wire: the channel is its name.
+    ///
+    /// The server stores nothing. A subscriber that has lost its connection misses the messages
+    /// published meanwhile, and receives a gap. Use a [`ReliableTopic`](crate::ReliableTopic)
+    /// if no message may be missed.
+    ///
+    /// A handle is cheap to clone; clones refer to the same topic. There is no key: the server
+    /// stores nothing, and there is nothing to delete.
+    #[doc(alias = "RTopic")]
+    #[doc(alias = "RedissonTopic")]
+    pub struct Topic<T; C> {
+        object_ref: ObjectRef,
+        codec: C,
+        messages: PhantomData<fn() -> T>,
+    }
 }
-
-#[cfg(feature = "json")]
-topic!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-topic!();
 
 handle!(Topic, "name");
 subscribable!(Topic);

@@ -66,12 +66,16 @@ fn sources(of: &Path, found: &mut Vec<PathBuf>) {
 
 fn crates() -> Vec<Crate> {
     let mut crates = Vec::new();
+    // Functions that an exported macro defines belong to every crate.
+    let mut exported: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for one in fs::read_dir(workspace().join("crates")).unwrap() {
         let (mut files, mut known) = (Vec::new(), Crate::default());
         sources(&one.unwrap().path().join("src"), &mut files);
         for file in files {
             let mut aliases = BTreeSet::new();
-            for line in fs::read_to_string(file).unwrap().lines().map(str::trim) {
+            let text = fs::read_to_string(file).unwrap();
+            let functions = if text.contains("#[macro_export]") { &mut exported } else { &mut known.functions };
+            for line in text.lines().map(str::trim) {
                 if let Some(alias) = line.strip_prefix("#[doc(alias = \"") {
                     aliases.insert(alias.trim_end_matches("\")]").to_owned());
                 } else if let Some(item) = line.strip_prefix("pub ") {
@@ -80,7 +84,7 @@ fn crates() -> Vec<Crate> {
                     let aliases = std::mem::take(&mut aliases);
                     match (words.next(), words.next()) {
                         (Some("fn"), Some(name)) => {
-                            let names = known.functions.entry(name.to_owned()).or_default();
+                            let names = functions.entry(name.to_owned()).or_default();
                             names.extend(aliases);
                             names.insert(name.to_owned());
                         }
@@ -91,6 +95,11 @@ fn crates() -> Vec<Crate> {
             }
         }
         crates.push(known);
+    }
+    for known in &mut crates {
+        for (name, names) in &exported {
+            known.functions.entry(name.clone()).or_default().extend(names.iter().cloned());
+        }
     }
     crates
 }

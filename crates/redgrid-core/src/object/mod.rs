@@ -2,7 +2,9 @@
 
 mod cas_loop;
 mod chunks;
+mod clone_fields;
 mod debug_fields;
+mod default_codec;
 mod dump;
 mod error;
 pub mod events;

@@ -1,18 +1,19 @@
 //! Objects whose values have one codec.
 
 /// Defines the type of an object with values of type `T`, its constructors, its `object()`, `Clone`
-/// and `Debug`.
-///
-/// Only the feature `json` of the calling crate gives the codec a default, so that the stored
-/// format never depends on features that other crates enable.
+/// and `Debug`. The codec has the default of [`default_codec`](crate::default_codec).
 #[doc(hidden)]
 #[macro_export]
 macro_rules! value_object {
     ($(#[$doc:meta])* pub struct $type:ident; $(#[$object_doc:meta])* |$object_ref:ident| $object:expr) => {
-        #[cfg(feature = "json")]
-        $crate::value_object!(@type [$(#[$doc])*] $type, = redgrid_codecs::Json);
-        #[cfg(not(feature = "json"))]
-        $crate::value_object!(@type [$(#[$doc])*] $type,);
+        $crate::default_codec! {
+            $(#[$doc])*
+            pub struct $type<T; C> {
+                pub(crate) object_ref: $crate::object::ObjectRef,
+                pub(crate) codec: C,
+                values: std::marker::PhantomData<fn() -> T>,
+            }
+        }
 
         impl<T, C: redgrid_codecs::Codec + Default> $type<T, C> {
             /// Returns the object with this name.
@@ -40,26 +41,9 @@ macro_rules! value_object {
             }
         }
 
-        impl<T, C: Clone> Clone for $type<T, C> {
-            fn clone(&self) -> Self {
-                let $type { object_ref, codec, values } = self;
-                $type { object_ref: object_ref.clone(), codec: codec.clone(), values: *values }
-            }
-        }
-
-        impl<T, C: std::fmt::Debug> std::fmt::Debug for $type<T, C> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                let mut debug = f.debug_struct(stringify!($type));
-                debug.field("name", &self.object_ref.name()).field("codec", &self.codec).finish_non_exhaustive()
-            }
-        }
-    };
-    (@type [$(#[$doc:meta])*] $type:ident, $($default:tt)*) => {
-        $(#[$doc])*
-        pub struct $type<T, C $($default)*> {
-            pub(crate) object_ref: $crate::object::ObjectRef,
-            pub(crate) codec: C,
-            values: std::marker::PhantomData<fn() -> T>,
-        }
+        $crate::clone_fields!([T, C: Clone] $type<T, C> { object_ref, codec, values });
+        $crate::debug_fields!([T, C: std::fmt::Debug] $type<T, C>, |it|
+            name: it.object_ref.name(), codec: it.codec
+        );
     };
 }

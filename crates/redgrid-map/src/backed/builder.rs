@@ -210,5 +210,6 @@ impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedM
 }
 
 redgrid_core::debug_fields!([K, V, KC, VC] BackedMapBuilder<K, V, KC, VC>, |it|
-    loader: it.loader.is_some(), writer: it.writer.is_some(), write_behind: it.write_behind, store_options: it.store_options
+    loader: it.loader.is_some(), writer: it.writer.is_some(), write_behind: it.write_behind,
+    store_options: it.store_options
 );

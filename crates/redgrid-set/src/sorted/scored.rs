@@ -17,30 +17,22 @@ static RANKS: Script<1> = Script::new("set/ranks", include_str!("../scripts/rank
 static REPLACE: Script<1> = Script::new("set/replace", include_str!("../scripts/replace.lua"));
 static POP_OF_ANY: BulkScript = BulkScript::new("set/pop_of_any", include_str!("../scripts/pop_of_any.lua"));
 
-/// Defines the type, with its default codec.
-macro_rules! scored_sorted_set {
-    ($($default:tt)*) => {
-        /// A set of values of type `T` with scores, in the order of the scores, shared by all
-        /// processes that reach the same server.
-        ///
-        /// Redisson's `RScoredSortedSet` on the wire.
-        ///
-        /// Scores are `f64`, including infinities, but not NaN. Values with the same score are
-        /// sorted by their bytes. Cheap to clone; clones are handles of the same set. The codec `C`
-        /// is part of the type: with the feature `json`, the default is `Json`. A set exists while
-        /// it has values.
-        #[doc(alias = "RScoredSortedSet")]
-        #[doc(alias = "RedissonScoredSortedSet")]
-        pub struct ScoredSortedSet<T, C $($default)*> {
-            pub(crate) inner: Elements<T, C>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A set of values of type `T` with scores, in the order of the scores, shared by all
+    /// processes that reach the same server.
+    ///
+    /// Redisson's `RScoredSortedSet` on the wire.
+    ///
+    /// Scores are `f64`, including infinities, but not NaN. Values with the same score are
+    /// sorted by their bytes. Cheap to clone; clones are handles of the same set. The codec `C`
+    /// is part of the type: with the feature `json`, the default is `Json`. A set exists while
+    /// it has values.
+    #[doc(alias = "RScoredSortedSet")]
+    #[doc(alias = "RedissonScoredSortedSet")]
+    pub struct ScoredSortedSet<T; C> {
+        pub(crate) inner: Elements<T, C>,
+    }
 }
-
-#[cfg(feature = "json")]
-scored_sorted_set!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-scored_sorted_set!();
 
 handle!(ScoredSortedSet);
 ordered_methods!(ScoredSortedSet);

@@ -15,29 +15,20 @@ use crate::layout::Kind;
 use crate::methods::{collection_methods, sharded_methods};
 use crate::sharded::{Shard, Sharded};
 
-/// Defines the type, with its default codecs. Only the feature `json` gives it some, so that the
-/// stored format never depends on features that other crates enable.
-macro_rules! sharded_map {
-    ([$($key:tt)*], [$($value:tt)*]) => {
-        /// A map from `K` to `V` whose entries are distributed over many keys of the servers, by a
-        /// hash of their keys.
-        ///
-        /// It has the methods of a [`Map`], except those that would have to be one step on the
-        /// whole map.
-        ///
-        /// Cheap to clone; clones are handles of the same map: create one and clone it. The codecs
-        /// of keys and values are part of the type, as in a [`Map`].
-        #[doc(alias = "RClusteredMap")]
-        pub struct ShardedMap<K, V, KC: Codec $($key)*, VC: Codec $($value)*> {
-            pub(super) sharded: Sharded<Map<K, V, KC, VC>>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A map from `K` to `V` whose entries are distributed over many keys of the servers, by a
+    /// hash of their keys.
+    ///
+    /// It has the methods of a [`Map`], except those that would have to be one step on the
+    /// whole map.
+    ///
+    /// Cheap to clone; clones are handles of the same map: create one and clone it. The codecs
+    /// of keys and values are part of the type, as in a [`Map`].
+    #[doc(alias = "RClusteredMap")]
+    pub struct ShardedMap<K, V; KC: Codec, VC: Codec> {
+        pub(super) sharded: Sharded<Map<K, V, KC, VC>>,
+    }
 }
-
-#[cfg(feature = "json")]
-sharded_map!([= redgrid_codecs::Json], [= KC]);
-#[cfg(not(feature = "json"))]
-sharded_map!([], [= KC]);
 
 impl<K, V, KC: Codec, VC: Codec> Shard for Map<K, V, KC, VC> {
     type Options = (KC, VC);

@@ -36,38 +36,29 @@ static REGISTER: Script<2> = script!("register");
 static ACKNOWLEDGE: Script<2> = script!("acknowledge");
 static LEAVE: Script<2> = script!("leave");
 
-/// Defines the type. The codec has a default only with the feature `json`, so that the published
-/// format never depends on features that other crates enable.
-macro_rules! reliable_topic {
-    ($($codec:tt)*) => {
-        /// A topic whose messages are delivered to each subscriber at least once, even if it is
-        /// away for a while. Redisson's `RReliableTopic` on the wire: a stream with a group for
-        /// each subscriber.
-        ///
-        /// A subscriber receives the messages that are published while it is registered: from when
-        /// [`subscribe`](ReliableTopic::subscribe) is awaited until it [leaves](Deliveries::leave),
-        /// or its lease was not renewed and has ended. The default lease is 10 minutes.
-        ///
-        /// A message is kept until all subscribers have acknowledged it and all messages before it.
-        /// Subscribers of Redisson acknowledge by reading. Messages published without any
-        /// subscriber are kept for one that starts [at the
-        /// beginning](SubscribeReliably::from_the_beginning), as Redisson's subscribers do.
-        ///
-        /// A handle is cheap to clone; clones refer to the same topic.
-        #[doc(alias = "RReliableTopic")]
-        #[doc(alias = "RedissonReliableTopic")]
-        pub struct ReliableTopic<T, C $($codec)*> {
-            object_ref: ObjectRef,
-            codec: C,
-            messages: PhantomData<fn() -> T>,
-        }
-    };
+redgrid_core::default_codec! {
+    /// A topic whose messages are delivered to each subscriber at least once, even if it is
+    /// away for a while. Redisson's `RReliableTopic` on the wire: a stream with a group for
+    /// each subscriber.
+    ///
+    /// A subscriber receives the messages that are published while it is registered: from when
+    /// [`subscribe`](ReliableTopic::subscribe) is awaited until it [leaves](Deliveries::leave),
+    /// or its lease was not renewed and has ended. The default lease is 10 minutes.
+    ///
+    /// A message is kept until all subscribers have acknowledged it and all messages before it.
+    /// Subscribers of Redisson acknowledge by reading. Messages published without any
+    /// subscriber are kept for one that starts [at the
+    /// beginning](SubscribeReliably::from_the_beginning), as Redisson's subscribers do.
+    ///
+    /// A handle is cheap to clone; clones refer to the same topic.
+    #[doc(alias = "RReliableTopic")]
+    #[doc(alias = "RedissonReliableTopic")]
+    pub struct ReliableTopic<T; C> {
+        object_ref: ObjectRef,
+        codec: C,
+        messages: PhantomData<fn() -> T>,
+    }
 }
-
-#[cfg(feature = "json")]
-reliable_topic!(= redgrid_codecs::Json);
-#[cfg(not(feature = "json"))]
-reliable_topic!();
 
 handle!(ReliableTopic, "name");
 

@@ -167,7 +167,8 @@ into_future!(
     /// # Cancel safety
     ///
     /// If the future is dropped, the subscriber may exist until its lease ends.
-    [T: 'static, C: Codec + Decode<T> + Send + 'static] SubscribeReliably<T, C> => Result<Deliveries<T, C>, ObjectError>,
+    [T: 'static, C: Codec + Decode<T> + Send + 'static] SubscribeReliably<T, C>
+        => Result<Deliveries<T, C>, ObjectError>,
     |this| this.run()
 );
 

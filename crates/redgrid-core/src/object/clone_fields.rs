@@ -1,0 +1,15 @@
+//! `Clone` of handles, whatever the types of their values.
+
+/// Implements `Clone` for a struct by cloning its fields: its generic parameters in brackets, its
+/// name, and all fields. Unlike a derived one, it does not require that all parameters are `Clone`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! clone_fields {
+    ([$($generics:tt)*] $type:ident<$($arg:ident),*> { $($field:ident),* }) => {
+        impl<$($generics)*> Clone for $type<$($arg),*> {
+            fn clone(&self) -> Self {
+                $type { $($field: Clone::clone(&self.$field)),* }
+            }
+        }
+    };
+}
