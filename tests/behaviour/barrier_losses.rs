@@ -96,10 +96,15 @@ async fn a_party_admitted_at_the_last_moment_is_inside() {
     let (other, timeout, began) = (client(&server).await, 20_000 * MS, Instant::now());
     let first = tokio::spawn(DoubleBarrier::new(&deaf, "a", 2).enter().timeout(timeout).into_future());
     until(&observer, "redgrid_double_barrier_waiting:{a}", 1).await;
-    // Its poll after the subscription is a second away.
+    // Its poll is a second after its subscription.
+    wait_until(SOON, async || {
+        let channels = observer.pubsub_channels("redgrid_double_barrier__channel:*").await;
+        channels.is_ok_and(|channels| !channels.is_empty())
+    })
+    .await;
     wait_until(SOON, async || {
         let before = calls(&observer).await;
-        tokio::time::sleep(2000 * MS).await;
+        tokio::time::sleep(3000 * MS).await;
         calls(&observer).await == before
     })
     .await;

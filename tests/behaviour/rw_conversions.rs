@@ -281,7 +281,9 @@ async fn local_readers_wait_behind_a_waiting_upgrade() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
     let server = server().await;
-    let (one, two) = (client(&server).await, client(&server).await);
+    // Readers of a process share its grant for the hand-over window without asking the server.
+    let (one, two) =
+        (client(&server).await, client_with(&server.url(), |config| config.local_handover_window(MS)).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let (observer, words) = (server.observer().await.unwrap(), "redgrid_rw_wait:{a}");
     let said = async || observer.query::<Vec<String>>(&["HKEYS", words]).await.unwrap();

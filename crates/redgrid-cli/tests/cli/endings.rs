@@ -271,6 +271,6 @@ async fn an_output_that_can_not_be_written_is_an_error() {
         let mut command = redgrid(&[&["--url", &server.url()][..], &words(line)].concat());
         let ended = Ended::of(command.stdout(full).output().expect("the program runs"));
         assert_eq!(ended.code(), 1, "{line}: {}", ended.stderr());
-        assert!(ended.stderr().contains("the answer could not be written"), "{line}: {}", ended.stderr());
+        assert!(ended.stderr().contains("the output could not be written"), "{line}: {}", ended.stderr());
     }
 }

@@ -144,7 +144,7 @@ async fn a_lock_is_taken_away_by_force_only() {
     hold(&observer, "job", "1", "600000").await;
     let polite = on(&server, &["unlock", "job"]);
     assert_eq!(polite.code(), 2);
-    assert!(polite.stderr().contains("say --force"), "{}", polite.stderr());
+    assert!(polite.stderr().contains("pass --force"), "{}", polite.stderr());
     assert!(observer.exists("job").await.expect("an answer"));
 
     let forced = on(&server, &["unlock", "--force", "job"]);
@@ -237,7 +237,7 @@ async fn without_permission_waiters_are_shown_as_unknown() {
     let ended = on(&server, &["inspect", "job", "--json"]);
     assert_eq!((ended.code(), &ended.json()["waiting"]), (0, &json!(null)), "{}", ended.stderr());
     let text = on(&server, &["inspect", "job"]).stdout();
-    assert_eq!(text, "job: free\n  waiting  unknown: the server does not allow this user to ask\n");
+    assert_eq!(text, "job: free\n  waiting  unknown: this user lacks the permission\n");
 }
 
 /// Returns the bytes that the server has sent to all clients.
