@@ -76,7 +76,7 @@ fn elements_per_shard(layout: &ShardLayout, elements: u64, probability: f64) -> 
     }
 }
 
-sharded_methods!([T, C: Codec] ShardedBloomFilter<T, C>);
+sharded_methods!([T, C: Codec] ShardedBloomFilter<T, C>, " (as soon as something is added)");
 
 impl<T, C: Codec + Default> ShardedBloomFilter<T, C> {
     /// Returns the filter with this name.
@@ -247,11 +247,8 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     {
         let shards = self.filter_shards().await?;
         let (elements, layout) = (shards.group(elements, |element| self.encode(*element))?, shards.layout);
-        let add = |shard: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
-            self.with_shard_created(&layout, &shard, async || {
-                shard.add_many(elements.iter().map(|(_, element)| *element)).await
-            })
-            .await
+        let add = |shard: BloomFilter<T, C>, (_, elements): (Vec<usize>, Vec<&'a Q>)| async move {
+            self.with_shard_created(&layout, &shard, async || shard.add_many(elements.iter().copied()).await).await
         };
         self.sharded.fan_out_sum(&shards, elements, add).await
     }
