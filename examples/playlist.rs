@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     songs.push_many(&album).await?;
 
     // Each change is one step, beside those of other processes.
-    songs.insert(1, &"a wish".to_owned()).await?;
+    songs.insert(1, "a wish").await?;
     println!("out: {}", songs.remove_at(500).await?);
     println!("next: {:?}", songs.range(..3).await?);
     match songs.remove_at(5000).await {

@@ -12,9 +12,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDGRID_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".into());
     let grid = Grid::connect(&*url).await?;
     let reminders = grid.delayed_queue::<String>("redgrid-example:reminders");
-    reminders.push(&"tea".to_owned(), Duration::from_millis(600)).await?;
-    reminders.push(&"stretch".to_owned(), Duration::from_millis(200)).await?;
-    let call = reminders.push(&"call back".to_owned(), Duration::from_millis(400)).await?;
+    reminders.push("tea", Duration::from_millis(600)).await?;
+    reminders.push("stretch", Duration::from_millis(200)).await?;
+    let call = reminders.push("call back", Duration::from_millis(400)).await?;
     println!("{} to come, the first in {:?}", reminders.len().await?, reminders.read_delayed(1).await?[0].1);
 
     println!("cancelled: {}", reminders.cancel(&call).await?);

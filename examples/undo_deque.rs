@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let grid = Grid::connect(&*url).await?;
     let steps = grid.deque::<String>("redgrid-example:steps");
     for step in ["draw", "paint", "erase", "write"] {
-        steps.push_back(&step.to_owned()).await?;
+        steps.push_back(step).await?;
         if steps.len().await? > 3 {
             println!("forgotten: {:?}", steps.pop_front().await?);
         }

@@ -61,6 +61,7 @@ mod ids_by_time;
 mod ids_by_time_losses;
 mod ids_of_processes;
 mod in_flight;
+mod inference;
 mod keys;
 mod latch;
 mod latch_crowds;

@@ -216,7 +216,13 @@ impl BarrierWait {
     }
 }
 
-into_future!(BarrierWait => Result<BarrierWaitResult, BarrierError>, |this| this.run());
+into_future!(
+    /// # Cancel safety
+    ///
+    /// That of [`Barrier::wait`].
+    BarrierWait => Result<BarrierWaitResult, BarrierError>,
+    |this| this.run()
+);
 
 /// The result of a wait at a barrier that has opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

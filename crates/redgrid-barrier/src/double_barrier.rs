@@ -148,7 +148,13 @@ impl Enter {
     }
 }
 
-into_future!(Enter => Result<DoubleBarrierGuard, BarrierError>, |this| this.run());
+into_future!(
+    /// # Cancel safety
+    ///
+    /// That of [`DoubleBarrier::enter`].
+    Enter => Result<DoubleBarrierGuard, BarrierError>,
+    |this| this.run()
+);
 
 /// A party inside a double barrier.
 ///
@@ -240,7 +246,13 @@ impl Leave {
     }
 }
 
-into_future!(Leave => Result<(), BarrierError>, |this| this.run());
+into_future!(
+    /// # Cancel safety
+    ///
+    /// That of [`DoubleBarrierGuard::leave`].
+    Leave => Result<(), BarrierError>,
+    |this| this.run()
+);
 
 fn keys(handle: &SyncHandle) -> [Bytes; 3] {
     [handle.key.clone(), handle.companion_key("waiting"), handle.companion_key("inside")]

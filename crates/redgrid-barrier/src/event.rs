@@ -182,4 +182,10 @@ impl EventWait {
     }
 }
 
-into_future!(EventWait => Result<(), WaitError>, |this| this.run());
+into_future!(
+    /// # Cancel safety
+    ///
+    /// That of [`Event::wait`].
+    EventWait => Result<(), WaitError>,
+    |this| this.run()
+);

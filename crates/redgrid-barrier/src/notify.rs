@@ -134,4 +134,10 @@ async fn notified(handle: SyncHandle, timeout: Option<Duration>) -> Result<Waite
     }
 }
 
-into_future!(Notified => Result<(), WaitError>, |this| this.run());
+into_future!(
+    /// # Cancel safety
+    ///
+    /// That of [`Notify::notified`].
+    Notified => Result<(), WaitError>,
+    |this| this.run()
+);

@@ -271,7 +271,13 @@ impl WaitAdvance {
     }
 }
 
-into_future!(WaitAdvance => Result<u64, PhaserError>, |this| this.run());
+into_future!(
+    /// # Cancel safety
+    ///
+    /// That of [`Phaser::wait_advance`].
+    WaitAdvance => Result<u64, PhaserError>,
+    |this| this.run()
+);
 
 /// Returns whether a wait for the end of `phase` is done, given the state of the phaser.
 pub(crate) fn phase_outcome(

@@ -190,22 +190,24 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Events<K, V, KC, VC> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    fn read(&self, channel: &Bytes, mut payload: Bytes) -> Result<EntryEvent<K, V>, ObjectError> {
+    /// Reads a message; `None` if its channel is none of the events'.
+    fn read(&self, channel: &Bytes, mut payload: Bytes) -> Result<Option<EntryEvent<K, V>>, ObjectError> {
+        let Some(kind) = self.channels.iter().position(|known| known == channel) else { return Ok(None) };
         let mut next_part = || {
             let len = (payload.len() >= 8).then(|| payload.get_u64_le()).and_then(|len| usize::try_from(len).ok());
             len.filter(|len| *len <= payload.len()).map(|len| payload.split_to(len))
         };
         let (Some(field), Some(value)) = (next_part(), next_part()) else { return Err(self.malformed()) };
         let (key, value) = (self.map.decode_key(&field)?, self.map.decode_value(&field, &value)?);
-        Ok(match self.channels.iter().position(|known| known == channel) {
-            Some(0) => EntryEvent::Created { key, value },
-            Some(1) => {
+        Ok(Some(match kind {
+            0 => EntryEvent::Created { key, value },
+            1 => {
                 let Some(previous) = next_part() else { return Err(self.malformed()) };
                 EntryEvent::Updated { key, value, was: self.map.decode_value(&field, &previous)? }
             }
-            Some(2) => EntryEvent::Removed { key, value },
+            2 => EntryEvent::Removed { key, value },
             _ => EntryEvent::Expired { key, value },
-        })
+        }))
     }
 
     /// The error for a message that is not in Redisson's format.
@@ -240,16 +242,17 @@ impl<K, V, KC: Decode<K>, VC: Decode<V>> Stream for Events<K, V, KC, VC> {
             let Some(message) = ready!(self.messages.poll_next(cx)) else { return Poll::Ready(None) };
             return Poll::Ready(Some(match message {
                 PubSubEvent::Message { channel, payload } => match self.read(&channel, payload) {
-                    Ok(event) => Notice::Event(event),
+                    Ok(Some(event)) => Notice::Event(event),
+                    Ok(None) => continue,
                     Err(error) => Notice::Unreadable(error),
                 },
-                PubSubEvent::Gap => {
+                PubSubEvent::Missed(missed) => Notice::Missed(missed),
+                PubSubEvent::Denied(_) => Notice::Denied,
+                _ => {
                     self.pending_gap = true;
                     self.flag_check = next_flag_check(self.map.object_ref.clone(), Duration::ZERO);
                     continue;
                 }
-                PubSubEvent::Missed(missed) => Notice::Missed(missed),
-                PubSubEvent::Denied(_) => Notice::Denied,
             }));
         }
     }

@@ -1,7 +1,7 @@
 //! Replacement and removal of the element at an index.
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script};
 
@@ -19,7 +19,7 @@ pub(crate) fn compare_and_set(list: &Bytes, return_current: bool, index: i64, [e
     COMPARE_AND_SET.with([list.clone()]).int(return_current.into()).int(index).arg(expected).arg(new)
 }
 
-impl<T, C: Encode<T>> List<T, C> {
+impl<T, C: Codec> List<T, C> {
     /// Sets the element at an index. Cheaper than [`List::replace`], which returns the previous
     /// element.
     ///
@@ -32,11 +32,22 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "fastSet")]
-    pub async fn set(&self, index: u64, value: &T) -> Result<(), ObjectError> {
+    pub async fn set<Q: ?Sized>(&self, index: u64, value: &Q) -> Result<(), ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.set_at(index, value, false).await.map(drop)
     }
 
-    async fn set_at(&self, index: u64, value: &T, return_previous: bool) -> Result<Option<Bytes>, ObjectError> {
+    async fn set_at<Q: ?Sized>(
+        &self,
+        index: u64,
+        value: &Q,
+        return_previous: bool,
+    ) -> Result<Option<Bytes>, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let (name, key) = self.object_ref.name_and_key()?;
         let request = SET.with([key.clone()]).int(server_int(name, "index", index)?).arg(self.encode(value)?);
         let done: IndexReply = self.object_ref.change(request.int(return_previous.into())).await?;
@@ -54,14 +65,22 @@ impl<T, C: Encode<T>> List<T, C> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn compare_and_set(&self, index: u64, expected: &T, new: &T) -> Result<bool, ObjectError> {
+    pub async fn compare_and_set<P: ?Sized, Q: ?Sized>(
+        &self,
+        index: u64,
+        expected: &P,
+        new: &Q,
+    ) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, P> + EncodesFor<T, Q>,
+    {
         let (name, key) = self.object_ref.name_and_key()?;
         let both = [self.encode(expected)?, self.encode(new)?];
         self.object_ref.change(compare_and_set(key, false, server_int(name, "index", index)?, both)).await
     }
 }
 
-impl<T, C: Encode<T> + Decode<T>> List<T, C> {
+impl<T, C: Decode<T>> List<T, C> {
     /// Sets the element at an index. Returns the previous element.
     ///
     /// # Errors
@@ -72,7 +91,10 @@ impl<T, C: Encode<T> + Decode<T>> List<T, C> {
     ///
     /// As for [`List::set`].
     #[doc(alias = "set")]
-    pub async fn replace(&self, index: u64, value: &T) -> Result<T, ObjectError> {
+    pub async fn replace<Q: ?Sized>(&self, index: u64, value: &Q) -> Result<T, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let previous = self.set_at(index, value, true).await?.unwrap_or_default();
         self.decode_at(index, &previous)
     }

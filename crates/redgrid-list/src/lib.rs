@@ -10,7 +10,7 @@
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let stops: List<String> = List::new(&client, "stops");
 //! stops.push_many(["A", "C"].map(String::from).iter()).await?;
-//! stops.insert(1, &"B".to_owned()).await?;
+//! stops.insert(1, "B").await?;
 //! assert_eq!(stops.range(1..).await?, ["B", "C"]);
 //! let mut all = stops.stream();
 //! while let Some(stop) = all.try_next().await? {

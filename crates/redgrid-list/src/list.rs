@@ -1,7 +1,7 @@
 //! The list: construction, length, and clearing.
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::object::{ObjectError, layouts};
 
 redgrid_core::value_object! {
@@ -61,14 +61,20 @@ impl<T, C: Codec> List<T, C> {
     }
 }
 
-impl<T, C: Encode<T>> List<T, C> {
-    pub(crate) fn encode(&self, value: &T) -> Result<Bytes, ObjectError> {
+impl<T, C: Codec> List<T, C> {
+    pub(crate) fn encode<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.object_ref.encoded(&self.codec, value)
     }
 
-    pub(crate) fn encode_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<Vec<Bytes>, ObjectError>
+    pub(crate) fn encode_all<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<Vec<Bytes>, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         self.object_ref.encoded_all(&self.codec, values)
     }

@@ -1,7 +1,7 @@
 //! Insertion of elements.
 
 use bytes::Bytes;
-use redgrid_codecs::Encode;
+use redgrid_codecs::{Codec, EncodesFor};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
@@ -11,7 +11,7 @@ use crate::read::skip_done;
 
 static INSERT: Script<1> = Script::new("list/insert", include_str!("scripts/insert.lua"));
 
-impl<T, C: Encode<T>> List<T, C> {
+impl<T, C: Codec> List<T, C> {
     /// Appends a value. Returns the new number of elements.
     ///
     /// # Errors
@@ -23,7 +23,10 @@ impl<T, C: Encode<T>> List<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     #[doc(alias = "addLast")]
-    pub async fn push(&self, value: &T) -> Result<u64, ObjectError> {
+    pub async fn push<Q: ?Sized>(&self, value: &Q) -> Result<u64, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.object_ref.change(self.object_ref.command("RPUSH")?.arg(self.encode(value)?)).await
     }
 
@@ -41,9 +44,12 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::push`].
     #[doc(alias = "addAll")]
-    pub async fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
+    pub async fn push_many<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (name, _) = self.object_ref.name_and_key()?;
         let values = self.encode_all(values)?;
@@ -72,7 +78,10 @@ impl<T, C: Encode<T>> List<T, C> {
     /// As for [`List::push`].
     #[doc(alias = "add")]
     #[doc(alias = "addFirst")]
-    pub async fn insert(&self, index: u64, value: &T) -> Result<u64, ObjectError> {
+    pub async fn insert<Q: ?Sized>(&self, index: u64, value: &Q) -> Result<u64, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.insert_chunk(index, &[self.encode(value)?], false).await.map(|(_, new_length)| new_length)
     }
 
@@ -93,9 +102,13 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::push`].
     #[doc(alias = "addAll")]
-    pub async fn insert_many<'a>(&self, index: u64, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
+    pub async fn insert_many<'a, Q: ?Sized + 'a>(
+        &self,
+        index: u64,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (name, _) = self.object_ref.name_and_key()?;
         server_int(name, "index", index)?;
@@ -183,7 +196,10 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::push`].
     #[doc(alias = "addBefore")]
-    pub async fn insert_before(&self, pivot: &T, value: &T) -> Result<Option<u64>, ObjectError> {
+    pub async fn insert_before<P: ?Sized, Q: ?Sized>(&self, pivot: &P, value: &Q) -> Result<Option<u64>, ObjectError>
+    where
+        C: EncodesFor<T, P> + EncodesFor<T, Q>,
+    {
         self.insert_beside("BEFORE", pivot, value).await
     }
 
@@ -194,11 +210,22 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::push`].
     #[doc(alias = "addAfter")]
-    pub async fn insert_after(&self, pivot: &T, value: &T) -> Result<Option<u64>, ObjectError> {
+    pub async fn insert_after<P: ?Sized, Q: ?Sized>(&self, pivot: &P, value: &Q) -> Result<Option<u64>, ObjectError>
+    where
+        C: EncodesFor<T, P> + EncodesFor<T, Q>,
+    {
         self.insert_beside("AFTER", pivot, value).await
     }
 
-    async fn insert_beside(&self, side: &'static str, pivot: &T, value: &T) -> Result<Option<u64>, ObjectError> {
+    async fn insert_beside<P: ?Sized, Q: ?Sized>(
+        &self,
+        side: &'static str,
+        pivot: &P,
+        value: &Q,
+    ) -> Result<Option<u64>, ObjectError>
+    where
+        C: EncodesFor<T, P> + EncodesFor<T, Q>,
+    {
         let request = self.object_ref.command("LINSERT")?.arg(side).arg(self.encode(pivot)?).arg(self.encode(value)?);
         // The reply is -1 without the pivot, and 0 without the list.
         let length: i64 = self.object_ref.change(request).await?;

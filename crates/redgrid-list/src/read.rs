@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::ops::RangeBounds;
 
 use bytes::Bytes;
-use redgrid_codecs::{Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
@@ -123,7 +123,7 @@ impl<T, C: Decode<T>> List<T, C> {
     }
 }
 
-impl<T, C: Encode<T>> List<T, C> {
+impl<T, C: Codec> List<T, C> {
     /// Returns whether an element equals the value. The server searches the list.
     ///
     /// # Errors
@@ -133,7 +133,10 @@ impl<T, C: Encode<T>> List<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         Ok(self.index_of(value).await?.is_some())
     }
 
@@ -147,9 +150,12 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::contains`].
     #[doc(alias = "containsAll")]
-    pub async fn contains_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<bool, ObjectError>
+    pub async fn contains_all<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<bool, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (_, key) = self.object_ref.name_and_key()?;
         let values = self.encode_all(values)?;
@@ -171,7 +177,10 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::contains`].
     #[doc(alias = "indexOf")]
-    pub async fn index_of(&self, value: &T) -> Result<Option<u64>, ObjectError> {
+    pub async fn index_of<Q: ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.object_ref.read(self.object_ref.command("LPOS")?.arg(self.encode(value)?)).await
     }
 
@@ -182,7 +191,10 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::contains`].
     #[doc(alias = "lastIndexOf")]
-    pub async fn last_index_of(&self, value: &T) -> Result<Option<u64>, ObjectError> {
+    pub async fn last_index_of<Q: ?Sized>(&self, value: &Q) -> Result<Option<u64>, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.object_ref.read(self.object_ref.command("LPOS")?.arg(self.encode(value)?).arg("RANK").int(-1)).await
     }
 }

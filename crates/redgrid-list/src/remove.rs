@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::ops::RangeBounds;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodesFor};
 use redgrid_core::object::{ObjectError, chunks};
 use redgrid_core::{Request, Script};
 
@@ -40,7 +40,7 @@ pub enum Occurrences {
     All,
 }
 
-impl<T, C: Encode<T>> List<T, C> {
+impl<T, C: Codec> List<T, C> {
     /// Removes the first element that equals the value. Returns whether there was one.
     ///
     /// # Errors
@@ -50,7 +50,10 @@ impl<T, C: Encode<T>> List<T, C> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         Ok(self.remove_some(value, Occurrences::First(1)).await? > 0)
     }
 
@@ -65,7 +68,10 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::remove`].
     #[doc(alias = "remove")]
-    pub async fn remove_some(&self, value: &T, which: Occurrences) -> Result<u64, ObjectError> {
+    pub async fn remove_some<Q: ?Sized>(&self, value: &Q, which: Occurrences) -> Result<u64, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let (name, _) = self.object_ref.name_and_key()?;
         let count = match which {
             Occurrences::First(0) | Occurrences::Last(0) => {
@@ -92,9 +98,12 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::remove`].
     #[doc(alias = "removeAll")]
-    pub async fn remove_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
+    pub async fn remove_all<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (name, key) = self.object_ref.name_and_key()?;
         let values = self.encode_all(values)?;
@@ -127,9 +136,12 @@ impl<T, C: Encode<T>> List<T, C> {
     ///
     /// As for [`List::remove`].
     #[doc(alias = "retainAll")]
-    pub async fn retain_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
+    pub async fn retain_all<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (name, key) = self.object_ref.name_and_key()?;
         let values: HashSet<Bytes> = values.into_iter().map(|value| self.encode(value)).collect::<Result<_, _>>()?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::name::companion;
 use redgrid_core::object::{Object, ObjectError, chunks, layouts};
 use redgrid_core::{Client, IdempotentRequest, IdempotentScript, LIFETIMES, Pairs, Request, Script};
@@ -152,7 +152,7 @@ impl<T, C: Codec> DelayedQueue<T, C> {
     }
 }
 
-impl<T, C: Encode<T>> DelayedQueue<T, C> {
+impl<T, C: Codec> DelayedQueue<T, C> {
     /// Adds an element that is due after a delay, and returns what can cancel it.
     ///
     /// The delay is at most 3,650 days, and is rounded up to whole milliseconds of the server's
@@ -168,7 +168,10 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
     ///
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "offer")]
-    pub async fn push(&self, value: &T, delay: Duration) -> Result<Delayed, ObjectError> {
+    pub async fn push<Q: ?Sized>(&self, value: &Q, delay: Duration) -> Result<Delayed, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let mut pushed = self.push_many([(value, delay)]).await?;
         Ok(pushed.pop().unwrap_or(Delayed(Bytes::new())))
     }
@@ -185,12 +188,12 @@ impl<T, C: Encode<T>> DelayedQueue<T, C> {
     /// # Cancel safety
     ///
     /// As for [`DelayedQueue::push`].
-    pub async fn push_many<'a>(
+    pub async fn push_many<'a, Q: ?Sized + 'a>(
         &self,
-        values: impl IntoIterator<Item = (&'a T, Duration)>,
+        values: impl IntoIterator<Item = (&'a Q, Duration)>,
     ) -> Result<Vec<Delayed>, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (name, key) = self.elements.place.name_and_key()?;
         let [_, delayed_key, _] = self.keys()?;

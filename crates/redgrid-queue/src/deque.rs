@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, layouts};
 
@@ -28,7 +28,7 @@ queue_type! {
 
 list_methods!(Deque);
 
-impl<T, C: Encode<T>> Deque<T, C> {
+impl<T, C: Codec> Deque<T, C> {
     /// Adds an element at the front, and returns the number of elements.
     ///
     /// # Errors
@@ -42,7 +42,10 @@ impl<T, C: Encode<T>> Deque<T, C> {
     #[doc(alias = "offerFirst")]
     #[doc(alias = "putFirst")]
     #[doc(alias = "push")]
-    pub async fn push_front(&self, value: &T) -> Result<u64, ObjectError> {
+    pub async fn push_front<Q: ?Sized>(&self, value: &Q) -> Result<u64, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.push_many(End::Front, [value]).await
     }
 
@@ -54,7 +57,10 @@ impl<T, C: Encode<T>> Deque<T, C> {
     #[doc(alias = "addLast")]
     #[doc(alias = "offerLast")]
     #[doc(alias = "putLast")]
-    pub async fn push_back(&self, value: &T) -> Result<u64, ObjectError> {
+    pub async fn push_back<Q: ?Sized>(&self, value: &Q) -> Result<u64, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.push_many(End::Back, [value]).await
     }
 
@@ -74,9 +80,13 @@ impl<T, C: Encode<T>> Deque<T, C> {
     /// As for [`Deque::push_front`].
     #[doc(alias = "addFirst")]
     #[doc(alias = "addLast")]
-    pub async fn push_many<'a>(&self, end: End, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
+    pub async fn push_many<'a, Q: ?Sized + 'a>(
+        &self,
+        end: End,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         self.elements.push(end, false, values).await
     }
@@ -90,13 +100,13 @@ impl<T, C: Encode<T>> Deque<T, C> {
     /// As for [`Deque::push_many`].
     #[doc(alias = "addFirstIfExists")]
     #[doc(alias = "addLastIfExists")]
-    pub async fn push_many_if_exists<'a>(
+    pub async fn push_many_if_exists<'a, Q: ?Sized + 'a>(
         &self,
         end: End,
-        values: impl IntoIterator<Item = &'a T>,
+        values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         self.elements.push(end, true, values).await
     }
@@ -110,7 +120,10 @@ impl<T, C: Encode<T>> Deque<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.elements.contains(value).await
     }
 
@@ -126,7 +139,10 @@ impl<T, C: Encode<T>> Deque<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "removeFirstOccurrence")]
     #[doc(alias = "removeLastOccurrence")]
-    pub async fn remove(&self, from: End, value: &T) -> Result<bool, ObjectError> {
+    pub async fn remove<Q: ?Sized>(&self, from: End, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.elements.remove(from, value).await
     }
 }

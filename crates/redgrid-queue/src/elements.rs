@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::name::companion;
 use redgrid_core::object::{ObjectError, ObjectRef};
 use redgrid_core::{Client, Name, Script};
@@ -48,14 +48,20 @@ pub(crate) fn channel(key: &[u8]) -> Bytes {
     companion("redgrid_queue__channel", key)
 }
 
-impl<T, C: Encode<T>> Elements<T, C> {
-    pub(crate) fn encode(&self, value: &T) -> Result<Bytes, ObjectError> {
+impl<T, C: Codec> Elements<T, C> {
+    pub(crate) fn encode<Q: ?Sized>(&self, value: &Q) -> Result<Bytes, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.place.encoded(&self.codec, value)
     }
 
-    pub(crate) fn encode_all<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<Vec<Bytes>, ObjectError>
+    pub(crate) fn encode_all<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<Vec<Bytes>, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         values.into_iter().map(|value| self.encode(value)).collect()
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::object::{ObjectError, ObjectRef, chunks};
 use redgrid_core::{IdempotentRequest, IdempotentScript, Request, Script};
 
@@ -97,16 +97,16 @@ impl<T, C: Codec> Elements<T, C> {
     }
 }
 
-impl<T, C: Encode<T>> Elements<T, C> {
+impl<T, C: Codec> Elements<T, C> {
     /// Pushes in parts of 500 elements or 4 MiB, and returns the length of the list.
-    pub(crate) async fn push<'a>(
+    pub(crate) async fn push<'a, Q: ?Sized + 'a>(
         &self,
         end: End,
         only_if_exists: bool,
-        values: impl IntoIterator<Item = &'a T>,
+        values: impl IntoIterator<Item = &'a Q>,
     ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (name, key) = self.place.name_and_key()?;
         let values = self.encode_all(values)?;
@@ -124,13 +124,19 @@ impl<T, C: Encode<T>> Elements<T, C> {
         }
     }
 
-    pub(crate) async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
+    pub(crate) async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let index: Option<u64> = self.place.read(self.place.command("LPOS")?.arg(self.encode(value)?)).await?;
         Ok(index.is_some())
     }
 
     /// Removes the element with this value that is nearest to an end.
-    pub(crate) async fn remove(&self, end: End, value: &T) -> Result<bool, ObjectError> {
+    pub(crate) async fn remove<Q: ?Sized>(&self, end: End, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let value = self.encode(value)?;
         self.place.change(self.place.command("LREM")?.int(end.of(1, -1)).arg(value)).await
     }

@@ -13,7 +13,7 @@
 //!
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let jobs: Queue<String> = Queue::new(&client, "jobs");
-//! jobs.push(&"resize 42.png".to_owned()).await?;
+//! jobs.push("resize 42.png").await?;
 //! let job = jobs.take().await?; // waits if there is none
 //! let reminders: DelayedQueue<String> = DelayedQueue::new(&client, "reminders");
 //! reminders.push(&job, Duration::from_secs(600)).await?;

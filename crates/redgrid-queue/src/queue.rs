@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::Client;
 use redgrid_core::object::{Object, ObjectError, layouts};
 
@@ -30,7 +30,7 @@ queue_type! {
 
 list_methods!(Queue);
 
-impl<T, C: Encode<T>> Queue<T, C> {
+impl<T, C: Codec> Queue<T, C> {
     /// Adds an element at the back, and returns the number of elements. One request, which also
     /// wakes waiters.
     ///
@@ -44,7 +44,10 @@ impl<T, C: Encode<T>> Queue<T, C> {
     #[doc(alias = "add")]
     #[doc(alias = "offer")]
     #[doc(alias = "put")]
-    pub async fn push(&self, value: &T) -> Result<u64, ObjectError> {
+    pub async fn push<Q: ?Sized>(&self, value: &Q) -> Result<u64, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.elements.push(End::Back, false, [value]).await
     }
 
@@ -62,9 +65,12 @@ impl<T, C: Encode<T>> Queue<T, C> {
     ///
     /// As for [`Queue::push`].
     #[doc(alias = "addAll")]
-    pub async fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
+    pub async fn push_many<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         self.elements.push(End::Back, false, values).await
     }
@@ -78,7 +84,10 @@ impl<T, C: Encode<T>> Queue<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.elements.contains(value).await
     }
 
@@ -92,7 +101,10 @@ impl<T, C: Encode<T>> Queue<T, C> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.elements.remove(End::Front, value).await
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures_util::stream::BoxStream;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::name::companion;
 use redgrid_core::object::{Object, ObjectError, chunks, layouts};
 use redgrid_core::{Client, Request, Script};
@@ -104,7 +104,7 @@ impl<T, C: Codec> RingBuffer<T, C> {
 
 list_methods!(RingBuffer, " The capacity stays; `object().delete()` removes both.");
 
-impl<T, C: Encode<T>> RingBuffer<T, C> {
+impl<T, C: Codec> RingBuffer<T, C> {
     /// Adds an element at the back, and returns how many of the oldest were removed.
     ///
     /// # Errors
@@ -117,7 +117,10 @@ impl<T, C: Encode<T>> RingBuffer<T, C> {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "add")]
     #[doc(alias = "offer")]
-    pub async fn push(&self, value: &T) -> Result<u64, ObjectError> {
+    pub async fn push<Q: ?Sized>(&self, value: &Q) -> Result<u64, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.push_many([value]).await
     }
 
@@ -135,9 +138,12 @@ impl<T, C: Encode<T>> RingBuffer<T, C> {
     ///
     /// As for [`RingBuffer::push`].
     #[doc(alias = "addAll")]
-    pub async fn push_many<'a>(&self, values: impl IntoIterator<Item = &'a T>) -> Result<u64, ObjectError>
+    pub async fn push_many<'a, Q: ?Sized + 'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a Q>,
+    ) -> Result<u64, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (name, _) = self.elements.place.name_and_key()?;
         let values = self.elements.encode_all(values)?;
@@ -164,7 +170,10 @@ impl<T, C: Encode<T>> RingBuffer<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.elements.contains(value).await
     }
 
@@ -178,7 +187,10 @@ impl<T, C: Encode<T>> RingBuffer<T, C> {
     /// # Cancel safety
     ///
     /// A request that was already sent is executed even if the future is dropped.
-    pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         self.elements.remove(End::Front, value).await
     }
 }

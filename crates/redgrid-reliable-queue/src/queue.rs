@@ -1,12 +1,11 @@
 //! The queue.
 
-use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodesFor};
 use redgrid_core::author::ClientExt;
 use redgrid_core::object::layouts::reliable_queue;
 use redgrid_core::object::{Object, ObjectError, ObjectRef};
@@ -98,8 +97,7 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "offer")]
     pub fn push<Q: ?Sized>(&self, value: &Q) -> Push<T, C>
     where
-        T: Borrow<Q>,
-        C: Encode<Q> + Clone,
+        C: EncodesFor<T, Q>,
     {
         Push::new(self.clone(), self.object_ref.encoded(&self.codec, value))
     }
@@ -118,8 +116,7 @@ impl<T, C> ReliableQueue<T, C> {
     #[doc(alias = "addMany")]
     pub fn push_many<'a, Q: ?Sized + 'a>(&self, values: impl IntoIterator<Item = &'a Q>) -> PushMany<T, C>
     where
-        T: Borrow<Q>,
-        C: Encode<Q> + Clone,
+        C: EncodesFor<T, Q>,
     {
         let values = values.into_iter().map(|value| self.object_ref.encoded(&self.codec, value)).collect();
         PushMany::new(self.clone(), values)

@@ -133,9 +133,7 @@ impl ShardedBitSet {
     pub async fn set_many(&self, indices: impl IntoIterator<Item = u64>, bit: bool) -> Result<u64, ObjectError> {
         let shards = self.sharded.shards_to_change().await?;
         let bits = self.locate_all(&shards, indices)?;
-        let call = |shard: BitSet, bits: Vec<(usize, u64)>| async move {
-            shard.set_many(bits.into_iter().map(|(_, bit)| bit), bit).await
-        };
+        let call = |shard: BitSet, (_, bits): (Vec<usize>, Vec<u64>)| async move { shard.set_many(bits, bit).await };
         self.sharded.fan_out_sum(&shards, bits, call).await
     }
 

@@ -67,7 +67,7 @@ fn elements_per_shard(layout: &ShardLayout, elements: u64, probability: f64) -> 
     }
 }
 
-sharded_methods!([T, C: Codec] ShardedBloomFilter<T, C>);
+sharded_methods!([T, C: Codec] ShardedBloomFilter<T, C>, " (as soon as something is added)");
 
 impl<T, C: Codec + Default> ShardedBloomFilter<T, C> {
     /// Returns the filter with this name.
@@ -189,7 +189,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         let shards = self.filter_shards().await?;
         let layout = shards.layout;
         let count = |shard: BloomFilter<T, C>, ()| async move {
-            self.with_shard_created(&layout, &shard, async || shard.count().await).await
+            self.with_shard_created(&layout, &shard, || shard.count()).await
         };
         self.sharded.fan_out_sum(&shards, shards.every_shard(), count).await
     }
@@ -214,7 +214,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         let bytes = self.encode(element)?;
         let shards = self.filter_shards().await?;
         let shard = shards.shard_of(&bytes);
-        self.with_shard_created(&shards.layout, &shard, async || shard.add(element).await).await
+        self.with_shard_created(&shards.layout, &shard, || shard.add(element)).await
     }
 
     /// Adds elements, to their shards in parallel, as many a request as have 5,000 bits together.
@@ -238,11 +238,8 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     {
         let shards = self.filter_shards().await?;
         let (elements, layout) = (shards.group(elements, |element| self.encode(*element))?, shards.layout);
-        let add = |shard: BloomFilter<T, C>, elements: Vec<(usize, &'a Q)>| async move {
-            self.with_shard_created(&layout, &shard, async || {
-                shard.add_many(elements.iter().map(|(_, element)| *element)).await
-            })
-            .await
+        let add = |shard: BloomFilter<T, C>, (_, elements): (Vec<usize>, Vec<&'a Q>)| async move {
+            self.with_shard_created(&layout, &shard, || shard.add_many(elements.iter().copied())).await
         };
         self.sharded.fan_out_sum(&shards, elements, add).await
     }
@@ -264,7 +261,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         let bytes = self.encode(element)?;
         let shards = self.filter_shards().await?;
         let shard = shards.shard_of(&bytes);
-        self.with_shard_created(&shards.layout, &shard, async || shard.contains(element).await).await
+        self.with_shard_created(&shards.layout, &shard, || shard.contains(element)).await
     }
 
     /// Returns for each element, in their order, whether the filter contains it. The shards are
@@ -290,7 +287,7 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
         let shards = self.filter_shards().await?;
         let (elements, layout) = (shards.group(elements, |element| self.encode(*element))?, shards.layout);
         let call = |shard: BloomFilter<T, C>, elements: Vec<&'a Q>| async move {
-            let found = async || shard.contains_many(elements.iter().copied()).await;
+            let found = || shard.contains_many(elements.iter().copied());
             self.with_shard_created(&layout, &shard, found).await
         };
         self.sharded.each(&shards, elements, call).await
@@ -317,12 +314,17 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
     }
 
     /// Runs a call on a shard. Creates the shard if it is missing and the filter exists.
-    async fn with_shard_created<R>(
+    ///
+    /// It takes no `AsyncFn`: the futures of its callers would not be `Send`.
+    async fn with_shard_created<R, F>(
         &self,
         layout: &ShardLayout,
         shard: &BloomFilter<T, C>,
-        call: impl AsyncFn() -> Result<R, ObjectError>,
-    ) -> Result<R, ObjectError> {
+        call: impl Fn() -> F,
+    ) -> Result<R, ObjectError>
+    where
+        F: Future<Output = Result<R, ObjectError>>,
+    {
         match call().await {
             Err(ObjectError::Absent { .. }) => {}
             result => return result,

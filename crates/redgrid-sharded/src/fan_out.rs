@@ -154,10 +154,9 @@ impl<P: Shard> Sharded<P> {
     where
         F: Future<Output = Result<Vec<T>, ObjectError>>,
     {
-        let call = |shard, items: Vec<(usize, A)>| {
-            let (positions, items): (Vec<usize>, Vec<A>) = items.into_iter().unzip();
+        let call = |shard, (positions, items)| {
             let results = call(shard, items);
-            async move { Ok(positions.into_iter().zip(results.await?).collect()) }
+            async move { Ok((positions, results.await?)) }
         };
         Ok(in_request_order(self.fan_out(shards, groups, call).await?))
     }
@@ -194,21 +193,24 @@ impl<P: Shard> Sharded<P> {
     }
 }
 
-/// Arguments or results of many items, grouped by shard; each with its position in the request.
-pub(crate) type ByShard<A> = Vec<(u32, Vec<(usize, A)>)>;
+/// Arguments or results of many items, grouped by shard: their positions in the request, and they.
+pub(crate) type ByShard<A> = Vec<(u32, (Vec<usize>, Vec<A>))>;
 
 /// Groups items by shard.
 pub(crate) fn group_by_shard<A>(items: impl IntoIterator<Item = (u32, A)>) -> ByShard<A> {
-    let mut groups = std::collections::BTreeMap::<u32, Vec<(usize, A)>>::new();
+    let mut groups = std::collections::BTreeMap::<u32, (Vec<usize>, Vec<A>)>::new();
     for (position, (shard, item)) in items.into_iter().enumerate() {
-        groups.entry(shard).or_default().push((position, item));
+        let (positions, items) = groups.entry(shard).or_insert_with(|| (Vec::new(), Vec::new()));
+        positions.push(position);
+        items.push(item);
     }
     groups.into_iter().collect()
 }
 
 /// Returns results in the order of the request.
 pub(crate) fn in_request_order<T>(groups: ByShard<T>) -> Vec<T> {
-    let mut results: Vec<(usize, T)> = groups.into_iter().flat_map(|(_, results)| results).collect();
+    let mut results: Vec<(usize, T)> =
+        groups.into_iter().flat_map(|(_, (positions, results))| positions.into_iter().zip(results)).collect();
     results.sort_by_key(|(position, _)| *position);
     results.into_iter().map(|(_, result)| result).collect()
 }
@@ -241,7 +243,10 @@ mod tests {
     #[test]
     fn results_are_in_the_order_of_the_request() {
         let groups = group_by_shard([(3, 'a'), (1, 'b'), (3, 'c'), (0, 'd')]);
-        assert_eq!(groups.iter().map(|(shard, all)| (*shard, all.len())).collect::<Vec<_>>(), [(0, 1), (1, 1), (3, 2)]);
+        assert_eq!(
+            groups.iter().map(|(shard, (_, all))| (*shard, all.len())).collect::<Vec<_>>(),
+            [(0, 1), (1, 1), (3, 2)]
+        );
         assert_eq!(in_request_order(groups), ['a', 'b', 'c', 'd']);
     }
 

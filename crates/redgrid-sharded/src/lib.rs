@@ -92,3 +92,28 @@ pub use redgrid_core::{Client, Config, Failure, Name, ServerError};
 pub use scan::ShardedScan;
 #[cfg(feature = "set")]
 pub use set::ShardedSet;
+
+#[cfg(all(test, feature = "bits", feature = "json", feature = "map", feature = "set"))]
+mod tests {
+    use super::*;
+
+    fn is_send<T: Send>(_: T) {}
+
+    /// The futures of calls with many items can be spawned as tasks.
+    #[expect(dead_code, reason = "it is enough that it compiles")]
+    fn futures_are_send(
+        map: &'static ShardedMap<String, u64>,
+        set: &'static ShardedSet<String>,
+        bits: &'static ShardedBitSet,
+        filter: &'static ShardedBloomFilter<String>,
+        strings: &'static [String],
+    ) {
+        is_send(map.get_many(strings));
+        is_send(map.remove_many(["a"]));
+        is_send(set.insert_many(["a"]));
+        is_send(set.contains_each(strings));
+        is_send(bits.get_many([1, 2]));
+        is_send(filter.add_many(["a"]));
+        is_send(filter.contains_many(strings));
+    }
+}

@@ -1,20 +1,25 @@
 //! The methods that all sharded objects have, and those of sharded collections.
 
-/// Implements the methods of all sharded objects, and `Clone`.
+/// Implements the methods of all sharded objects, and `Clone`. `$existence` says since when the
+/// object exists.
 macro_rules! sharded_methods {
-    ([$($generics:tt)*] $type:ty) => {
+    ([$($generics:tt)*] $type:ty $(, $existence:literal)?) => {
         impl<$($generics)*> $type {
-            /// Sets the number of shards, a power of two of up to 1,024.
+            /// Sets the number of shards, a power of two of up to 1,024; the default is 16.
             ///
             /// If another number is stored already, calls return
             /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object
             /// cannot be resharded.
+            ///
+            /// More shards are distributed better over more nodes, but a call for all shards sends a
+            /// command to each. A good number is twice to eight times the number of nodes that there
+            /// may be one day.
             pub fn with_shards(mut self, shards: u32) -> Self {
                 self.sharded.requested.shards = Some(shards);
                 self
             }
 
-            /// Returns the operations on all shards: existence, lifetime, deletion.
+            #[doc = concat!("Returns the operations on all shards: existence", $($existence, )? ", lifetime, deletion.")]
             pub fn object(&self) -> crate::ShardedObject {
                 crate::ShardedObject::new(&self.sharded)
             }

@@ -128,9 +128,8 @@ impl<T, C: Codec> ShardedSet<T, C> {
     {
         let shards = self.sharded.shards_to_change().await?;
         let values = shards.group(values, |value| self.encode(*value))?;
-        let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
-            shard.insert_many(values.into_iter().map(|(_, value)| value)).await
-        };
+        let call =
+            |shard: Set<T, C>, (_, values): (Vec<usize>, Vec<&'a Q>)| async move { shard.insert_many(values).await };
         self.sharded.fan_out_sum(&shards, values, call).await
     }
 
@@ -167,9 +166,8 @@ impl<T, C: Codec> ShardedSet<T, C> {
     {
         let shards = self.sharded.shards_to_read().await?;
         let values = shards.group(values, |value| self.encode(*value))?;
-        let call = |shard: Set<T, C>, values: Vec<(usize, &'a Q)>| async move {
-            shard.remove_many(values.into_iter().map(|(_, value)| value)).await
-        };
+        let call =
+            |shard: Set<T, C>, (_, values): (Vec<usize>, Vec<&'a Q>)| async move { shard.remove_many(values).await };
         self.sharded.fan_out_sum(&shards, values, call).await
     }
 

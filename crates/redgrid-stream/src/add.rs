@@ -252,4 +252,10 @@ impl Add {
     }
 }
 
-into_future!(Add => Result<EntryId, StreamError>, |this| this.run());
+into_future!(
+    /// # Cancel safety
+    ///
+    /// As for [`Stream::add`].
+    Add => Result<EntryId, StreamError>,
+    |this| this.run()
+);

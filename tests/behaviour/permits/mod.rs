@@ -191,3 +191,30 @@ async fn the_next_fair_waiter_learns_of_remaining_permits() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_closed_semaphore_of_permits_with_ids_ends_its_requests_and_takes_nothing() {
+    let server = server().await;
+    let (client, observer) = (client(&server).await, server.observer().await.unwrap());
+    let (seats, other) =
+        (PermitExpirableSemaphore::new(&client, "seats"), PermitExpirableSemaphore::new(&client, "seats"));
+    assert!(seats.try_set_permits(1).await.unwrap());
+    let held = other.acquire().await.unwrap();
+    let waiter = tokio::spawn(seats.acquire().into_future());
+    wait_until(SOON, async || client.stats().waiting == 1).await;
+    seats.clone().close();
+    let outcome = waiter.await.unwrap();
+    assert!(matches!(outcome, Err(AcquireError::Closed { .. })), "{outcome:?}");
+    held.release().await.unwrap();
+    wait_until(SOON, async || is_idle(&client)).await;
+    assert_eq!(number(&observer, &["GET", "seats"]).await, 1, "the request has taken nothing");
+    assert!(seats.is_closed() && !other.is_closed());
+    for permits in [0, 1] {
+        let outcome = seats.acquire_many(permits).await;
+        assert!(matches!(outcome, Err(AcquireError::Closed { .. })), "{outcome:?}");
+    }
+    other.acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(format!("{seats:?}"), r#"PermitExpirableSemaphore { name: Ok("seats"), .. }"#);
+    let five = Semaphore::new(&client, "five", 5);
+    assert_eq!(format!("{five:?}"), r#"Semaphore { name: Ok("five"), permits: 5, .. }"#);
+}

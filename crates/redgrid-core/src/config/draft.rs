@@ -1,4 +1,4 @@
-//! An intermediate configuration: a flat struct with one field for each setting.
+//! An intermediate configuration, into which every source writes its settings one by one.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

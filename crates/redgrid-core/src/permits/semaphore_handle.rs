@@ -59,7 +59,6 @@ pub enum Returned {
 
 /// A semaphore's client and name, as its handles keep them.
 #[derive(Clone)]
-// Exhaustive: only authors of objects use it.
 pub struct SemaphoreHandle {
     /// The client.
     pub client: Client,

@@ -112,7 +112,10 @@ macro_rules! semaphore_methods {
                 let keys = self.handle.keys.as_ref();
                 let mut debug = f.debug_struct(stringify!($type));
                 debug.field("name", &keys.map(|keys| &keys.name));
-                debug.field("capacity", &keys.ok().and_then(|keys| keys.capacity)).finish_non_exhaustive()
+                if let Some(permits) = keys.ok().and_then(|keys| keys.capacity) {
+                    debug.field("permits", &permits);
+                }
+                debug.finish_non_exhaustive()
             }
         }
     };

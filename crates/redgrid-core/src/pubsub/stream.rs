@@ -1,4 +1,5 @@
-//! Streams of the messages of users' own channels. All streams of a channel share one subscription.
+//! Streams of messages: of users' own channels, and of channels in the slot of an object. All
+//! streams of a channel share one subscription.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,7 +31,7 @@ pub enum ChannelSelector {
 
 /// An event of a [`PubSubStream`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-// Exhaustive: only authors of objects use it.
+#[non_exhaustive]
 pub enum PubSubEvent {
     /// A message.
     Message {
@@ -166,9 +167,11 @@ impl PubSubStream {
         self.buffer.poll_next(context)
     }
 
-    /// Returns whether the server has confirmed the subscription on the current connection.
+    /// Returns whether the server has confirmed the subscriptions of all channels on the current
+    /// connection. A stream without channels is never active.
     pub fn is_active(&self) -> bool {
-        self.registrations.iter().all(|it| self.manager.message_count(&it.channel).is_some())
+        let is_active = |it: &Registration| self.manager.message_count(&it.channel).is_some();
+        !self.registrations.is_empty() && self.registrations.iter().all(is_active)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use futures_util::stream::{self, BoxStream, StreamExt};
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Codec, Decode, EncodesFor};
 use redgrid_core::object::ObjectError;
 use redgrid_core::{Request, Script};
 
@@ -36,7 +36,7 @@ impl<T, C: Codec> PriorityQueue<T, C> {
     }
 }
 
-impl<T, C: Encode<T>> PriorityQueue<T, C> {
+impl<T, C: Codec> PriorityQueue<T, C> {
     /// Returns whether an element has this value.
     ///
     /// The server searches the queue, 500 elements a request. An element that stays in the queue
@@ -49,7 +49,10 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    pub async fn contains(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn contains<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let (element, mut compared) = (self.elements.encode(value)?, None);
         loop {
             let found: Found = self.elements.place.read(self.find(compared.as_ref(), &element)?).await?;
@@ -76,7 +79,10 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     /// The search changes nothing. After it, a request that was already sent is executed even if
     /// the future is dropped.
     #[doc(alias = "removeFirstOccurrence")]
-    pub async fn remove(&self, value: &T) -> Result<bool, ObjectError> {
+    pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let (element, mut compared) = (self.elements.encode(value)?, None);
         let place = &self.elements.place;
         loop {

@@ -5,7 +5,7 @@ mod member;
 mod take;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Encode};
+use redgrid_codecs::{Codec, EncodesFor};
 use redgrid_core::object::{Object, ObjectError, chunks, layouts};
 use redgrid_core::{Client, Script};
 
@@ -38,8 +38,8 @@ queue_type! {
     /// ```no_run
     /// # #[cfg(feature = "json")]
     /// # async fn demo(jobs: redgrid_queue::PriorityQueue<String>) -> Result<(), redgrid_queue::ObjectError> {
-    /// jobs.push(&"report".to_owned(), 5).await?;
-    /// let urgent = jobs.push(&"invoice".to_owned(), 1).await?;
+    /// jobs.push("report", 5).await?;
+    /// let urgent = jobs.push("invoice", 1).await?;
     /// jobs.change_priority(&urgent, 0).await?;
     /// let (priority, job) = jobs.take().await?; // 0, the invoice; waits if there is none
     /// # let _ = (priority, job);
@@ -150,7 +150,7 @@ impl<T, C: Codec> PriorityQueue<T, C> {
     }
 }
 
-impl<T, C: Encode<T>> PriorityQueue<T, C> {
+impl<T, C: Codec> PriorityQueue<T, C> {
     /// Adds an element after those that have the same priority, and returns what can cancel it. One
     /// request, which also wakes waiters.
     ///
@@ -164,7 +164,10 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     #[doc(alias = "add")]
     #[doc(alias = "offer")]
     #[doc(alias = "put")]
-    pub async fn push(&self, value: &T, priority: i64) -> Result<Prioritized, ObjectError> {
+    pub async fn push<Q: ?Sized>(&self, value: &Q, priority: i64) -> Result<Prioritized, ObjectError>
+    where
+        C: EncodesFor<T, Q>,
+    {
         let mut pushed = self.push_many([(value, priority)]).await?;
         pushed.pop().ok_or_else(|| self.invalid_reply(InvalidNumbers::Count { returned: 0, pushed: 1 }))
     }
@@ -184,12 +187,12 @@ impl<T, C: Encode<T>> PriorityQueue<T, C> {
     ///
     /// As for [`PriorityQueue::push`].
     #[doc(alias = "addAll")]
-    pub async fn push_many<'a>(
+    pub async fn push_many<'a, Q: ?Sized + 'a>(
         &self,
-        values: impl IntoIterator<Item = (&'a T, i64)>,
+        values: impl IntoIterator<Item = (&'a Q, i64)>,
     ) -> Result<Vec<Prioritized>, ObjectError>
     where
-        T: 'a,
+        C: EncodesFor<T, Q>,
     {
         let (name, key) = self.elements.place.name_and_key()?;
         let encoded = values.into_iter().map(|(value, priority)| Ok((priority, self.elements.encode(value)?)));

@@ -76,8 +76,8 @@ impl<K, V, KC: Codec, VC: Encode<V>> ShardedMap<K, V, KC, VC> {
     {
         let shards = self.sharded.shards_to_change().await?;
         let entries = shards.group(entries, |(key, _)| self.encode(*key))?;
-        let call = |shard: Map<K, V, KC, VC>, entries: Vec<(usize, (&'a Q, &'a V))>| async move {
-            shard.set_many(entries.into_iter().map(|(_, entry)| entry)).await
+        let call = |shard: Map<K, V, KC, VC>, (_, entries): (Vec<usize>, Vec<(&'a Q, &'a V)>)| async move {
+            shard.set_many(entries).await
         };
         self.sharded.fan_out(&shards, entries, call).await.map(drop)
     }
@@ -238,8 +238,8 @@ impl<K, V, KC: Codec, VC: Codec> ShardedMap<K, V, KC, VC> {
     {
         let shards = self.sharded.shards_to_read().await?;
         let keys = shards.group(keys, |key| self.encode(*key))?;
-        let call = |shard: Map<K, V, KC, VC>, keys: Vec<(usize, &'a Q)>| async move {
-            shard.remove_many(keys.into_iter().map(|(_, key)| key)).await
+        let call = |shard: Map<K, V, KC, VC>, (_, keys): (Vec<usize>, Vec<&'a Q>)| async move {
+            shard.remove_many(keys).await
         };
         self.sharded.fan_out_sum(&shards, keys, call).await
     }

@@ -9,7 +9,7 @@ impl Grid {
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
     /// let songs = grid.list::<String>("playlist");
-    /// songs.push(&"first".to_owned()).await?;
+    /// songs.push("first").await?;
     /// println!("next: {:?}", songs.range(..3).await?);
     /// # Ok(()) }
     /// ```

@@ -9,7 +9,7 @@ impl Grid {
     /// ```no_run
     /// # async fn example(grid: &redgrid::Grid) -> Result<(), Box<dyn std::error::Error>> {
     /// let jobs = grid.queue::<String>("jobs");
-    /// jobs.push(&"resize 42.png".to_owned()).await?;
+    /// jobs.push("resize 42.png").await?;
     /// let job = jobs.take().await?; // waits if there is none
     /// # Ok(()) }
     /// ```
@@ -28,7 +28,7 @@ impl Grid {
     /// use redgrid::codecs::Text;
     ///
     /// let jobs = grid.queue_with::<String, _>("jobs", Text);
-    /// jobs.push(&"resize 42.png".to_owned()).await?;
+    /// jobs.push("resize 42.png").await?;
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "queue")]
@@ -49,7 +49,7 @@ impl Grid {
     /// use redgrid::queue::End;
     ///
     /// let steps = grid.deque::<String>("steps");
-    /// steps.push_back(&"paint".to_owned()).await?;
+    /// steps.push_back("paint").await?;
     /// let undone = steps.take_within(End::Back, Duration::from_secs(1)).await?;
     /// # Ok(()) }
     /// ```
@@ -68,7 +68,7 @@ impl Grid {
     /// use redgrid::codecs::Text;
     ///
     /// let steps = grid.deque_with::<String, _>("steps", Text);
-    /// steps.push_back(&"paint".to_owned()).await?;
+    /// steps.push_back("paint").await?;
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "queue")]
@@ -88,7 +88,7 @@ impl Grid {
     /// use std::time::Duration;
     ///
     /// let reminders = grid.delayed_queue::<String>("reminders");
-    /// reminders.push(&"tea".to_owned(), Duration::from_secs(300)).await?;
+    /// reminders.push("tea", Duration::from_secs(300)).await?;
     /// let due = reminders.take().await?; // waits until one is due
     /// # Ok(()) }
     /// ```
@@ -107,7 +107,7 @@ impl Grid {
     /// use redgrid::codecs::Text;
     ///
     /// let reminders = grid.delayed_queue_with::<String, _>("reminders", Text);
-    /// reminders.push(&"tea".to_owned(), Duration::from_secs(300)).await?;
+    /// reminders.push("tea", Duration::from_secs(300)).await?;
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "queue")]
@@ -164,8 +164,8 @@ impl Grid {
     /// use std::time::Duration;
     ///
     /// let jobs = grid.priority_queue::<String>("jobs");
-    /// jobs.push(&"newsletter".to_owned(), 9).await?;
-    /// jobs.push(&"alarm".to_owned(), 1).await?;
+    /// jobs.push("newsletter", 9).await?;
+    /// jobs.push("alarm", 1).await?;
     /// let first = jobs.take_within(Duration::from_secs(1)).await?; // the alarm
     /// # Ok(()) }
     /// ```
@@ -186,7 +186,7 @@ impl Grid {
     /// use redgrid::codecs::Text;
     ///
     /// let jobs = grid.priority_queue_with::<String, _>("jobs", Text);
-    /// jobs.push(&"alarm".to_owned(), 1).await?;
+    /// jobs.push("alarm", 1).await?;
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "queue")]
