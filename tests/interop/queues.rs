@@ -29,7 +29,7 @@ async fn each_side_takes_the_others_elements(on: Fixture) {
     assert_eq!((ask("queue.poll", &[]).await, ask("deque.pollLast", &[]).await), ("a".into(), "d".into()));
     let other = format!("{{{}}}:other", on.name);
     assert_eq!(ask("queue.pollLastAndOfferFirstTo", &[&other]).await, "c");
-    deque.push_front(&"y".into()).await.unwrap();
+    deque.push_front("y").await.unwrap();
     assert_eq!(ask("deque.moveFirstToLast", &[&other]).await, "y");
     assert_eq!(queue.pop_last_push_first_to(&other).await.unwrap(), Some("b".to_owned()));
     let others = Queue::<String>::new(&client, &other).with_codec(Kryo);
