@@ -389,8 +389,7 @@ impl HoldGuard {
         true
     }
 
-    /// Reserves the offered hold for a multi-key acquire. Returns false if it was revoked
-    /// meanwhile.
+    /// Reserves the offered hold for a multi-key acquire. Returns false if it was revoked.
     pub(super) fn reserve(&self) -> bool {
         !self.is_first || self.hold.reserve()
     }

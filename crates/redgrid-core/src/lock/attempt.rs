@@ -275,10 +275,11 @@ impl Table {
             // It was valid until now: it was lost unnoticed, or this process took the lock from
             // itself.
             schedule.remove(former.id);
-            for hold in std::mem::take(&mut lock.holds) {
-                if hold.end(Some(LostReason::Forced)) {
-                    lock.remember_lost(&hold);
-                }
+            let mut holds = std::mem::take(&mut lock.holds);
+            holds.retain(|hold| hold.mark_ended(Some(LostReason::Forced)));
+            for hold in &holds {
+                hold.notify_ended();
+                lock.remember_lost(hold);
             }
         }
         InstallOutcome::Ours { lock, schedule }

@@ -153,14 +153,14 @@ impl Table {
         let claims: Vec<_> =
             each.map(|((keys, _), field)| HoldArgs { target: keys, field, lease: Duration::ZERO }).collect();
         for part in claims.chunks(BULK) {
-            let until = what.limit.max(self.now()) + what.lease;
+            let until = || what.limit.max(self.now()) + what.lease;
             let keep = what.keep_until.since(self.now());
             let (request, policy) = match part {
                 [claim] if keep.is_zero() => (protocol.release(*claim), RetryPolicy::ToTheEnd),
                 [claim] => (protocol.retain(HoldArgs { lease: keep, ..*claim }), RetryPolicy::ToTheEnd),
                 _ => (protocol.release_many(part), RetryPolicy::Together),
             };
-            let asked = self.core.give_back(request, until, policy).await;
+            let asked = self.core.give_back(request, until(), policy).await;
             sent = sent.min(asked.sent);
             let Err(error) = asked.result else { continue };
             tracing::debug!(name = %what.claims[0].0.name, %error, "could not give back; the lease ends it");
@@ -168,7 +168,7 @@ impl Table {
                 // One invalid key rejects all of them, and so does a slot migration: release them
                 // one by one.
                 for claim in part {
-                    self.core.give_back(protocol.release(*claim), until, RetryPolicy::ToTheEnd).await;
+                    self.core.give_back(protocol.release(*claim), until(), RetryPolicy::ToTheEnd).await;
                 }
             }
         }

@@ -74,7 +74,8 @@ impl ServerLease {
     /// Notifies the last sharer that all others have left.
     pub(super) fn left_alone(&self) {
         // A waiter that registers now checks once more before it waits.
-        if let Some(alone) = self.inner().cold.as_ref().and_then(|cold| cold.alone.as_ref()) {
+        let alone = self.inner().cold.as_ref().and_then(|cold| cold.alone.clone());
+        if let Some(alone) = alone {
             alone.notify_waiters();
         }
     }

@@ -20,7 +20,8 @@ use crate::observe::OpSpan;
 impl HoldGuard {
     /// Sets the lease to `lease` from now on.
     ///
-    /// The future does not keep the hold: its last guard releases it all the same.
+    /// The future does not keep the hold: its last guard releases it all the same. A future that
+    /// is polled for the first time after that fails, and changes nothing.
     ///
     /// # Errors
     ///
@@ -54,6 +55,10 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     }
     if let Some(reason) = hold.lost() {
         return Err(ExtendError::Lost { name: name(), reason });
+    }
+    if hold.end.get().is_some() {
+        // By now the server lease may serve another task.
+        return Err(ExtendError::NotExtended { name: name(), source: ServerError::not_sent("the hold was released") });
     }
     let now = server_lease.clock.now();
     let fixed = matches!(hold.request.lease, LeaseMode::Fixed(_));

@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::attempt::GrantReply;
 use super::cold_fields::ColdFields;
 use super::error::LostReason;
+use super::hold_watch::EndWatchers;
 use super::protocol::{AcquireRequest, HoldArgs, HolderId, LockKeys, LockProtocol};
 use super::table::LockId;
 use crate::clock::{Clock, Instant, nanos};
@@ -21,7 +22,6 @@ use crate::connection::NodeId;
 use crate::lease::{Deadline, Lease, LeaseMode, deadline, margin};
 use crate::observe::count;
 use bytes::Bytes;
-use tokio::sync::Notify;
 
 /// One grant of the server, from its acquire to its release.
 pub(crate) struct ServerLease {
@@ -64,7 +64,7 @@ pub(super) struct LeaseInner {
     pub(super) node: NodeId,
     pub(super) cold: Option<Box<ColdFields>>,
     /// Notifies tasks that wait for the end of one of its holds; created by the first of them.
-    pub(super) ended: Option<Arc<Notify>>,
+    pub(super) ended: Option<Box<EndWatchers>>,
 }
 
 impl Lease for ServerLease {
@@ -362,21 +362,6 @@ impl Hold {
             Some(end) => *end,
             None => self.has_expired(now).then_some(LostReason::Expired),
         }
-    }
-
-    /// Ends the hold by its release, or by a loss. Returns false if it had ended before.
-    pub(super) fn end(&self, lost: Option<LostReason>) -> bool {
-        let has_ended = self.end.set(lost).is_ok();
-        if has_ended {
-            if cfg!(feature = "metrics") {
-                self.count_end(lost);
-            }
-            // A waiter that registers now checks once more before it waits.
-            if let Some(ended) = &self.server_lease.inner().ended {
-                ended.notify_waiters();
-            }
-        }
-        has_ended
     }
 
     /// Returns until when the lock stays taken for `at_least`.

@@ -1,12 +1,23 @@
 //! The end of a hold, for tasks that watch it.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
+
+use tokio::sync::Notify;
 
 use super::error::LostReason;
 use super::hold::Hold;
 use crate::observe::count;
+use crate::shrink::shrink_if_sparse;
 use crate::token::Token;
+
+/// Notifications of the ends of the holds of one server lease, by the token of the hold.
+///
+/// Only a hold that a task watches has one. A notification for all holds would wake every reader
+/// when one of them releases.
+#[derive(Default)]
+pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
 
 /// A view of a hold, cloneable for other tasks. It does not keep the hold.
 #[derive(Clone)]
@@ -59,8 +70,55 @@ impl Hold {
         self.lost_by(self.server_lease.clock.now())
     }
 
+    /// Ends the hold by its release, or by a loss. Returns false if it had ended before.
+    pub(super) fn end(&self, lost: Option<LostReason>) -> bool {
+        let has_ended = self.mark_ended(lost);
+        if has_ended {
+            self.notify_ended();
+        }
+        has_ended
+    }
+
+    /// Ends the hold like [`end`](Hold::end), for callers that call `notify_ended` later.
+    ///
+    /// When several holds end together, all are marked before the first waiter is woken.
+    pub(super) fn mark_ended(&self, lost: Option<LostReason>) -> bool {
+        let has_ended = self.end.set(lost).is_ok();
+        if has_ended && cfg!(feature = "metrics") {
+            self.count_end(lost);
+        }
+        has_ended
+    }
+
+    /// Wakes the tasks that wait for the end of the hold.
+    pub(super) fn notify_ended(&self) {
+        // A waker may poll another hold of the server lease: the mutex is free when it runs.
+        if let Some(ended) = self.take_notification() {
+            ended.notify_waiters();
+        }
+    }
+
+    fn take_notification(&self) -> Option<Arc<Notify>> {
+        let mut inner = self.server_lease.inner();
+        let EndWatchers(by_token) = &mut **inner.ended.as_mut()?;
+        let ended = by_token.remove(&self.token);
+        shrink_if_sparse(by_token);
+        ended
+    }
+
+    /// Returns the notification of its end, and creates it on first use; `None` if it has ended.
+    fn notification(&self) -> Option<Arc<Notify>> {
+        let mut inner = self.server_lease.inner();
+        // An end that is marked later removes the entry under the same mutex.
+        if self.end.get().is_some() {
+            return None;
+        }
+        let EndWatchers(by_token) = &mut **inner.ended.get_or_insert_default();
+        Some(Arc::clone(by_token.entry(self.token).or_default()))
+    }
+
     /// Counts the end of the hold.
-    pub(super) fn count_end(&self, lost: Option<LostReason>) {
+    fn count_end(&self, lost: Option<LostReason>) {
         let (kind, now) = (self.server_lease.protocol.name(), self.server_lease.clock.now());
         let held = now.since(self.granted);
         if !self.is_given() {
@@ -77,7 +135,7 @@ impl Hold {
 
     /// Completes when the hold has ended, by release or loss.
     async fn ended(&self) {
-        let ended = Arc::clone(self.server_lease.inner().ended.get_or_insert_default());
+        let Some(ended) = self.notification() else { return };
         loop {
             let mut notified = pin!(ended.notified());
             notified.as_mut().enable();

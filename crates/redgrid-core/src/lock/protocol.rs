@@ -265,7 +265,7 @@ pub(super) enum AcquireReply {
         left: Duration,
         /// The server's time, in microseconds.
         time: u64,
-        /// The key has expired, or is about to.
+        /// The key had expired when the reply was written.
         is_gone: bool,
     },
     TooLate,

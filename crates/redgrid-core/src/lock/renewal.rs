@@ -123,9 +123,13 @@ impl Table {
             lock.server_lease = None;
             self.take_out_served(lock);
             let (unheld, lives_on) = (lock.holds.is_empty(), lock.protocol.read_write().is_some());
-            for hold in std::mem::take(&mut lock.holds) {
-                hold.end(Some(reason));
-                lock.remember_lost(&hold);
+            let holds = std::mem::take(&mut lock.holds);
+            for hold in &holds {
+                hold.mark_ended(Some(reason));
+            }
+            for hold in &holds {
+                hold.notify_ended();
+                lock.remember_lost(hold);
             }
             if unheld && reason == LostReason::Expired {
                 // No guard exists that would release what the server may still hold.

@@ -69,8 +69,11 @@ impl Table {
             // A forgotten hold is left to its lease.
             let forgotten = lock.is_forgotten();
             let keep_until = lock.holds.iter().map(|hold| retained_after_shutdown(hold)).max().unwrap_or(Instant::MIN);
+            for hold in &lock.holds {
+                hold.mark_ended(Some(LostReason::ShutDown));
+            }
             for hold in lock.holds.drain(..) {
-                hold.end(Some(LostReason::ShutDown));
+                hold.notify_ended();
             }
             if !forgotten {
                 held.push((server_lease, keep_until));

@@ -1,5 +1,10 @@
 //! Tests of server leases and holds.
 
+use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::super::hold_watch::HoldWatch;
 use super::super::table::LockState;
 use super::super::takeover::TakeoverFrom;
 use super::*;
@@ -105,4 +110,92 @@ fn a_held_lock_is_small() {
     let sizes = [size_of::<LockState>(), size_of::<ServerLease>(), size_of::<Hold>()];
     let clock = size_of::<Clock>();
     assert!(sizes[0] <= 200 && sizes[1] <= 152 + clock && sizes[2] <= 72, "{sizes:?}");
+}
+
+/// Counts how often it is called.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_one_reader_wakes_no_other() {
+    const READERS: usize = 1000;
+    let clock = Clock::runtime();
+    let now = clock.now();
+    let server_lease = server_lease(&clock, now);
+    let renewed = LeaseMode::Renewed(Duration::from_secs(10));
+    let readers: Vec<_> = (0..READERS).map(|_| Arc::new(hold(&server_lease, renewed, now))).collect();
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut context = Context::from_waker(&waker);
+    let mut watchers: Vec<_> =
+        readers.iter().map(|reader| Box::pin(async { HoldWatch(Arc::clone(reader)).ended().await })).collect();
+    for watcher in &mut watchers {
+        assert!(watcher.as_mut().poll(&mut context).is_pending());
+    }
+    for (nth, (reader, watcher)) in readers.iter().zip(&mut watchers).enumerate() {
+        assert!(reader.end(None));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), nth + 1);
+        assert_eq!(watcher.as_mut().poll(&mut context), Poll::Ready(None));
+    }
+    HoldWatch(Arc::clone(&readers[0])).ended().await;
+    assert!(server_lease.inner().ended.as_ref().unwrap().0.is_empty(), "watching an ended hold leaves nothing behind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watcher_is_notified_of_its_own_hold_alone() {
+    let clock = Clock::runtime();
+    let now = clock.now();
+    let renewed = LeaseMode::Renewed(Duration::from_secs(10));
+    // The watcher of B is created before A ends, or after.
+    for is_between in [false, true] {
+        let server_lease = server_lease(&clock, now);
+        let [a, b] = [(); 2].map(|()| HoldWatch(Arc::new(hold(&server_lease, renewed, now))));
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut context = Context::from_waker(&waker);
+        let (mut lost_a, mut lost_b) = (Box::pin(a.lost()), Box::pin(b.lost()));
+        assert!(lost_a.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        if !is_between {
+            assert!(lost_b.as_mut().poll(&mut context).is_pending());
+        }
+        assert!(a.0.end(None));
+        assert!(lost_b.as_mut().poll(&mut context).is_pending());
+        assert!(b.0.end(Some(LostReason::Gone)) && !b.0.end(Some(LostReason::Expired)));
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "once");
+        assert_eq!(lost_b.as_mut().poll(&mut context), Poll::Ready(LostReason::Gone));
+        assert!(lost_a.as_mut().poll(&mut context).is_pending(), "A was released");
+    }
+}
+
+/// Polls another watcher of the hold when it is called.
+struct PollsInline(HoldWatch, Mutex<Vec<bool>>);
+
+impl Wake for PollsInline {
+    fn wake(self: Arc<Self>) {
+        let is_free = self.0.0.server_lease.inner.try_lock().is_ok();
+        self.1
+            .lock()
+            .unwrap()
+            .push(is_free && pin!(self.0.ended()).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waker_may_poll_the_same_hold() {
+    let clock = Clock::runtime();
+    let now = clock.now();
+    let hold = hold(&server_lease(&clock, now), LeaseMode::Renewed(Duration::from_secs(10)), now);
+    let watch = HoldWatch(Arc::new(hold));
+    let inline = Arc::new(PollsInline(watch.clone(), Mutex::default()));
+    let waker = Waker::from(Arc::clone(&inline));
+    let mut ended = pin!(watch.ended());
+    assert!(ended.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(watch.0.end(Some(LostReason::Gone)));
+    assert_eq!(*inline.1.lock().unwrap(), [true]);
 }
