@@ -94,7 +94,10 @@ pub trait ClientExt: Sealed {
     /// retries. After a lost reply an idempotent request is retransmitted until its deadline; any
     /// other request is sent once.
     fn run_same_slot<T: FromReply>(&self, request: Request) -> impl Future<Output = Result<T, ServerError>> + Send {
-        self.client().run_with(request, self.clock().now() + self.patience(), RetryPolicy::Together)
+        async move {
+            let until = self.clock().now() + self.patience();
+            self.client().run_with(request, until, RetryPolicy::Together).await
+        }
     }
 
     /// Sends a request once in the background, for callers that cannot wait, such as a `Drop`.
@@ -114,7 +117,11 @@ pub trait ClientExt: Sealed {
         &self,
         request: IdempotentRequest,
     ) -> impl Future<Output = Result<T, ServerError>> + Send {
-        self.run_exactly_once_until(request, self.clock().now() + self.patience())
+        let client = self.client();
+        async move {
+            let until = client.clock().now() + client.patience();
+            crate::exactly_once::run(client, request, until).await?.into_typed()
+        }
     }
 
     /// Executes a script as [`ClientExt::run_exactly_once`], and waits for its reply until `until`.
@@ -163,7 +170,7 @@ pub trait ClientExt: Sealed {
     /// Waits until they are known, at most `response_timeout × (retries + 1)`. The error says why
     /// they are unknown.
     fn primaries(&self) -> impl Future<Output = Result<Vec<Primary>, ServerError>> + Send {
-        self.client().primaries_until(self.clock().now() + self.patience())
+        async move { self.client().primaries_until(self.clock().now() + self.patience()).await }
     }
 
     /// Returns whether this node is still a primary.
@@ -180,14 +187,15 @@ pub trait ClientExt: Sealed {
     /// followed.
     ///
     /// It is retried as by [`Client::run`](crate::Client::run) while the node is a primary. After
-    /// an error, [`ClientExt::is_primary`] shows whether it still is.
+    /// an error, [`ClientExt::is_primary`] shows whether it still is. A refused login and the begin
+    /// of a shutdown end it at once.
     fn run_on<T: FromReply>(
         &self,
         primary: &Primary,
         request: Request,
     ) -> impl Future<Output = Result<T, ServerError>> + Send {
-        let (client, until) = (self.client(), self.clock().now() + self.patience());
-        async move { client.run_at(primary, request, until).await?.into_typed() }
+        let client = self.client();
+        async move { client.run_at(primary, request, client.clock().now() + client.patience()).await?.into_typed() }
     }
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
@@ -197,7 +205,7 @@ pub trait ClientExt: Sealed {
         &self,
         request: Request,
     ) -> impl Future<Output = Result<ByNode<T>, ServerError>> + Send {
-        self.run_on_primaries_until(request, self.clock().now() + self.patience())
+        async move { self.client().run_at_primaries(request, self.clock().now() + self.patience()).await }
     }
 
     /// Sends a request to every primary, as [`ClientExt::run_on_primaries`], until `until`.

@@ -1,8 +1,8 @@
 //! The interface for authors of objects. Applications do not need it.
 //!
-//! [`ClientExt`] adds methods to [`Client`](crate::Client). The other traits are implemented by
-//! objects, and by simulated servers in tests. All of them change with the objects of this project:
-//! another crate that uses them depends on one exact version of this one.
+//! [`ClientExt`] and [`LockExt`] add methods to [`Client`](crate::Client). The other traits are
+//! implemented by objects, and by simulated servers in tests. All of them change with the objects
+//! of this project: another crate that uses them depends on one exact version of this one.
 //!
 //! ```no_run
 //! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {

@@ -91,7 +91,7 @@ impl Client {
     }
 
     /// Starts a client on servers that a test implements.
-    #[cfg(feature = "testing")]
+    #[cfg(any(test, feature = "testing"))]
     pub fn over(topology: Arc<dyn Topology>, config: Config, clock: Clock) -> Result<Client, ConnectError> {
         config.check()?;
         Ok(Client::start(topology, config.settings, config.access.database, clock))

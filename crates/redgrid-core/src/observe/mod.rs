@@ -1,9 +1,9 @@
 //! Metrics and spans, with fixed names.
 //!
 //! Metrics use the facade of the crate `metrics` (feature `metrics`), spans the crate `tracing`
-//! (feature `tracing`). Both features are off by default, and are then not compiled. No label has
-//! the name of a lock: names are unbounded, and each would be its own time series. How to use them
-//! is in docs/operating/observability.md.
+//! (feature `tracing`). Both features are off by default. Without them nothing is recorded, and the
+//! future of an operation is not wrapped. No label has the name of a lock: names are unbounded, and
+//! each would be its own time series. How to use them is in docs/operating/observability.md.
 
 pub(crate) mod count;
 mod operation;

@@ -13,10 +13,7 @@ pub(crate) use disabled::OpSpan;
 pub(crate) use enabled::OpSpan;
 
 #[derive(Debug, Clone, Copy)]
-#[cfg_attr(
-    not(all(feature = "metrics", feature = "tracing")),
-    allow(dead_code, reason = "only metrics want the kind alone, only spans the name")
-)]
+#[cfg_attr(not(any(feature = "metrics", feature = "tracing")), allow(dead_code, reason = "for metrics and spans"))]
 pub(crate) struct OpContext<'a> {
     pub(crate) kind: &'static str,
     pub(crate) name: &'a Name,

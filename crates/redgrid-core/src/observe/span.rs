@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tracing::Instrument;
 use tracing::field::Empty;
 
 use super::operation::OpContext;
@@ -49,8 +48,14 @@ impl Span {
         span!("redgrid.force_release", context)
     }
 
+    #[cfg(feature = "tracing")]
     pub(super) fn instrument<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        work.instrument(self.0.clone())
+        tracing::Instrument::instrument(work, self.0.clone())
+    }
+
+    #[cfg(not(feature = "tracing"))]
+    pub(super) fn instrument<F: Future>(&self, work: F) -> F {
+        work
     }
 
     pub(super) fn outcome(&self, outcome: &'static str) {

@@ -78,7 +78,7 @@ impl Options {
             let empty = client.semaphores().empty_permit(client, keys);
             return empty.map(Some).ok_or_else(|| AcquireError::of(&name(), client.ended()));
         }
-        let outcome = PendingPermit::new(client, keys, request).outcome();
+        let outcome = PendingPermit::start(client, keys, request).outcome();
         tokio::select! {
             biased;
             outcome = outcome => outcome,

@@ -33,8 +33,8 @@ pub struct PendingPermit {
 }
 
 impl PendingPermit {
-    /// Requests permits; every kind of semaphore uses this.
-    pub(crate) fn new(client: &Client, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
+    /// Requests permits. Every kind of semaphore uses this.
+    pub fn start(client: &Client, keys: &Arc<SemaphoreKeys>, request: PermitRequest) -> PendingPermit {
         let entered = client.clock().now();
         let until = request.wait.map_or(Instant::MAX, |wait| entered + wait);
         let (registry, status) = (client.semaphores(), Arc::<RequestStatus>::default());
@@ -128,7 +128,8 @@ impl PendingPermit {
             return Err(self.timeout_error(now));
         }
         let wait = self.request.wait.map(|_| self.until.since(now));
-        let mut again = PendingPermit::new(&self.client, &self.semaphore.keys, PermitRequest { wait, ..self.request });
+        let mut again =
+            PendingPermit::start(&self.client, &self.semaphore.keys, PermitRequest { wait, ..self.request });
         again.entered = self.entered;
         again.wait().await
     }

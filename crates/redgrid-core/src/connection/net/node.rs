@@ -105,7 +105,7 @@ impl Node {
         }
         match link.send(self.encode(request, limit, request.in_order)?).await {
             // Boxed because it is rare: the future of every call would otherwise have room for it.
-            refused @ Err(ServerError::Refused { .. }) => {
+            refused @ Err(ServerError::Refused { .. }) if resend::may_help(request, &refused) => {
                 Box::pin(self.send_again(link, request, limit, false, refused)).await
             }
             answer => answer,

@@ -129,8 +129,6 @@ struct Members {
     history: Arc<str>,
 }
 
-impl PoolState {}
-
 /// Returns the id of the pool: the common process, and the highest connection number.
 ///
 /// A new connection has a higher number than all before it.

@@ -11,11 +11,9 @@ use futures_util::future::join_all;
 
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::retry::Tries;
 use crate::connection::route::is_doubtful;
 use crate::connection::{
-    Client, ConnectionId, Core, FromReply, NodeId, Progress, Reply, Request, RequestOutcome, RetryPolicy, Server,
-    TopologyHint, is_same,
+    Client, ConnectionId, Core, FromReply, NodeId, Reply, Request, Server, TopologyHint, is_same, jittered,
 };
 use crate::error::ServerError;
 
@@ -126,41 +124,78 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 
 /// Sends a request to one node until it is finally answered, the node is not a primary any more, or
 /// `until` has passed.
+///
+/// A refused login and the begin of a shutdown end it at once. So does [`Server::refusal`], unless a
+/// transmission is unanswered.
 async fn ask(
     client: &Client,
     server: &Arc<dyn Server>,
     request: Request,
     until: Instant,
 ) -> Result<Reply, ServerError> {
-    let core = client.core();
-    let (request, progress) = (Arc::new(request), Progress::default());
-    let mut tries = Tries::new(RetryPolicy::Retries, until);
-    let replaced = || format!("{} is no primary any more", server.id());
-    let last = loop {
-        let sent = core.clock.now();
+    let (core, request) = (client.core(), Arc::new(request));
+    // Number of transmissions that may have been executed, whatever the replies to later ones say.
+    let mut unanswered = 0;
+    let error = loop {
+        let replaced = || format!("{} is no primary any more", server.id());
         if !decides(core, server) {
-            break tries.unsent(ServerError::not_sent(replaced()), server, sent);
+            break ServerError::not_sent(replaced());
         }
-        let (epoch, limit) = (server.current_connection_id(), tries.limit(sent, core.settings.response_timeout));
-        let result = match server.ask(&request, limit).await {
+        let sent = core.clock.now();
+        let error = match server.ask(&request, sent + core.settings.response_timeout).await {
             Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),
             Ok(reply) => {
                 server.time().observe_round_trip(sent, core.clock.now());
                 return Ok(reply);
             }
-            Err(error @ ServerError::Decode { .. }) => return Err(error),
-            Err(error) => Err(error),
+            Err(error) => error,
         };
-        if result.as_ref().is_err_and(is_doubtful) {
+        if is_doubtful(&error) {
             core.topology.suspect(TopologyHint::Node(server.id().clone()));
         }
-        let (by, received) = (Arc::clone(server), core.clock.now());
-        let outcome = RequestOutcome { result, sent, received, retransmission_ends: tries.unanswered, by, epoch };
-        // Not at home: the first key, which it does not have, leads elsewhere.
-        if let Some(last) = tries.next(core, &request, outcome, false, limit, &progress).await {
-            break last;
+        // A dedicated connection has its own trouble.
+        let heeds_refusal = unanswered == 0 && !request.dedicated;
+        let again = match &error {
+            ServerError::NotSent { .. } => match server.refusal().borrow().clone() {
+                Some(lasting) if heeds_refusal => break lasting,
+                _ => true,
+            },
+            ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
+            ServerError::Unknown { .. } => {
+                unanswered += 1;
+                request.is_idempotent() && unanswered <= core.settings.retries
+            }
+            ServerError::Unauthorized { .. } | ServerError::ShuttingDown | ServerError::Decode { .. } => false,
+        };
+        if !again || !pause(client, server, &request, until).await {
+            let is_down = matches!(error, ServerError::NotSent { .. }) && server.current_connection_id().is_none();
+            // The cause may have been found meanwhile.
+            break if is_down && !request.dedicated { server.unreached() } else { error };
         }
     };
-    let was_retransmitted = last.was_retransmitted();
-    last.result.map_err(|error| if was_retransmitted { error.after_unanswered() } else { error })
+    Err(if unanswered > 0 { error.after_unanswered() } else { error })
+}
+
+/// Waits for the retry delay and a connection, or a topology change, or a refusal of this client.
+///
+/// Returns false if `until` passes first or the client shuts down.
+async fn pause(client: &Client, server: &Arc<dyn Server>, request: &Request, until: Instant) -> bool {
+    let core = client.core();
+    let (mut changes, mut epoch, mut refusal) = (core.topology.changes(), server.connection_id(), server.refusal());
+    let up = async {
+        tokio::time::sleep(jittered(core.settings.retry_delay)).await;
+        // Dedicated connections are opened for the request.
+        if !request.dedicated && epoch.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let is_refused = refusal.borrow().is_some();
+    tokio::select! {
+        () = up => {}
+        Ok(()) = changes.changed() => {}
+        Ok(_) = refusal.wait_for(Option::is_some), if !is_refused => {}
+        () = core.clock.sleep_until(until) => return false,
+        () = client.closing() => return false,
+    }
+    core.clock.now() < until
 }

@@ -3,6 +3,7 @@
 //! A request that was not sent, or was refused for a passing reason, is retried with jittered
 //! waits. A request that may have been executed is sent again only if it is idempotent.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -41,10 +42,14 @@ pub(super) struct Tries {
     policy: RetryPolicy,
     until: Instant,
     /// When the first transmission that was not answered was sent.
+    ///
+    /// A reply that a later one was too late does not reset it: the first one may have executed.
     first: Option<Instant>,
-    /// Number of transmissions that were not answered.
+    /// Number of unanswered transmissions that may still execute.
+    ///
+    /// A reply that a later one was too late sets it to 0: their limits were not later.
     unknowns: u32,
-    /// Until when one of them may still execute.
+    /// Until when an unanswered transmission may execute. `Some` if one may have executed.
     pub(super) unanswered: Option<Instant>,
 }
 
@@ -70,21 +75,20 @@ impl Tries {
     /// Returns whether a refused login or a wrong target ends the request. Exceptions are releases,
     /// and requests of which a transmission may still execute.
     fn heeds_refusal(&self) -> bool {
-        self.policy != RetryPolicy::ToTheEnd && self.unanswered.is_none()
+        self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
     }
 
-    /// Decides what follows a transmission without success, and waits for the next one.
+    /// Decides whether a transmission without success is the last one.
     ///
-    /// Returns the final outcome, or `None` if the request is to be sent again.
-    pub(super) async fn next(
+    /// If another may follow, [`Tries::pause`] waits for it.
+    pub(super) fn decide(
         &mut self,
         core: &Core,
         request: &Request,
         mut outcome: RequestOutcome,
-        at_home: bool,
         limit: Instant,
         progress: &Progress,
-    ) -> Option<RequestOutcome> {
+    ) -> ControlFlow<RequestOutcome, RequestOutcome> {
         let mut is_lasting = false;
         if matches!(outcome.result, Err(ServerError::NotSent { .. }))
             && self.heeds_refusal()
@@ -128,16 +132,31 @@ impl Tries {
                 };
                 request.is_idempotent() && more
             }
-            Ok(_) | Err(ServerError::Decode { .. }) => return self.too_late(core, outcome, progress).await,
+            Ok(_) | Err(ServerError::Decode { .. }) => return ControlFlow::Continue(outcome),
         };
         outcome.retransmission_ends = self.unanswered;
         if !again || outcome.received >= self.until {
-            return Some(outcome);
+            return ControlFlow::Break(outcome);
         }
         if let Some(end) = core.life.error() {
             // `retransmission_ends` covers an earlier transmission.
             outcome.result = Err(end);
-            return Some(outcome);
+            return ControlFlow::Break(outcome);
+        }
+        ControlFlow::Continue(outcome)
+    }
+
+    /// Waits for the next transmission. Returns the final outcome if there is no time for it.
+    pub(super) async fn pause(
+        &mut self,
+        core: &Core,
+        request: &Request,
+        mut outcome: RequestOutcome,
+        at_home: bool,
+        progress: &Progress,
+    ) -> Option<RequestOutcome> {
+        if matches!(outcome.result, Ok(_) | Err(ServerError::Decode { .. })) {
+            return self.too_late(core, outcome, progress).await;
         }
         pause(core, request.first_key(), (&outcome.by, at_home), self.heeds_refusal(), self.until).await;
         if core.clock.now() < self.until {
@@ -152,7 +171,13 @@ impl Tries {
 
     /// Handles a transmission that reached the server too late, and had no effect. An earlier one
     /// may have.
-    async fn too_late(&self, core: &Core, mut outcome: RequestOutcome, progress: &Progress) -> Option<RequestOutcome> {
+    async fn too_late(
+        &mut self,
+        core: &Core,
+        mut outcome: RequestOutcome,
+        progress: &Progress,
+    ) -> Option<RequestOutcome> {
+        self.unknowns = 0;
         progress.came_late(self.unanswered.is_some());
         let again = core.clock.now() + jittered(core.settings.retry_delay);
         if again < self.until {
@@ -311,8 +336,8 @@ mod tests {
 
     #[test]
     fn a_refusal_of_the_login_ends_a_request_unless_it_releases_or_a_copy_may_execute() {
-        let heeds = |policy, unanswered| Tries { unanswered, ..Tries::new(policy, Instant::MAX) }.heeds_refusal();
-        assert!(heeds(RetryPolicy::Retries, None) && heeds(RetryPolicy::Once, None));
-        assert!(!heeds(RetryPolicy::ToTheEnd, None) && !heeds(RetryPolicy::Retries, Some(Instant::MIN)));
+        let heeds = |policy, unknowns| Tries { unknowns, ..Tries::new(policy, Instant::MAX) }.heeds_refusal();
+        assert!(heeds(RetryPolicy::Retries, 0) && heeds(RetryPolicy::Once, 0));
+        assert!(!heeds(RetryPolicy::ToTheEnd, 0) && !heeds(RetryPolicy::Retries, 1));
     }
 }

@@ -4,13 +4,14 @@
 //! A request that is answered at once passes this file from top to bottom. Everything else is in
 //! `retry` (other transmissions and the pauses before them) and in `route` (redirects).
 
+use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::progress::Progress;
 use super::retry::{RetryPolicy, Tries, admitted, replaced};
-use super::route::follow;
+use super::route::{follow, is_doubtful};
 use crate::clock::Instant;
 use crate::config::Durability;
 use crate::connection::link::patience;
@@ -70,6 +71,10 @@ impl Core {
                     Some(limit) if policy != RetryPolicy::ToTheEnd => match limit.try_acquire() {
                         Ok(permit) => Some(permit),
                         Err(_) => match Box::pin(admitted(limit, &self.clock, until, progress)).await {
+                            // Replaced during the wait. The permit is for the former primary.
+                            Ok(_) if !request.reads && !is_same(&topology.primary(request.first_key()), &to) => {
+                                continue;
+                            }
                             Ok(permit) => Some(permit),
                             Err(error) => return tries.unsent(error, &to, self.clock.now()),
                         },
@@ -97,8 +102,12 @@ impl Core {
                     }
                 }
                 drop(permit);
+                let failed = match tries.decide(self, &request, outcome, limit, progress) {
+                    ControlFlow::Continue(failed) => failed,
+                    ControlFlow::Break(last) => return last,
+                };
                 // Boxed, like everything rare: every request would reserve its size.
-                if let Some(last) = Box::pin(tries.next(self, &request, outcome, at_home, limit, progress)).await {
+                if let Some(last) = Box::pin(tries.pause(self, &request, failed, at_home, progress)).await {
                     return last;
                 }
             }
@@ -230,7 +239,11 @@ async fn transmit(
 ) -> Answer {
     let epoch = by.current_connection_id();
     let result = by.ask(request, limit).await;
-    let is_answered = result.is_ok();
+    // A redirect is doubtful, too.
+    let is_final = !result.as_ref().is_err_and(is_doubtful);
     let answer = Answer { result, by, epoch, at_home: !request.reads };
-    if is_answered { answer } else { Box::pin(follow(topology, answer, request, limit, sent_on)).await }
+    if is_final { answer } else { Box::pin(follow(topology, answer, request, limit, sent_on)).await }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,16 @@ fn is_without(message: &str) -> bool {
     named.is_some_and(|named| named.starts_with("EVALSHA_RO") || named.starts_with("EVAL_RO"))
 }
 
+/// Returns whether the refused request may be sent again in another form, as a first cheap check.
+pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) -> bool {
+    let Err(ServerError::Refused { message, .. }) = refused else { return false };
+    match &request.what {
+        What::Script(_) => Code::of(message) == Code::NoScript || is_without(message),
+        What::Function { library, .. } => library.is_some() && message == NO_FUNCTION,
+        What::Command(_) | What::Together(_) => false,
+    }
+}
+
 async fn load(link: &Connection, code: &Bytes) -> Result<(), ServerError> {
     match link.send(vec!["FUNCTION".into(), "LOAD".into(), code.clone()]).await {
         // Another client was faster, or another library has that name.

@@ -135,7 +135,7 @@ pub(super) const TLS: [(&str, Kind, &str); 23] = [
     ("InvalidCertificate(BadSignature", Unauthorized, UNTRUSTED),
     ("InvalidCertificate(Expired", Unauthorized, "the server's certificate has expired"),
     ("InvalidCertificate(NotValidYet", Unauthorized, "the server's certificate is not valid yet"),
-    ("CaUsedAsEndEntity", Unauthorized, "the server's certificate is that of an authority"),
+    ("InvalidCertificate(Other(OtherError(CaUsedAsEndEntity", Unauthorized, "the server's certificate is that of an authority"),
     ("InvalidCertificate(", Unauthorized, "the server's certificate is not accepted"),
     ("AlertReceived(CertificateRequired)", Unauthorized, REQUIRED),
     ("AlertReceived(UnknownCA)", Unauthorized, NOT_ACCEPTED),
