@@ -151,7 +151,7 @@ async fn the_observer_reads_what_tests_ask_for() -> Outcome {
 }
 
 #[tokio::test]
-#[should_panic(expected = "tests/faults.rs")]
+#[should_panic(expected = "testkit/faults.rs")]
 async fn waiting_in_vain_names_the_place() {
     redgrid_testkit::wait_until(std::time::Duration::from_millis(5), async || false).await;
 }
