@@ -140,7 +140,7 @@ pub(super) struct LockState {
     /// Holds of the server lease: one, or one for each task that shares it.
     pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
     /// Lost holds whose guards are still alive; their holders cannot re-enter.
-    pub(super) lost: Option<Box<Vec<Weak<Hold>>>>,
+    pub(super) lost: Option<Box<SmallVec<[Weak<Hold>; 1]>>>,
     /// The in-flight request that its caller polls inline, with the id of its waiter or server lease.
     pub(super) inline_task: Option<(u64, InlineTask)>,
     pub(super) busy: Busy,
