@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use redgrid_codecs::{Codec, Decode, Encode};
+use redgrid_codecs::{Decode, Encode};
 
 use super::{Layout, Object, ObjectError, chunks};
 use crate::connection::{Client, FromReply, Request};
@@ -175,7 +175,7 @@ impl ObjectRef {
     /// # Errors
     ///
     /// As [`ObjectRef::encoded`], for the first that fails.
-    pub fn encoded_all<'a, C: Codec, Q: ?Sized + 'a>(
+    pub fn encoded_all<'a, C, Q: ?Sized + 'a>(
         &self,
         codec: &C,
         values: impl IntoIterator<Item = &'a Q>,

@@ -234,13 +234,10 @@ impl<T, C: Decode<T>> Range<T, C> {
 }
 
 /// Encodes bounds of values in the server's syntax.
-pub(super) fn value_bounds<T, C: Codec, Q: ?Sized>(
+pub(super) fn value_bounds<T, C: Encode<Q>, Q: ?Sized>(
     inner: &Elements<T, C>,
     values: &impl RangeBounds<Q>,
-) -> Result<(Bytes, Bytes), ObjectError>
-where
-    C: Encode<Q>,
-{
+) -> Result<(Bytes, Bytes), ObjectError> {
     let bound = |bound: Bound<&Q>, none: &'static str| {
         let (prefix, value) = match bound {
             Bound::Included(value) => (b"[", value),
