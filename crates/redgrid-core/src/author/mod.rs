@@ -1,6 +1,6 @@
 //! The interface for authors of objects. Applications do not need it.
 //!
-//! [`ClientExt`] and [`LockExt`] add methods to [`Client`](crate::Client). The other traits are
+//! [`ClientExt`] and [`LockExt`] add methods to [`Client`]. The other traits are
 //! implemented by objects, and by simulated servers in tests. All of them change with the objects
 //! of this project: another crate that uses them depends on one exact version of this one.
 //!
