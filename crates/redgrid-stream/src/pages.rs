@@ -30,7 +30,7 @@ pub(crate) struct Options {
     pub(crate) create: Option<Start>,
 }
 
-/// What the consumer reads next.
+/// The next entries that the consumer reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextRead {
     /// Its pending entries after this id.

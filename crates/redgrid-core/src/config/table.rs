@@ -80,7 +80,7 @@ pub(super) static TABLE: &[Setting] = table! {
     Servers {
         single: Address(|d| &mut d.single, 6379) => "One server.";
         unix: File(|d| &mut d.unix) => "One server of this machine, by its socket.";
-        primary: Address(|d| &mut d.primary, 6379) => "The primary of a fixed pair or group; nobody promotes here.";
+        primary: Address(|d| &mut d.primary, 6379) => "The primary of a fixed pair or group, without a service that promotes replicas.";
         replicas: Addresses(|d| &mut d.replicas, 6379) => "Its replicas, for reads.";
         replicated: Addresses(|d| &mut d.replicated, 6379) =>
             "All nodes of a group without sentinels, in any order. They are asked which of them is the primary.";
@@ -133,7 +133,7 @@ pub(super) static TABLE: &[Setting] = table! {
         socks_username: Text(|d| &mut d.socks_username, some) => "The user at the proxy.";
         socks_password: Secret(|d| &mut d.socks_password) => "The password at the proxy.";
         scan_interval: Time(|d| &mut d.settings.scan_interval, ms(10), DAY) =>
-            "How often the topology is looked at although nothing tells of a change. It bounds how long a change that nobody told of goes unnoticed; shorter asks more. A cluster or sentinels are asked every 100 ms while a primary does not answer, for a minute.";
+            "How often the topology is checked without a notification of a change. It bounds how long an unreported change goes unnoticed; a shorter interval sends more requests. A cluster or sentinels are asked every 100 ms while a primary does not answer, for a minute.";
         read_mode: Choice(READ_MODES, |d| &mut d.read_mode) =>
             "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind by the replication lag. Locks and all that is written always ask the primary.";
         subscription_mode: Choice(SUBSCRIPTION_MODES, |d| &mut d.subscription_mode) =>

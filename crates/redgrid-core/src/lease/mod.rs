@@ -171,7 +171,7 @@ fn decoded(word: u64) -> Instant {
 
 /// A lease that is renewed or verified, and that ends.
 pub(crate) trait Lease {
-    /// What distinguishes it from other leases of its schedule.
+    /// The key of a lease in its schedule.
     type Id: Copy + Ord + Hash;
 
     fn id(&self) -> Self::Id;

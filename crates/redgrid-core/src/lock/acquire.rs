@@ -24,7 +24,7 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 /// How much later than the request its caller gives up: 20 ms.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
-/// What a request has observed, for the error that its timeout returns.
+/// Observations of a request, for the error that its timeout returns.
 #[derive(Default)]
 pub(super) struct RequestStatus {
     pub(super) progress: Progress,
@@ -50,23 +50,6 @@ impl RequestStatus {
 
     pub(super) fn may_execute_until(&self) -> Instant {
         Instant::from_nanos(self.may_execute_until.load(Ordering::Relaxed))
-    }
-}
-
-impl PendingAcquire {
-    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this.
-    pub fn start(
-        client: &Client,
-        kind: &'static dyn LockProtocol,
-        keys: &Arc<LockKeys>,
-        request: AcquireRequest,
-    ) -> Result<PendingAcquire, AcquireError> {
-        let entered = client.table().enter_from(client, kind, keys, &request, None);
-        // Borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
-        if let Err(error) = &entered {
-            count::refused(kind.name(), error.outcome(), Duration::ZERO);
-        }
-        entered
     }
 }
 
@@ -202,6 +185,21 @@ pub struct PendingAcquire {
 }
 
 impl PendingAcquire {
+    /// Starts an acquire of a hold, or rejects it at once. All lock-like objects use this.
+    pub fn start(
+        client: &Client,
+        kind: &'static dyn LockProtocol,
+        keys: &Arc<LockKeys>,
+        request: AcquireRequest,
+    ) -> Result<PendingAcquire, AcquireError> {
+        let entered = client.table().enter_from(client, kind, keys, &request, None);
+        // Borrowed, not moved: `PendingAcquire` is large, and each acquire has one.
+        if let Err(error) = &entered {
+            count::refused(kind.name(), error.outcome(), Duration::ZERO);
+        }
+        entered
+    }
+
     /// Waits for the grant, or returns `None` if the request is try-only and the lock is taken.
     ///
     /// # Errors

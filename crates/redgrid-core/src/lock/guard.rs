@@ -1,4 +1,4 @@
-//! What authors of guards can do with a hold.
+//! Methods of a hold for authors of guards.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

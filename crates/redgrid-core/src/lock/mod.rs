@@ -15,7 +15,7 @@
 //! | `hold` | server leases and holds |
 //! | `release` | the last guard, and the release of the lock |
 //!
-//! What only some locks need is elsewhere:
+//! Other files serve only some locks:
 //!
 //! | file | contents |
 //! |---|---|

@@ -119,7 +119,7 @@ impl Drop for InlineRelease {
     }
 }
 
-/// What dropping one guard of a hold leads to.
+/// The consequence of dropping one guard of a hold.
 pub(super) enum Dropped {
     /// Other guards of the same holder are alive, or another task has the lock now.
     Done,

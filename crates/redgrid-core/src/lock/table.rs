@@ -126,7 +126,7 @@ impl Hash for LockId {
     }
 }
 
-/// What this process knows about one key: its queue, its server lease and its in-flight requests.
+/// The local state of one key: its queue, its server lease and its in-flight requests.
 ///
 /// Every held lock has one. Fields that few locks need are boxed or created on first use.
 pub(super) struct LockState {

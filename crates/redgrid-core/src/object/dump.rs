@@ -45,11 +45,11 @@ pub(super) struct Snapshot {
     pub(super) dump: Dump,
     /// In milliseconds; 0 for none.
     lifetimes: Vec<i64>,
-    /// The same in milliseconds since 1970, by the server's clock.
+    /// The end of each lifetime, in milliseconds since 1970 by the server's clock.
     pub(super) ends: Vec<i64>,
 }
 
-/// What may be stored under the new name of an object.
+/// The objects that may be replaced under the new name.
 pub(super) enum Overwrite<'a> {
     /// Nothing.
     Free,

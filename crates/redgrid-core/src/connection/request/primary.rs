@@ -71,7 +71,7 @@ impl Client {
             }
             let unknown = || match core.topology.primary(b"").trouble() {
                 Some(why) => ServerError::not_sent(why),
-                None => ServerError::not_sent("nobody has told yet who decides for keys"),
+                None => ServerError::not_sent("the primaries are not known yet"),
             };
             let mut refusal = core.topology.primary(b"").refusal();
             tokio::select! {

@@ -26,7 +26,7 @@ use crate::lock::hold::ServerLease;
 use crate::lock::release::{ReleaseMode, Released, released};
 use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter, send};
 
-/// What is known of this process's positions at the head of the server's queue while it has the
+/// This process's positions at the head of the server's queue, as far as known, while it has the
 /// lock.
 #[derive(Default)]
 pub(in crate::lock) struct LocalPass {

@@ -22,7 +22,7 @@ pub use self::queue_position::QueuePositionView;
 use super::protocol::{HoldArgs, LockKeys};
 use crate::connection::Request;
 
-/// What a process reports about its queue positions while it holds the lock.
+/// The queue positions that a process reports while it holds the lock.
 #[derive(Debug, Clone, Copy)]
 // Exhaustive: only authors of objects use it.
 pub struct PassArgs<'a> {

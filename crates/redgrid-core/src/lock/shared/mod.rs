@@ -37,7 +37,7 @@ pub struct AcquireContext {
     pub waits: bool,
 }
 
-/// What distinguishes the two modes of a read-write lock.
+/// One of the two modes of a read-write lock.
 pub trait ReadWriteMode: Send + Sync {
     /// Returns whether tasks of this process share a grant: requests within its hand-over window
     /// join it.
@@ -90,7 +90,7 @@ pub trait ReadWriteMode: Send + Sync {
     }
 }
 
-/// What a lock state of a reader or writer has beside that of other locks.
+/// The state of a reader or writer beside that of other locks.
 #[derive(Default)]
 pub(in crate::lock) struct SharedGrant {
     /// Id of the server lease that the requests convert from.

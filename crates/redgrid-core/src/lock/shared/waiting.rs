@@ -1,5 +1,5 @@
-//! What waiters of a read-write lock send beside their requests: announcements of writers, and the
-//! removal of holders whose process has died.
+//! Requests of waiters of a read-write lock beside their acquires: announcements of writers, and
+//! the removal of holders whose process has died.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -187,10 +187,10 @@ impl Pipeline {
     /// Starts the task that drives a stream.
     ///
     /// The task ends with the connection, and the connection with the task.
-    pub(super) fn start(stream: Box<dyn Stream>, is_resp2: bool, told: Outputs) -> Pipeline {
+    pub(super) fn start(stream: Box<dyn Stream>, is_resp2: bool, outputs: Outputs) -> Pipeline {
         let pipeline = Pipeline::new(is_resp2, None);
         // `Finish` also answers the requests if the task is aborted before its first poll.
-        let task = tokio::spawn(drive(Finish(pipeline.clone()), stream, told));
+        let task = tokio::spawn(drive(Finish(pipeline.clone()), stream, outputs));
         let _ = pipeline.0.task.set(task.abort_handle());
         pipeline
     }
@@ -290,13 +290,13 @@ impl Queue {
     }
 }
 
-async fn drive(finish: Finish, stream: Box<dyn Stream>, told: Outputs) {
+async fn drive(finish: Finish, stream: Box<dyn Stream>, outputs: Outputs) {
     let (reader, writer) = tokio::io::split(stream);
-    let mut reading = std::pin::pin!(read(&finish.0, reader, &told));
+    let mut reading = std::pin::pin!(read(&finish.0, reader, &outputs));
     let why = tokio::select! {
         // The write branch first: it is short, while reading may continue for a long time.
         biased;
-        why = write(&finish.0, writer, &told) => match tokio::time::timeout(LAST_WORDS, reading).await {
+        why = write(&finish.0, writer, &outputs) => match tokio::time::timeout(LAST_WORDS, reading).await {
             Ok(last_words) => last_words,
             Err(_) => why,
         },
@@ -306,7 +306,7 @@ async fn drive(finish: Finish, stream: Box<dyn Stream>, told: Outputs) {
 }
 
 /// Writes until the connection ends; returns the reason.
-async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told: &Outputs) -> String {
+async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, outputs: &Outputs) -> String {
     let shared = &pipeline.0;
     loop {
         let Some(mut bytes) = pipeline.outgoing() else {
@@ -322,12 +322,12 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told
                     shared.is_writing.store(bytes.has_remaining(), Ordering::Relaxed);
                     if had_to_wait {
                         // The server still accepts data.
-                        told.silence.heard_in_part(told.clock.now());
+                        outputs.silence.heard_in_part(outputs.clock.now());
                     }
                     had_to_wait = true;
                 }
                 Err(error) => {
-                    if !told.is_socket {
+                    if !outputs.is_socket {
                         // A layer in between may have sent a part.
                         shared.written.fetch_add(bytes.remaining() as u64, Ordering::Relaxed);
                     }
@@ -342,7 +342,7 @@ async fn write(pipeline: &Pipeline, mut writer: WriteHalf<Box<dyn Stream>>, told
 }
 
 /// Reads until the connection ends; returns the reason.
-async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, told: &Outputs) -> String {
+async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, outputs: &Outputs) -> String {
     let mut buffer = BytesMut::with_capacity(READ);
     let (mut frames, mut answered, mut scan) = (Vec::new(), Vec::new(), None::<Scan>);
     for reads in 1_usize.. {
@@ -367,17 +367,17 @@ async fn read(pipeline: &Pipeline, mut reader: ReadHalf<Box<dyn Stream>>, told: 
                 }
             }
         }
-        let (is_reading, now) = (!buffer.is_empty(), told.clock.now());
+        let (is_reading, now) = (!buffer.is_empty(), outputs.clock.now());
         pipeline.0.is_reading.store(is_reading, Ordering::Relaxed);
         if frames.is_empty() {
-            told.silence.heard_in_part(now);
+            outputs.silence.heard_in_part(now);
         } else {
-            told.silence.heard(now);
+            outputs.silence.heard(now);
         }
         if is_whole {
             scan = is_reading.then(Scan::new);
         }
-        if let Some(why) = pipeline.received(&mut frames, &mut answered, &told.messages).err().or(broken) {
+        if let Some(why) = pipeline.received(&mut frames, &mut answered, &outputs.messages).err().or(broken) {
             return why;
         }
         if !is_reading && buffer.capacity() > KEPT {

@@ -125,7 +125,7 @@ impl Connection {
 
     async fn connect(&self, is_resp2: bool) -> Result<Connected, Failure> {
         let stream = self.dial().await.map_err(|trouble| Failure { trouble, said: None, found: None })?;
-        let told = self.told(Arc::clone(&self.silence), self.messages.clone());
+        let outputs = self.outputs(Arc::clone(&self.silence), self.messages.clone());
         let looked_into = async {
             sleep(LATE).await;
             let found = self.look_into().await;
@@ -135,7 +135,7 @@ impl Connection {
             found
         };
         let mut found = None;
-        let mut connecting = pin!(self.log_in_on(stream, is_resp2, self.login.as_deref(), told));
+        let mut connecting = pin!(self.log_in_on(stream, is_resp2, self.login.as_deref(), outputs));
         let connected = tokio::select! {
             biased;
             connected = &mut connecting => connected,
@@ -147,7 +147,7 @@ impl Connection {
         connected.map_err(|said| Failure { found, ..Failure::of(without_arguments(&said).to_owned()) })
     }
 
-    fn told(&self, silence: Arc<Silence>, messages: mpsc::UnboundedSender<Push>) -> Outputs {
+    fn outputs(&self, silence: Arc<Silence>, messages: mpsc::UnboundedSender<Push>) -> Outputs {
         let entry = &self.target.entry;
         let is_socket = entry.encryption.is_none() && entry.network.dialer.is_none();
         Outputs { silence, clock: self.target.clock.clone(), messages, is_socket }
@@ -167,7 +167,7 @@ impl Connection {
         stream: Box<dyn Stream>,
         is_resp2: bool,
         login: Option<&Login>,
-        told: Outputs,
+        outputs: Outputs,
     ) -> Result<Connected, String> {
         let entry = &self.target.entry;
         let stream = match (&entry.encryption, &self.target.place) {
@@ -178,7 +178,7 @@ impl Connection {
             }
             _ => stream,
         };
-        let connected = Connected { pipeline: Pipeline::start(stream, is_resp2, told), is_kept: false };
+        let connected = Connected { pipeline: Pipeline::start(stream, is_resp2, outputs), is_kept: false };
         let credentials = match login {
             Some(login) => Some(login.fetch().await?),
             None => {
@@ -197,8 +197,8 @@ impl Connection {
         let Some(logins) = self.target.entry.logins.clone() else { return false };
         let Ok(stream) = self.dial().await else { return false };
         let login = Login::new(logins);
-        let told = self.told(Arc::default(), mpsc::unbounded_channel().0);
-        match self.log_in_on(stream, self.speaks_resp2(), Some(&login), told).await {
+        let outputs = self.outputs(Arc::default(), mpsc::unbounded_channel().0);
+        match self.log_in_on(stream, self.speaks_resp2(), Some(&login), outputs).await {
             Ok(connected) => {
                 connected.pipeline.quit().await;
                 true

@@ -53,7 +53,7 @@ use crate::script::{BatchPhase, ScriptText};
 /// A caller that is woken on another thread starts a moment later.
 const MAX_YIELDS: usize = 5;
 
-/// The same on a runtime with one thread: a woken caller runs before the task continues.
+/// `MAX_YIELDS` on a runtime with one thread: a woken caller runs before the task continues.
 const MAX_YIELDS_ONE_THREAD: usize = 2;
 
 /// Maximum delay of an available reply (1 to 2 ms, given the timer's resolution).

@@ -1,4 +1,4 @@
-//! What answers a request, and what a server sends unasked.
+//! Messages that arrive on a connection: answers to requests, and pushes.
 //!
 //! RESP3 marks messages and confirmations of subscriptions as pushes. With RESP2 they are arrays:
 //! only a connection with subscriptions, which never requests arrays, treats arrays as pushes.
@@ -14,7 +14,7 @@ use crate::connection::trouble::NO_PROTOCOL;
 use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 
-/// What answers a request.
+/// The kind of message that answers a request.
 #[derive(Clone)]
 pub(in super::super) enum Expects {
     Reply,

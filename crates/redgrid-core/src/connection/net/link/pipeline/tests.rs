@@ -6,8 +6,8 @@ use super::*;
 fn connected(is_resp2: bool, room: usize) -> (Pipeline, DuplexStream, mpsc::UnboundedReceiver<Push>) {
     let (near, far) = tokio::io::duplex(room);
     let (messages, pushes) = mpsc::unbounded_channel();
-    let told = Outputs { silence: Arc::default(), clock: Clock::runtime(), messages, is_socket: true };
-    (Pipeline::start(Box::new(near), is_resp2, told), far, pushes)
+    let outputs = Outputs { silence: Arc::default(), clock: Clock::runtime(), messages, is_socket: true };
+    (Pipeline::start(Box::new(near), is_resp2, outputs), far, pushes)
 }
 
 fn get(pipeline: &Pipeline) -> oneshot::Receiver<Answer> {
@@ -147,13 +147,13 @@ async fn what_a_server_says_unasked_is_why_it_ends() {
 #[tokio::test]
 async fn who_waits_is_told_when_the_task_is_aborted() {
     let (near, _server) = tokio::io::duplex(1024);
-    let told = Outputs {
+    let outputs = Outputs {
         silence: Arc::default(),
         clock: Clock::runtime(),
         messages: mpsc::unbounded_channel().0,
         is_socket: true,
     };
-    let pipeline = Pipeline::start(Box::new(near), false, told);
+    let pipeline = Pipeline::start(Box::new(near), false, outputs);
     let asked = get(&pipeline);
     pipeline.abort();
     assert_eq!(asked.await.unwrap(), Err(Unanswered::NotWritten));
