@@ -50,7 +50,7 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
         if renewed { ask } else { ask.lease(LEASE) }.into_future()
     });
     let guards: Vec<LockGuard> = join_all(asked).await.into_iter().map(Result::unwrap).collect();
-    let machine = Stopwatch::start();
+    let mut machine = Stopwatch::start();
     let watching: Vec<_> = guards
         .iter()
         .map(|guard| {
@@ -75,6 +75,7 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
     } else {
         server.pause().await.unwrap()
     }
+    machine.restart();
     let mut last_believed = vec![0; HOLDS];
     let mut believing = true;
     while believing {

@@ -259,13 +259,17 @@ async fn a_server_in_a_black_hole_costs_no_time() {
     })
     .await;
     proxy.set_both(Fault::BlackHole);
+    let mut times = Vec::new();
     for round in 0..20 {
         let lock = quorum.lock(format!("holed:{round}"));
         let asked = Stopwatch::start();
         let guard = lock.acquire().timeout(SOON).await.unwrap();
         asked.assert_within(SHARE / 10);
+        times.push(asked.elapsed());
         assert!(guard.votes() < SERVERS);
     }
+    times.sort();
+    assert!(times[times.len() / 2] < 50 * MS, "{times:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redgrid_locks::{Config, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::contest::{Turns, work};
+use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server};
 
 /// The most requests of an acquire: those of ten polls, which are a second, each with a look and an
@@ -38,10 +39,11 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
         }
     }
     wait_until(SOON, async || turns.passed() > 4).await;
-    let mut requests = Vec::new();
+    let (mut requests, mut waits) = (Vec::new(), Vec::new());
     for _ in 0..5 {
-        let before = asked.load(Ordering::Relaxed);
+        let (before, waited) = (asked.load(Ordering::Relaxed), Stopwatch::start());
         let guard = Lock::new(&poller, "contested").acquire().timeout(SOON).await.unwrap();
+        waits.push(waited.elapsed());
         requests.push(asked.load(Ordering::Relaxed) - before);
         guard.release().await.unwrap();
     }
@@ -50,7 +52,9 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
         worker.await.unwrap();
     }
     requests.sort();
+    waits.sort();
     assert!(requests[2] <= REQUESTS, "{requests:?}");
+    assert!(waits[2] < Duration::from_secs(1), "{waits:?}");
 }
 
 /// Waiters of four processes enter in the order of their queue positions, by the server's own record.

@@ -150,7 +150,7 @@ fn main() -> ExitCode {
 
 /// A scenario of the contract, for the user of the page about permissions. What works with these
 /// permissions works with all, so the user with all of them has a scenario in a cluster alone; the
-/// scenarios with their own deployment, and `behaviour`, use no other.
+/// scenarios with their own deployment mostly use the latter, as `behaviour` does.
 fn trials_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, on: &str) -> Vec<Trial> {
     let anybody = (shared.topology() == Topology::Cluster).then_some((User::Anybody, ""));
     let users = [(User::Published, "::published_acl")].into_iter().chain(anybody);

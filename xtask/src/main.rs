@@ -178,7 +178,7 @@ fn fairness(count: u32) -> Result<ExitCode, Failure> {
     say("beside two processes of Redisson");
     steps::run(&mut mixed)?;
     let mut shares = cargo();
-    shares.args(["test", "--release", "--package", "redgrid-tests", "--test", "fairness"]);
+    shares.args(["test", "--release", "--package", "redgrid-tests", "--features", "long", "--test", "fairness"]);
     shares.env(SERVER_VARIABLE, server.path());
     say("the shares and turns of up to 16 processes");
     steps::run_through(&mut shares)

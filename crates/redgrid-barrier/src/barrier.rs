@@ -128,7 +128,7 @@ impl Barrier {
     ///
     /// match barrier.wait().timeout(Duration::from_secs(30)).await {
     ///     Ok(result) => println!("round {}", result.generation()),
-    ///     Err(BarrierError::TimedOut { .. }) => println!("somebody is missing"),
+    ///     Err(BarrierError::TimedOut { .. }) => println!("a party is missing"),
     ///     Err(error) => return Err(error.into()),
     /// }
     /// # Ok(()) }

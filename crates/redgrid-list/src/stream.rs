@@ -123,7 +123,7 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     /// The position is stored in a cursor key beside the list, until one hour after the last page;
     /// Redisson's iterators use it, too. After the last page, the stream is over for all readers
     /// until that hour ends, or until [`List::restart_shared`], even if the list has changed. If
-    /// nobody reads a page for an hour, the cursor expires, and the next page is the first one
+    /// no page is read for an hour, the cursor expires, and the next page is the first one
     /// again. Each page must therefore be processed within an hour.
     ///
     /// If the reply with a page is lost, so is the page: the stream returns

@@ -63,7 +63,7 @@ impl<T, C: Codec> Elements<T, C> {
     where
         C: EncodesFor<T, Q>,
     {
-        values.into_iter().map(|value| self.encode(value)).collect()
+        self.place.encoded_all(&self.codec, values)
     }
 }
 

@@ -168,7 +168,7 @@ impl ShardedBitSet {
     ///
     /// As for [`ShardedBitSet::set`].
     pub async fn clear(&self) -> Result<bool, ObjectError> {
-        self.sharded.clear(|shard| async move { shard.clear().await }).await
+        self.sharded.change_all(|shard| async move { shard.clear().await }).await
     }
 
     /// Returns the number of set bits. The shards are not counted at the same moment.

@@ -134,14 +134,14 @@ impl<P: Shard> Sharded<P> {
         self.fan_out_sum(&shards, shards.every_shard(), |shard, ()| call(shard)).await
     }
 
-    /// Clears all shards of the stored layout. Returns whether there was anything.
-    pub(crate) async fn clear<F>(&self, call: impl Fn(P) -> F) -> Result<bool, ObjectError>
+    /// Calls all shards of the stored layout. Returns whether any call returned true.
+    pub(crate) async fn change_all<F>(&self, call: impl Fn(P) -> F) -> Result<bool, ObjectError>
     where
         F: Future<Output = Result<bool, ObjectError>>,
     {
         let (shards, _) = self.verified_shards().await?;
         let results = self.fan_out(&shards, shards.every_shard(), |shard, ()| call(shard)).await?;
-        Ok(results.into_iter().any(|(_, had_any)| had_any))
+        Ok(results.into_iter().any(|(_, is_true)| is_true))
     }
 
     /// Calls shards with some items each. Returns a result for each item, in the order of the items.

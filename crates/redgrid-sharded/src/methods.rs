@@ -77,7 +77,7 @@ macro_rules! collection_methods {
             ///
             /// A request that was already sent is executed even if the future is dropped.
             pub async fn clear(&self) -> Result<bool, ObjectError> {
-                self.sharded.clear(|shard| async move { shard.clear().await }).await
+                self.sharded.change_all(|shard| async move { shard.clear().await }).await
             }
         }
     };

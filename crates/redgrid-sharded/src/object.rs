@@ -31,7 +31,7 @@ impl Shard for AnyShard {
 ///
 /// A lifetime applies to the shards that exist: a shard that gets its first entry later has none
 /// until it is set again. The shard layout, a small hash, has no lifetime. It stays until the
-/// object is deleted, so that entries are never stored in shards that nobody reads. Shards keep
+/// object is deleted, so that entries are never stored in shards that are never read. Shards keep
 /// their slots, therefore an object cannot be renamed.
 #[derive(Clone)]
 #[doc(alias = "RExpirable")]
@@ -129,7 +129,7 @@ impl ShardedObject {
     /// A request that was already sent is executed even if the future is dropped.
     #[doc(alias = "expire")]
     pub async fn expire_in(&self, lifetime: Duration) -> Result<bool, ObjectError> {
-        self.change_lifetime(|AnyShard(shard), ()| shard.expire_in(lifetime).into_future()).await
+        self.0.change_all(|AnyShard(shard)| shard.expire_in(lifetime).into_future()).await
     }
 
     /// Lets the shards that exist expire at this time by their servers' clocks. Returns whether any
@@ -143,7 +143,7 @@ impl ShardedObject {
     #[doc(alias = "expireAt")]
     #[doc(alias = "expire")]
     pub async fn expire_at(&self, at: SystemTime) -> Result<bool, ObjectError> {
-        self.change_lifetime(|AnyShard(shard), ()| shard.expire_at(at).into_future()).await
+        self.0.change_all(|AnyShard(shard)| shard.expire_at(at).into_future()).await
     }
 
     /// Removes the lifetimes. Returns whether any shard had one.
@@ -153,16 +153,7 @@ impl ShardedObject {
     /// As for [`ShardedObject::expire_in`].
     #[doc(alias = "clearExpire")]
     pub async fn persist(&self) -> Result<bool, ObjectError> {
-        self.change_lifetime(|AnyShard(shard), ()| async move { shard.persist().await }).await
-    }
-
-    async fn change_lifetime<F>(&self, change: impl Fn(AnyShard, ()) -> F) -> Result<bool, ObjectError>
-    where
-        F: Future<Output = Result<bool, ObjectError>>,
-    {
-        let (shards, _) = self.0.verified_shards().await?;
-        let results = self.0.fan_out(&shards, shards.every_shard(), change).await?;
-        Ok(results.into_iter().any(|(_, is_changed)| is_changed))
+        self.0.change_all(|AnyShard(shard)| async move { shard.persist().await }).await
     }
 
     /// Returns the remaining lifetime of the shard that expires first.

@@ -208,8 +208,10 @@ impl<K, V, KC: Codec, VC: Codec> ConsumerSource<K, V, KC, VC> {
         let attempt = |raw: &RawEntry| counts.get(&raw.id).copied().unwrap_or(2);
         found
             .into_iter()
-            .map(|raw| (attempt(&raw), raw))
-            .map(|(attempt, raw)| outstanding.insert(raw, attempt))
+            .map(|raw| {
+                let attempt = attempt(&raw);
+                outstanding.insert(raw, attempt)
+            })
             .collect()
     }
 

@@ -117,11 +117,7 @@ pub trait ClientExt: Sealed {
         &self,
         request: IdempotentRequest,
     ) -> impl Future<Output = Result<T, ServerError>> + Send {
-        let client = self.client();
-        async move {
-            let until = client.clock().now() + client.patience();
-            crate::exactly_once::run(client, request, until).await?.into_typed()
-        }
+        async move { self.run_exactly_once_until(request, self.clock().now() + self.patience()).await }
     }
 
     /// Executes a script as [`ClientExt::run_exactly_once`], and waits for its reply until `until`.

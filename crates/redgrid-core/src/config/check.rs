@@ -13,7 +13,7 @@ const SERVER_SETTINGS: [&str; 6] = ["single", "unix", "primary", "replicated", "
 const REQUIRED: [(&str, &str, &str); 15] = [
     ("replicas", "primary", "replicas belong to a primary"),
     ("master_name", "sentinels", "a master name is asked for at sentinels"),
-    ("sentinels", "master_name", "sentinels must be told which primary is meant"),
+    ("sentinels", "master_name", "sentinels need the name of the primary"),
     ("sentinel_username", "sentinels", "it logs in at sentinels"),
     ("sentinel_password", "sentinels", "it logs in at sentinels"),
     ("tls_ca_file", "tls", "a certificate needs encryption"),

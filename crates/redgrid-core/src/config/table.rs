@@ -158,7 +158,7 @@ pub(super) static TABLE: &[Setting] = table! {
             "How long a place in the queue of a fair lock outlives a silent process. It must exceed the difference between the clocks of hosts with Java services; shorter skips the dead sooner.";
         fair_depth: Count(|d| &mut d.settings.fair_depth, 1, 1000) =>
             "How many waiters of a process have places of their own in the queue of a fair lock; the rest wait behind them inside the process. More makes shares follow demand; fewer spares the server.";
-        local_handover_window: AutoTime(|d| &mut d.settings.handover_window, Duration::ZERO, crate::lock::MAX_HANDOVER_WINDOW)
+        local_handover_window: AutoTime(|d| &mut d.settings.handover_window, Duration::ZERO, crate::lease::LONGEST_WINDOW)
             =>
             "How long a lock may pass from task to task of a process while others wait elsewhere; `auto` is ten round trips, at least 10 ms. Longer is not faster; shorter makes processes alternate more often; `0s` asks the server for every task.";
     }

@@ -72,5 +72,4 @@ pub(crate) use table::Table;
 pub use takeover::TakeoverFrom;
 
 pub use crate::lease::LeaseMode;
-pub(crate) use crate::lease::{LONGEST_WINDOW as MAX_HANDOVER_WINDOW, handover_window as handover_window_length};
 pub(crate) use crate::unpolled::{BackgroundTask, InlineTask};

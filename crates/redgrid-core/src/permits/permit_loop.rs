@@ -22,8 +22,8 @@ use crate::config::Durability;
 use crate::connection::RequestOutcome;
 use crate::error::ServerError;
 use crate::exactly_once;
-use crate::lease::deadline;
-use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan, handover_window_length};
+use crate::lease::{self, deadline};
+use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan};
 use crate::pubsub::{OwnSubscription, ReplicaSubscribers, Watch};
 
 /// Pause before refused returns are sent again: 100 ms at first, doubled each time, up to 30 s.
@@ -138,7 +138,7 @@ impl LocalSemaphore {
         if self.keys.fair {
             return Duration::ZERO;
         }
-        handover_window_length(self.core.settings.handover_window, self.core.home(&self.keys.key).time().round_trip())
+        lease::handover_window(self.core.settings.handover_window, self.core.home(&self.keys.key).time().round_trip())
     }
 
     async fn exchange(self: &Arc<Self>, exchange: Exchange) {

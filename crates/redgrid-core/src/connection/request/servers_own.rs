@@ -1,4 +1,4 @@
-//! Errors of the server itself, told from errors that a script returns.
+//! Errors of the server itself, distinguished from errors that a script returns.
 
 use super::{Request, What};
 use crate::connection::slot::slot;
