@@ -190,7 +190,7 @@ impl Table {
                 state.locks.get_mut(key).into_iter().for_each(|lock| lock.asking = false);
                 state.remove_if_idle(key);
                 drop(state);
-                self.give_back(&server_lease);
+                self.release_unreceived(&server_lease);
                 return None;
             }
             InstallOutcome::Superseded => {

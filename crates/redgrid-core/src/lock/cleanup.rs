@@ -73,7 +73,7 @@ impl DeferredRelease {
 
 impl Table {
     /// Releases a server lease that no local task has received.
-    pub(super) fn give_back(self: &Arc<Self>, server_lease: &Arc<ServerLease>) {
+    pub(super) fn release_unreceived(self: &Arc<Self>, server_lease: &Arc<ServerLease>) {
         self.leave_until(server_lease, Instant::MIN);
     }
 

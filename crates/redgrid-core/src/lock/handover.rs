@@ -27,6 +27,11 @@ const SPINS: usize = 100;
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
+    /// Returns whether another task may take it over, or share it, without a request to the server.
+    pub(super) fn may_hand_over(&self, now: Instant) -> bool {
+        now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
+    }
+
     /// Returns from when on the server's clock is certainly past the next owner's token.
     fn next_token_due(&self) -> Instant {
         match self.owners.load(Ordering::Acquire) {

@@ -116,11 +116,6 @@ impl ServerLease {
         HoldArgs { target: &self.keys, field, lease }
     }
 
-    /// Returns whether another task may take it over, or share it, without a request to the server.
-    pub(super) fn may_hand_over(&self, now: Instant) -> bool {
-        now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
-    }
-
     /// Returns until when it is valid locally.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline.at()
@@ -361,6 +356,35 @@ impl Hold {
         match self.end.get() {
             Some(end) => *end,
             None => self.has_expired(now).then_some(LostReason::Expired),
+        }
+    }
+
+    /// Ends the hold by its release, or by a loss. Returns false if it had ended before.
+    pub(super) fn end(&self, lost: Option<LostReason>) -> bool {
+        let has_ended = self.mark_ended(lost);
+        if has_ended {
+            self.notify_ended();
+        }
+        has_ended
+    }
+
+    /// Ends the hold like [`end`](Hold::end), for callers that call `notify_ended` later.
+    ///
+    /// When several holds end together, all are marked before the first waiter is woken.
+    pub(super) fn mark_ended(&self, lost: Option<LostReason>) -> bool {
+        let has_ended = self.end.set(lost).is_ok();
+        if has_ended && cfg!(feature = "metrics") {
+            self.count_end(lost);
+        }
+        has_ended
+    }
+
+    /// Wakes the tasks that wait for the end of the hold.
+    pub(super) fn notify_ended(&self) {
+        // A waker may poll another hold of the server lease: the mutex is free when it runs.
+        let ended = self.server_lease.inner().ended.as_mut().and_then(|watchers| watchers.take(self.token));
+        if let Some(ended) = ended {
+            ended.notify_waiters();
         }
     }
 

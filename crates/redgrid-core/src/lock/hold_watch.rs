@@ -19,6 +19,15 @@ use crate::token::Token;
 #[derive(Default)]
 pub(super) struct EndWatchers(pub(super) HashMap<u64, Arc<Notify>, foldhash::fast::RandomState>);
 
+impl EndWatchers {
+    /// Removes the notification of a hold.
+    pub(super) fn take(&mut self, token: u64) -> Option<Arc<Notify>> {
+        let ended = self.0.remove(&token);
+        shrink_if_sparse(&mut self.0);
+        ended
+    }
+}
+
 /// A view of a hold, cloneable for other tasks. It does not keep the hold.
 #[derive(Clone)]
 pub struct HoldWatch(pub(super) Arc<Hold>);
@@ -70,42 +79,6 @@ impl Hold {
         self.lost_by(self.server_lease.clock.now())
     }
 
-    /// Ends the hold by its release, or by a loss. Returns false if it had ended before.
-    pub(super) fn end(&self, lost: Option<LostReason>) -> bool {
-        let has_ended = self.mark_ended(lost);
-        if has_ended {
-            self.notify_ended();
-        }
-        has_ended
-    }
-
-    /// Ends the hold like [`end`](Hold::end), for callers that call `notify_ended` later.
-    ///
-    /// When several holds end together, all are marked before the first waiter is woken.
-    pub(super) fn mark_ended(&self, lost: Option<LostReason>) -> bool {
-        let has_ended = self.end.set(lost).is_ok();
-        if has_ended && cfg!(feature = "metrics") {
-            self.count_end(lost);
-        }
-        has_ended
-    }
-
-    /// Wakes the tasks that wait for the end of the hold.
-    pub(super) fn notify_ended(&self) {
-        // A waker may poll another hold of the server lease: the mutex is free when it runs.
-        if let Some(ended) = self.take_notification() {
-            ended.notify_waiters();
-        }
-    }
-
-    fn take_notification(&self) -> Option<Arc<Notify>> {
-        let mut inner = self.server_lease.inner();
-        let EndWatchers(by_token) = &mut **inner.ended.as_mut()?;
-        let ended = by_token.remove(&self.token);
-        shrink_if_sparse(by_token);
-        ended
-    }
-
     /// Returns the notification of its end, and creates it on first use; `None` if it has ended.
     fn notification(&self) -> Option<Arc<Notify>> {
         let mut inner = self.server_lease.inner();
@@ -118,7 +91,7 @@ impl Hold {
     }
 
     /// Counts the end of the hold.
-    fn count_end(&self, lost: Option<LostReason>) {
+    pub(super) fn count_end(&self, lost: Option<LostReason>) {
         let (kind, now) = (self.server_lease.protocol.name(), self.server_lease.clock.now());
         let held = now.since(self.granted);
         if !self.is_given() {

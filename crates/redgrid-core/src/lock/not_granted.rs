@@ -106,7 +106,7 @@ impl Table {
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
         // After a forced takeover this release finds nothing. If the clocks misled the comparison,
         // it is needed.
-        self.give_back(server_lease);
+        self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
     }

@@ -306,6 +306,7 @@ impl Table {
             if may_wait || server_lease.protocol.read_write().is_some() {
                 let unannounced = (waiting == REFUSED).then_some(self.core.settings.poll_interval);
                 let (listeners, unseen) = (status - 1, waiting == 1);
+                let own = own.counted_until(self.core.subscriptions.own_subscription(&server_lease.keys.channel));
                 let count = SubscriberCount { listeners, unseen, unannounced, own, ..SubscriberCount::default() };
                 subscribers = Some(count.with(at_replicas));
             }

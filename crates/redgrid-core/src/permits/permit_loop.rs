@@ -159,6 +159,7 @@ impl LocalSemaphore {
                 (reply_and_outcome, counts.first().copied())
             }
         };
+        let own = own.counted_until(self.core.subscriptions.own_subscription(&self.keys.channel));
         match reply.and_then(ExchangeReply::parse) {
             Ok(reply) => self.apply_reply(exchange, reply, (sent, &Arc::new(outcome)), (own, replica_subscribers)),
             Err(error) => self.apply_error(exchange, error),

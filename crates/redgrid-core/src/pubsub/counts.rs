@@ -28,6 +28,17 @@ pub(crate) struct OwnSubscription {
     pub(crate) is_pending: bool,
 }
 
+impl OwnSubscription {
+    /// Returns what the server may have counted in a request that was sent at `self`, when the
+    /// state is `after` at its reply.
+    ///
+    /// A subscription that began in between may be among the subscribers of the reply.
+    pub(crate) fn counted_until(self, after: OwnSubscription) -> OwnSubscription {
+        let has_begun = self.message_count.is_none() && after.message_count.is_some();
+        OwnSubscription { is_pending: self.is_pending || has_begun || after.is_pending, ..self }
+    }
+}
+
 impl SubscriptionManager {
     /// Returns the number of messages received on a channel; `None` while it is not active.
     pub(crate) fn message_count(&self, channel: &Bytes) -> Option<u64> {
@@ -89,5 +100,24 @@ impl SubscriptionManager {
             .node_tasks
             .get(primary.id())
             .map_or(Instant::MIN, |node_task| node_task.subscriptions.last_contact())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_that_begins_during_a_request_may_be_counted_in_its_reply() {
+        let none = OwnSubscription::default();
+        let pending = OwnSubscription { message_count: None, is_pending: true };
+        let active = |messages| OwnSubscription { message_count: Some(messages), is_pending: false };
+        assert_eq!(none.counted_until(none), none);
+        assert_eq!(none.counted_until(pending), pending);
+        assert_eq!(none.counted_until(active(0)), pending);
+        assert_eq!(pending.counted_until(active(0)), pending);
+        assert_eq!(pending.counted_until(none), pending);
+        // It was counted for certain: the messages count from the request on.
+        assert_eq!(active(2).counted_until(active(3)), active(2));
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use crate::clock::Instant;
 use crate::connection::core::Core;
 use crate::connection::request::What;
-use crate::connection::{Arg, NodeId, Progress, Request, RequestOutcome, RetryPolicy, Server};
+use crate::connection::{Arg, NodeId, Request, RequestOutcome, RetryPolicy, Server};
 use crate::script::{BatchPhase, BatchScript, ScriptRef, ScriptText};
 use crate::sync::Mutex;
 
@@ -246,18 +246,6 @@ fn process_of(server: &dyn Server) -> Option<Process> {
 }
 
 impl Core {
-    /// Sends a release until it is answered or `until` has passed, and remembers it.
-    ///
-    /// The release must be idempotent, and harmless to any later holder of the name.
-    pub(crate) async fn give_back(&self, request: Request, until: Instant, persistence: RetryPolicy) -> RequestOutcome {
-        let request = Arc::new(request);
-        let asked = self.exchange_shared(Arc::clone(&request), until, persistence, &Progress::default()).await;
-        if asked.result.is_ok() {
-            self.given_back.remember(&request, &asked);
-        }
-        asked
-    }
-
     async fn give_back_moved(&self) {
         let moved = self.given_back.take_moved(|key| self.home(key));
         if moved.is_empty() {

@@ -48,10 +48,22 @@ impl Core {
         self.exchange_shared(Arc::new(request), until, policy, progress)
     }
 
+    /// Sends a release until it is answered or `until` has passed, and remembers it for a failover.
+    ///
+    /// The release must be idempotent, and harmless to any later holder of the name.
+    pub(crate) async fn give_back(&self, request: Request, until: Instant, policy: RetryPolicy) -> RequestOutcome {
+        let request = Arc::new(request);
+        let outcome = self.exchange_shared(Arc::clone(&request), until, policy, &Progress::default()).await;
+        if outcome.result.is_ok() {
+            self.given_back.remember(&request, &outcome);
+        }
+        outcome
+    }
+
     /// Sends a shared request; see [`Core::exchange`].
     ///
     /// It is an `Arc`: a request waiting to be batched is also owned by the batch that sends it.
-    pub(in crate::connection) fn exchange_shared<'a>(
+    fn exchange_shared<'a>(
         &'a self,
         request: Arc<Request>,
         until: Instant,

@@ -350,7 +350,7 @@ impl Table {
             }
             drop(state);
             send(answers);
-            unwanted.iter().for_each(|server_lease| self.give_back(server_lease));
+            unwanted.iter().for_each(|server_lease| self.release_unreceived(server_lease));
         }
         grants.sort_by_key(|(at, _)| *at);
         let bundle = MultiGrant::of(grants.into_iter().map(|(_, grant)| grant).collect());
