@@ -8,15 +8,14 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `protocol` | what a lock kind defines: keys, options, scripts and the meaning of their replies |
-//! | `acquire` | entering the queue of a lock, and waiting for the result; the guard's type |
+//! | `protocol` | what a lock kind defines: keys, options, scripts, the meaning of replies |
+//! | `acquire` | entering the queue of a lock, and waiting for the result; the type of a guard |
 //! | `table` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
 //! | `hold` | server leases and holds, and the end of a hold |
 //! | `release` | the last guard, and the release of the lock |
 //!
-//! Both also call short functions of `queue` and `cleanup` and of other parts of core. The other
-//! files decide nothing for a free lock:
+//! A function of `queue` finds the first waiter. The other files matter only for some locks:
 //!
 //! | file | contents |
 //! |---|---|
