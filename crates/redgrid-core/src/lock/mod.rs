@@ -15,7 +15,7 @@
 //! | `hold` | server leases and holds, and the end of a hold |
 //! | `release` | the last guard, and the release of the lock |
 //!
-//! A function of `queue` finds the first waiter. The other files matter only for some locks:
+//! Other files matter only for some locks:
 //!
 //! | file | contents |
 //! |---|---|
