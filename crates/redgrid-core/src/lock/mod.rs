@@ -15,7 +15,7 @@
 //! | `hold` | server leases and holds, and the end of a hold |
 //! | `release` | the last guard, and the release of the lock |
 //!
-//! Other files matter only for some locks:
+//! The other files are for everything else:
 //!
 //! | file | contents |
 //! |---|---|
