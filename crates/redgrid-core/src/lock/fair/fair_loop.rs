@@ -76,7 +76,7 @@ impl Table {
         let Some(mut fair_loop) = self.new_fair_loop(key) else { return };
         let _active = ActiveFairKey::new(&self);
         loop {
-            match self.step(&mut fair_loop) {
+            match self.fair_step(&mut fair_loop) {
                 Step::Done => return,
                 Step::Keepalive(positions) => self.keepalive(&mut fair_loop, &positions).await,
                 Step::Sleep(until) => {
@@ -99,7 +99,7 @@ impl Table {
     /// Removes waiters that have ended, and starts an acquire or a pass request if one is due.
     ///
     /// Returns the loop's next step.
-    fn step(self: &Arc<Self>, fair_loop: &mut FairLoop) -> Step {
+    fn fair_step(self: &Arc<Self>, fair_loop: &mut FairLoop) -> Step {
         let now = self.now();
         let mut state = self.state();
         let Some(lock) = state.locks.get_mut(&fair_loop.key) else { return Step::Done };
