@@ -1,21 +1,21 @@
 //! Locks: holding, waiting, hand-over and release, for every lock kind.
 //!
 //! There are two levels. A *server lease* is one grant of the server, with its lease. A *hold* is
-//! the share of one task in it; tasks of this process use a server lease one after the other, or
+//! the share of one task in it. Tasks of this process use a server lease one after the other, or
 //! together.
 //!
-//! An acquire and a release of a free lock pass these files, from top to bottom:
+//! To follow an acquire and a release of a free lock, read these files, from top to bottom:
 //!
 //! | file | contents |
 //! |---|---|
-//! | `protocol` | what a lock kind defines: keys, options, scripts and the meaning of their replies |
-//! | `acquire` | entering the queue of a lock, and waiting for the answer |
+//! | `protocol` | what a lock kind defines: keys, options, scripts, the meaning of replies |
+//! | `acquire` | entering the queue of a lock, and waiting for the result; the type of a guard |
 //! | `table` | all locks of a client, the state of each, and its waiters |
 //! | `attempt` | one acquire request, whose grant becomes a server lease with a first hold |
-//! | `hold` | server leases and holds |
+//! | `hold` | server leases and holds, and the end of a hold |
 //! | `release` | the last guard, and the release of the lock |
 //!
-//! Other files serve only some locks:
+//! The other files are for everything else:
 //!
 //! | file | contents |
 //! |---|---|

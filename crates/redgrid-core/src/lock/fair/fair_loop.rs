@@ -1,9 +1,14 @@
 //! Loop of a lock whose waiters queue on the server.
 //!
 //! Each of the first waiters gets a position of its own there, in their order. From then on, one
-//! keepalive every 250 ms covers all of these positions. A waiter tries when it is notified that it
-//! is next, and when a keepalive finds it next. It also tries when the lease ends that was reported
-//! to the head of the queue. No waiter sends requests in between.
+//! keepalive every 250 ms covers all of these positions. A waiter sends its acquire request again
+//! when
+//!
+//! - a message notifies it that it is next,
+//! - the reply to a keepalive finds its position at the head of the queue, and the lock free, or
+//! - its position is the head, and the lease of the holder ends.
+//!
+//! No waiter sends requests in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,27 +27,26 @@ use crate::pubsub::Watch;
 
 /// Interval of the keepalive: 250 ms.
 ///
-/// A silent process counts as dead after four of them. The last live waiter of a queue therefore
-/// has the lock within 1.5 s.
+/// A process that sends no keepalive counts as dead after four intervals. The next live waiter of a
+/// queue therefore has the lock within 1.5 s.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Keepalive intervals, the next one included, after which the positions of a process count as
-/// dead.
+/// Lifetime of a position without a further keepalive, in keepalive intervals.
 const MISSED_KEEPALIVES: u32 = 4;
 
-/// Interval at which the scores of a whole queue are maintained: 1 s.
-const ALL: Duration = Duration::from_secs(1);
+/// Interval at which a keepalive checks the scores of the whole queue: 1 s.
+const SCORES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Number of locks that one client keeps alive at that interval.
+/// Number of fair locks for which one client sends keepalives at `KEEPALIVE_INTERVAL`.
 ///
-/// With more of them, each is refreshed less often and its positions live longer. At most 400
-/// requests a second are sent.
-const NAMES: u64 = 100;
+/// With more of them, the client sends keepalives for each less often, and the positions live
+/// longer. At most 400 keepalives a second are sent.
+const MAX_FREQUENT: u64 = 100;
 
 enum Step {
     Done,
-    /// Send a keepalive for the positions of these requests.
-    Keep(Vec<(u64, u64)>),
+    /// Send a keepalive for these positions. Each has the id of its request, and its number.
+    Keepalive(Vec<(u64, u64)>),
     Sleep(Instant),
 }
 
@@ -52,14 +56,14 @@ struct FairLoop {
     changed: Arc<Notify>,
     /// Channels on which positions are notified, by the number of the position.
     watches: HashMap<u64, Watch>,
-    next_beat: Instant,
-    /// When the scores of all positions are maintained again.
-    next_all: Instant,
+    next_keepalive: Instant,
+    /// When a keepalive checks the scores of the whole queue again.
+    next_scores: Instant,
 }
 
 impl Table {
     fn keepalive_interval(&self) -> Duration {
-        let times = self.attended.load(Ordering::Relaxed).div_ceil(NAMES).max(1);
+        let times = self.attended.load(Ordering::Relaxed).div_ceil(MAX_FREQUENT).max(1);
         KEEPALIVE_INTERVAL * u32::try_from(times).unwrap_or(u32::MAX)
     }
 
@@ -69,15 +73,15 @@ impl Table {
     }
 
     pub(in crate::lock) async fn fair_loop(self: Arc<Self>, key: LockId) {
-        let Some(mut line) = self.line(key) else { return };
-        let _attended = ActiveFairKey::new(&self);
+        let Some(mut fair_loop) = self.new_fair_loop(key) else { return };
+        let _active = ActiveFairKey::new(&self);
         loop {
-            match self.look(&mut line) {
+            match self.fair_step(&mut fair_loop) {
                 Step::Done => return,
-                Step::Keep(places) => self.keepalive(&mut line, &places).await,
+                Step::Keepalive(positions) => self.keepalive(&mut fair_loop, &positions).await,
                 Step::Sleep(until) => {
                     tokio::select! {
-                        () = line.changed.notified() => {}
+                        () = fair_loop.changed.notified() => {}
                         () = self.core.clock.sleep_until(until) => {}
                     }
                 }
@@ -85,22 +89,25 @@ impl Table {
         }
     }
 
-    fn line(&self, key: LockId) -> Option<FairLoop> {
+    fn new_fair_loop(&self, key: LockId) -> Option<FairLoop> {
         let mut state = self.state();
         let lock = state.locks.get_mut(&key)?;
         let (queue, changed, watches) = (lock.protocol.queue()?, lock.changed(), HashMap::new());
-        Some(FairLoop { key, queue, changed, watches, next_beat: Instant::MAX, next_all: Instant::MIN })
+        Some(FairLoop { key, queue, changed, watches, next_keepalive: Instant::MAX, next_scores: Instant::MIN })
     }
 
-    fn look(self: &Arc<Self>, line: &mut FairLoop) -> Step {
+    /// Removes waiters that have ended, and starts an acquire or a pass request if one is due.
+    ///
+    /// Returns the loop's next step.
+    fn fair_step(self: &Arc<Self>, fair_loop: &mut FairLoop) -> Step {
         let now = self.now();
         let mut state = self.state();
-        let Some(lock) = state.locks.get_mut(&line.key) else { return Step::Done };
+        let Some(lock) = state.locks.get_mut(&fair_loop.key) else { return Step::Done };
         lock.queue.retain(|entry| !entry.answer.is_closed());
         if lock.queue.is_empty() {
             (lock.loop_running, lock.contended) = (false, false);
             lock.shrink_if_idle();
-            state.remove_if_idle(&line.key);
+            state.remove_if_idle(&fair_loop.key);
             return Step::Done;
         }
         let mut answers = Answers::new();
@@ -109,22 +116,22 @@ impl Table {
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {
-            // Its timeout has passed, and its future was not polled to report that. Other waiters
-            // must not stand behind it.
-            let place = &entry.status.position;
-            if place.is_asked() && !place.is_asking() {
+            // Its timeout has passed, and its future was not polled to report that. Its position
+            // must not delay the waiters behind it.
+            let position = &entry.status.position;
+            if position.is_asked() && !position.is_asking() {
                 self.release_position_of(lock, entry);
             }
         }
-        self.listen(line, lock, now);
-        let along = self.passes_locally(lock).is_some();
-        if along {
-            // Notifications from before this process acquired the lock are void. They are kept
-            // while the server lease is busy: it may just be released.
-            let calm = lock.busy == Busy::No;
-            lock.queue.iter().filter(|_| calm).for_each(|entry| entry.status.position.clear_notification());
+        self.listen(fair_loop, lock, now);
+        let passes_locally = self.passes_locally(lock).is_some();
+        if passes_locally {
+            // Notifications from before this process acquired the lock are void. While the server
+            // lease is busy, it may be released at this moment, so they are kept.
+            let is_idle = lock.busy == Busy::No;
+            lock.queue.iter().filter(|_| is_idle).for_each(|entry| entry.status.position.clear_notification());
         } else if let Some(at) = self.next_to_ask(lock, now)
-            && let Some(attempt) = self.attempt_for(&line.key, lock, at, now)
+            && let Some(attempt) = self.attempt_for(&fair_loop.key, lock, at, now)
         {
             lock.asking = true;
             let table = Arc::clone(self);
@@ -132,63 +139,67 @@ impl Table {
                 table.try_for(attempt).await;
             }));
         }
-        let inside = || lock.queue.iter().filter(|entry| entry.status.position.is_inside() && entry.until > now);
-        let places: Vec<_> = inside().map(|entry| (entry.id, entry.status.position.number(entry.id))).collect();
-        let due = inside().map(|entry| entry.status.position.due()).min().filter(|_| may_ask(lock));
-        let over = inside().map(|entry| entry.until).min();
-        if along {
-            self.send_pass(&mut state, &line.key, false);
+        let queued = || lock.queue.iter().filter(|entry| entry.status.position.is_inside() && entry.until > now);
+        let positions: Vec<_> = queued().map(|entry| (entry.id, entry.status.position.number(entry.id))).collect();
+        let next_attempt = queued().map(|entry| entry.status.position.due()).min().filter(|_| may_ask(lock));
+        let next_timeout = queued().map(|entry| entry.until).min();
+        if passes_locally {
+            self.send_pass(&mut state, &fair_loop.key, false);
         }
         drop(state);
         send(answers);
-        if places.is_empty() {
+        if positions.is_empty() {
             return Step::Sleep(Instant::MAX);
         }
-        line.next_beat = line.next_beat.min(now + self.keepalive_interval());
-        match line.next_beat <= now {
-            true => Step::Keep(places),
-            false => Step::Sleep([due, over].into_iter().flatten().fold(line.next_beat, Instant::min)),
+        fair_loop.next_keepalive = fair_loop.next_keepalive.min(now + self.keepalive_interval());
+        match fair_loop.next_keepalive <= now {
+            true => Step::Keepalive(positions),
+            false => {
+                let others = [next_attempt, next_timeout].into_iter().flatten();
+                Step::Sleep(others.fold(fair_loop.next_keepalive, Instant::min))
+            }
         }
     }
 
     /// Subscribes for each of the first waiters, and processes the notifications received.
-    fn listen(&self, line: &mut FairLoop, lock: &LockState, now: Instant) {
+    fn listen(&self, fair_loop: &mut FairLoop, lock: &LockState, now: Instant) {
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let mut watches = HashMap::new();
         // While this process holds the lock, no position is notified. A waiter that is enqueued
         // meanwhile subscribes when the lock is released.
-        let along = self.passes_locally(lock).is_some();
+        let passes_locally = self.passes_locally(lock).is_some();
         let waits = lock.queue.iter().filter(|entry| !entry.request.once && entry.until > now);
         for (at, entry) in waits.enumerate() {
-            let place = &entry.status.position;
-            if at >= depth && !place.is_asked() {
+            let position = &entry.status.position;
+            if at >= depth && !position.is_asked() {
                 continue;
             }
-            let number = place.number(entry.id);
-            if along && !line.watches.contains_key(&number) {
+            let number = position.number(entry.id);
+            if passes_locally && !fair_loop.watches.contains_key(&number) {
                 continue;
             }
-            let mut watch = line.watches.remove(&number).unwrap_or_else(|| {
-                let channel = line.queue.channel(&line.key.keys, &self.core.field(number));
-                self.core.subscriptions.watch_with_notify(channel, line.key.key(), Arc::clone(&line.changed))
+            let mut watch = fair_loop.watches.remove(&number).unwrap_or_else(|| {
+                let channel = fair_loop.queue.channel(&fair_loop.key.keys, &self.core.field(number));
+                self.core.subscriptions.watch_with_notify(channel, fair_loop.key.key(), Arc::clone(&fair_loop.changed))
             });
             if let Some(wake) = watch.take() {
                 if wake.messages > 0 {
-                    place.notify();
-                } else if place.is_asked() {
-                    // A notification from before the subscription was active was missed: check now.
-                    line.next_beat = now;
+                    position.notify();
+                } else if position.is_asked() {
+                    // A notification may have been missed before the subscription was active: check
+                    // now.
+                    fair_loop.next_keepalive = now;
                 }
             }
             watches.insert(number, watch);
         }
-        line.watches = watches;
+        fair_loop.watches = watches;
     }
 
     /// Returns the index of the waiter that sends the next acquire request.
     ///
-    /// That is one whose position is next, or else the first waiter without a position, as far as
-    /// `fair_depth` allows one.
+    /// That is a waiter whose position is next, or else the first waiter without a position, if
+    /// `fair_depth` allows it one.
     ///
     /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
     /// behind it sends its own enqueue request.
@@ -198,71 +209,73 @@ impl Table {
         }
         let depth = usize::try_from(self.core.settings.fair_depth).unwrap_or(usize::MAX);
         let holds = lock.server_lease.is_some() && lock.busy == Busy::No;
-        let mut outside = None;
+        let mut not_queued = None;
         let waits = lock.queue.iter().enumerate().filter(|(_, entry)| entry.until > now);
         for (nth, (at, entry)) in waits.enumerate() {
-            let place = &entry.status.position;
-            if !place.is_inside() {
+            let position = &entry.status.position;
+            if !position.is_inside() {
                 let may = nth < depth && (!holds || !entry.request.once);
-                outside = outside.or(may.then_some((at, place.is_asking())));
+                not_queued = not_queued.or(may.then_some((at, position.is_asking())));
             } else if holds {
                 // The notification is from before this process acquired the lock.
-                place.clear_notification();
-            } else if place.due() <= now {
+                position.clear_notification();
+            } else if position.due() <= now {
                 return Some(at);
             }
         }
-        outside.filter(|(_, asking)| !asking).map(|(at, _)| at)
+        not_queued.filter(|(_, asking)| !asking).map(|(at, _)| at)
     }
 
-    async fn keepalive(self: &Arc<Self>, line: &mut FairLoop, places: &[(u64, u64)]) {
+    async fn keepalive(self: &Arc<Self>, fair_loop: &mut FairLoop, positions: &[(u64, u64)]) {
         let sent = self.now();
-        line.next_beat = sent + self.keepalive_interval();
-        let fields: Vec<Bytes> = places.iter().map(|(_, number)| self.core.field(*number)).collect();
-        let all = sent >= line.next_all;
+        fair_loop.next_keepalive = sent + self.keepalive_interval();
+        let fields: Vec<Bytes> = positions.iter().map(|(_, number)| self.core.field(*number)).collect();
+        let all = sent >= fair_loop.next_scores;
         if all {
-            line.next_all = sent + ALL - KEEPALIVE_INTERVAL / 2;
+            fair_loop.next_scores = sent + SCORES_INTERVAL - KEEPALIVE_INTERVAL / 2;
         }
-        let request = line.queue.keep(&line.key.keys, &fields, self.position_ttl(), all);
+        let request = fair_loop.queue.keep(&fair_loop.key.keys, &fields, self.position_ttl(), all);
         // One slow reply must not delay the next keepalive.
         let limit = sent + self.core.settings.response_timeout.min(self.position_ttl());
         let answer = once(&*self.core.topology, request, limit).await;
         let received = self.now();
         let mut state = self.state();
-        let Some(lock) = state.locks.get_mut(&line.key) else { return };
+        let Some(lock) = state.locks.get_mut(&fair_loop.key) else { return };
         let parts = match answer.result.and_then(|reply| reply.into_typed::<Vec<i64>>()) {
-            Ok(parts) if parts.len() == places.len() + 3 => parts,
+            Ok(parts) if parts.len() == positions.len() + 3 => parts,
             other => {
                 // Waiting without a reply counts as loss of contact.
                 lock.contended = false;
-                let error = other.err().map_or("another number of answers".to_owned(), |error| error.to_string());
-                tracing::debug!(name = %line.key.keys.name, error, "places not kept");
+                let error = other.err().map_or("wrong number of parts".to_owned(), |error| error.to_string());
+                tracing::debug!(name = %fair_loop.key.keys.name, error, "keepalive without a valid reply");
                 return;
             }
         };
         lock.contact = received;
         lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
+        // `left` is the PTTL of the lock, or -2 if it is free. `first` is the position at the head,
+        // counted from 1.
         let (left, first) = (parts[1], parts[2]);
         let mut lost = Vec::new();
-        for (nth, ((request, number), kept)) in (1..).zip(places.iter().zip(&parts[3..])) {
+        for (nth, ((request, number), kept)) in (1..).zip(positions.iter().zip(&parts[3..])) {
             let entry = lock.queue.iter().find(|entry| entry.id == *request);
             let Some(entry) = entry.filter(|entry| entry.status.position.number(*request) == *number) else { continue };
-            let place = &entry.status.position;
-            if *kept == 0 && place.is_inside() && !place.is_asking() {
-                place.left();
+            let position = &entry.status.position;
+            if *kept == 0 && position.is_inside() && !position.is_asking() {
+                position.left();
                 lost.push(*number);
-                count::position_lost(line.key.kind);
-                tracing::warn!(name = %line.key.keys.name, "thrown out of the queue alive, and lining up again");
+                count::position_lost(fair_loop.key.kind);
+                tracing::warn!(name = %fair_loop.key.keys.name, "a live position was removed; it is enqueued again");
             } else if first == nth {
                 match u64::try_from(left) {
-                    Ok(left) => place.is_next_until(received, Duration::from_millis(left.max(1))),
-                    Err(_) if left == -2 => place.notify(),
+                    Ok(left) => position.is_next_until(received, Duration::from_millis(left.max(1))),
+                    Err(_) if left == -2 => position.notify(),
                     Err(_) => {}
                 }
             }
         }
         for number in lost {
-            lock.local_pass.iter_mut().for_each(|run| run.lost(number));
+            lock.local_pass.iter_mut().for_each(|pass| pass.lost(number));
         }
     }
 }
