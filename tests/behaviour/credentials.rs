@@ -356,7 +356,7 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     assert!(client.health().await.is_ready());
     // There are none.
     let refused = Config::single("host").unwrap().sentinel_password_from(vault).unwrap_err().to_string();
-    assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it logs in at sentinels");
+    assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it is the login at sentinels");
 }
 
 /// Words of a script: the server's own say that nothing was carried out.

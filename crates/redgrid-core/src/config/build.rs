@@ -80,7 +80,7 @@ impl Config {
             _ => Err(ConfigError::Relation {
                 left: Origin::Code { key }.to_string(),
                 right: "no `sentinels`".into(),
-                rule: "it logs in at sentinels",
+                rule: "it is the login at sentinels",
             }),
         }
     }

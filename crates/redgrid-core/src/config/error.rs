@@ -134,7 +134,7 @@ pub enum ConfigError {
     },
     /// The file is not in the format of its name's extension. The error does not contain the repeated:
     /// it may be a password.
-    #[error("{} is not {format}: line {line}, column {column} can not be understood", path.display())]
+    #[error("{} is not {format}: line {line}, column {column} cannot be parsed", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,

@@ -22,7 +22,7 @@ fn the_reference_in_docs_is_the_one_of_the_table() {
     if path.parent().is_some_and(Path::exists) {
         assert!(
             std::fs::read_to_string(&path).unwrap() == reference(),
-            "docs/operating/configuration.md is not that of the table"
+            "docs/operating/configuration.md differs from the table"
         );
     }
 }
