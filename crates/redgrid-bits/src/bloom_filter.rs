@@ -79,8 +79,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability outside of 0 to 1,
-    /// and for numbers that result in no bits or in more than 4,294,967,294 (512 MiB).
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability outside of 0
+    /// to 1, and for numbers that result in no bits or in more than 4,294,967,294 (512 MiB).
     ///
     /// # Cancel safety
     ///

@@ -1,6 +1,8 @@
-//! Redisson's own files, as they are, and what each is understood to mean: `tests/redisson-yaml/<file>.expected` beside it.
+//! Redisson's own files, as they are, and what each is understood to mean:
+//! `tests/redisson-yaml/<file>.expected` beside it.
 //!
-//! After a change that is meant, `REWRITE=1 cargo test -p redgrid-core --test redisson_yaml` writes them anew.
+//! After a change that is meant, `REWRITE=1 cargo test -p redgrid-core --test redisson_yaml` writes
+//! them anew.
 
 #![cfg(feature = "config-files")]
 

@@ -72,7 +72,8 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// [`LatchError`] says whether the count-down may have been executed. After
-    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not call it again: the request is still being retried.
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not call it again: the
+    /// request is still being retried.
     ///
     /// # Cancel safety
     ///

@@ -163,9 +163,9 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`List::restart_shared`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot and
-    /// for the list's own. [`Failure::Refused`](crate::Failure::Refused) if the key of this name is
-    /// not a cursor, an
+    /// As [`List::restart_shared`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// for a name in another slot and for the list's own.
+    /// [`Failure::Refused`](crate::Failure::Refused) if the key of this name is not a cursor, an
     /// index with a lifetime; it is left unchanged.
     ///
     /// # Cancel safety

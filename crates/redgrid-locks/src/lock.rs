@@ -1,5 +1,5 @@
-//! The lock handle and the guard of a held lock. The handle is cheap to clone; it holds nothing until
-//! the lock is acquired.
+//! The lock handle and the guard of a held lock. The handle is cheap to clone; it holds nothing
+//! until the lock is acquired.
 
 use std::sync::Arc;
 use std::time::Duration;

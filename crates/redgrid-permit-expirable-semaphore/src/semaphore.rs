@@ -12,8 +12,8 @@ use redgrid_core::{Client, Failure};
 /// It is cheap to clone; clones are the same semaphore. Creating one sends no request: an invalid
 /// name is reported by the first call.
 ///
-/// Leases are renewed while guards live, unless [`Acquire::lease`](crate::Acquire::lease) limits how
-/// long a permit is held. Redisson renews none.
+/// Leases are renewed while guards live, unless [`Acquire::lease`](crate::Acquire::lease) limits
+/// how long a permit is held. Redisson renews none.
 #[doc(alias = "RPermitExpirableSemaphore")]
 #[doc(alias = "RedissonPermitExpirableSemaphore")]
 #[derive(Clone)]

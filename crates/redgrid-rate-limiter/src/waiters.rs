@@ -28,7 +28,8 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum number of waiters of one poll.
 const MAX_BATCH: usize = 256;
 
-/// Longest time for which a poll is sent again, 30 s, unless the client's contact timeout is longer.
+/// Longest time for which a poll is sent again, 30 s, unless the client's contact timeout is
+/// longer.
 const MAX_POLL_TIME: Duration = Duration::from_secs(30);
 
 const NOT_SENT_IN_TIME: &str = "no server was reached in time";

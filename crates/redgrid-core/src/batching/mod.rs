@@ -67,7 +67,8 @@ pub trait BatchExecutor: Send + Sync + 'static {
 
 /// Batches the requests that are submitted through it.
 ///
-/// There is one for each key and client: see [`ClientExt::shared`](crate::author::ClientExt::shared).
+/// There is one for each key and client: see
+/// [`ClientExt::shared`](crate::author::ClientExt::shared).
 pub struct Batcher<C: BatchExecutor>(Arc<Inner<C>>);
 
 struct Inner<C: BatchExecutor> {

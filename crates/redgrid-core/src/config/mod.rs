@@ -2,7 +2,8 @@
 //!
 //! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
 //! file ([`Config::from_file`], including Redisson's own files) or the environment
-//! ([`Config::from_env`]). All of them use the same names, which docs/operating/configuration.md lists.
+//! ([`Config::from_env`]). All of them use the same names, which docs/operating/configuration.md
+//! lists.
 
 mod access;
 mod build;
@@ -207,9 +208,9 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the variable, and what was expected. An unknown variable is an error if
-    /// it looks like a mistyped setting. Otherwise it is a warning, because clusters and shells set
-    /// their own variables.
+    /// [`ConfigError`] names the variable, and what was expected. An unknown variable is an error
+    /// if it looks like a mistyped setting. Otherwise it is a warning, because clusters and shells
+    /// set their own variables.
     pub fn from_env() -> Result<Self, ConfigError> {
         Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
             // A value that is not UTF-8 fails where it is used; if it were left out, it would look

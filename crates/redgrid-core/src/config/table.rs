@@ -1,6 +1,6 @@
 //! The table of settings: names, forms, bounds, and descriptions. Parsing, checks,
-//! `redgrid config check` and docs/operating/configuration.md all read it. The defaults are those of the
-//! literals that it refers to.
+//! `redgrid config check` and docs/operating/configuration.md all read it. The defaults are those
+//! of the literals that it refers to.
 
 use std::time::Duration;
 

@@ -147,8 +147,9 @@ impl DurabilityWaiter {
         if let Some(members) = lanes.get(&level) {
             return members.clone();
         }
-        // One WAIT may take `response_timeout`. Commands get three times that, so the connection survives a
-        // WAIT. Silence ends it after two thirds, and its keep-alive PING may queue behind a WAIT.
+        // One WAIT may take `response_timeout`. Commands get three times that, so the connection
+        // survives a WAIT. Silence ends it after two thirds, and its keep-alive PING may queue
+        // behind a WAIT.
         let target = &self.connections.target;
         let slice = target.settings.response_timeout;
         let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };

@@ -1,5 +1,5 @@
-//! The contract of a lock kind: its keys, the options of an acquire, the scripts, and the meaning of
-//! their replies.
+//! The contract of a lock kind: its keys, the options of an acquire, the scripts, and the meaning
+//! of their replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -141,7 +141,8 @@ pub(super) struct LockState {
     pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
     /// Lost holds whose guards are still alive; their holders cannot re-enter.
     pub(super) lost: Option<Box<SmallVec<[Weak<Hold>; 1]>>>,
-    /// The in-flight request that its caller polls inline, with the id of its waiter or server lease.
+    /// The in-flight request that its caller polls inline, with the id of its waiter or server
+    /// lease.
     pub(super) inline_task: Option<(u64, InlineTask)>,
     pub(super) busy: Busy,
     pub(super) asking: bool,

@@ -208,7 +208,8 @@ impl CasLoop {
         Ok(())
     }
 
-    /// Ends the call with its update done, and leaves the stored value to the task whose turn is next.
+    /// Ends the call with its update done, and leaves the stored value to the task whose turn is
+    /// next.
     ///
     /// The value was stored by a request that was sent at `sent`.
     pub fn done(self, stored: Bytes, sent: Instant) {

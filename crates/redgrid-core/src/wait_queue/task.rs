@@ -158,7 +158,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     }
 }
 
-/// Starts a poll if there are waiters and a reason to; returns it with the number of the next waiter.
+/// Starts a poll if there are waiters and a reason to; returns it with the number of the next
+/// waiter.
 fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(WaiterId, PollFuture<R::Reply>)> {
     let now = queue.client.clock().now();
     let mut state = queue.state();

@@ -174,9 +174,10 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`PriorityQueue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the other queue is in
-    /// another slot of a cluster; [`Failure::Refused`](crate::Failure::Refused) if the other name is not a list. An
-    /// element that cannot be decoded is moved nevertheless.
+    /// As for [`PriorityQueue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// if the other queue is in another slot of a cluster;
+    /// [`Failure::Refused`](crate::Failure::Refused) if the other name is not a list. An element
+    /// that cannot be decoded is moved nevertheless.
     ///
     /// # Cancel safety
     ///

@@ -59,7 +59,8 @@ struct Last {
     keys: usize,
 }
 
-/// The kind of a key or argument, as its first byte in [`Last::bytes`]. Four bytes of its size follow.
+/// The kind of a key or argument, as its first byte in [`Last::bytes`]. Four bytes of its size
+/// follow.
 const BYTES: u8 = 0;
 const NOT_AFTER: u8 = 1;
 const PUBLISH: u8 = 2;

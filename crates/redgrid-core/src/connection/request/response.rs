@@ -9,7 +9,8 @@ use crate::connection::Reply;
 use crate::error::ServerError;
 use crate::pinned::pinned;
 
-/// The future of the reply to one request, returned by [`Server::ask`](crate::connection::Server::ask).
+/// The future of the reply to one request, returned by
+/// [`Server::ask`](crate::connection::Server::ask).
 ///
 /// ```
 /// use redgrid_core::{Reply, ResponseFuture};

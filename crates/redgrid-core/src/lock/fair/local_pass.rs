@@ -40,8 +40,8 @@ pub(in crate::lock) struct LocalPass {
     asking: bool,
     /// Served positions that it reports.
     reporting: Vec<u64>,
-    /// Server lease whose hand-over is suspended until the pass request completes, and the waiter to
-    /// which its lease was adjusted.
+    /// Server lease whose hand-over is suspended until the pass request completes, and the waiter
+    /// to which its lease was adjusted.
     suspended: Option<(u64, Option<Fitted>)>,
     /// Server lease that is no longer passed along: a pass request was not answered, or a
     /// retransmission of one may still release it.

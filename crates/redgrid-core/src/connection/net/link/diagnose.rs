@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
-/// Limit for connecting and for an answer: 250 ms each. Two answers, after [`super::set_up::LATE`], take
-/// less than a second.
+/// Limit for connecting and for an answer: 250 ms each. Two answers, after [`super::set_up::LATE`],
+/// take less than a second.
 const WITHIN: Duration = Duration::from_millis(250);
 
 /// What listens at an address.

@@ -231,11 +231,11 @@ impl BatchQueue {
         }
     }
 
-    /// Takes the calls of the next batch, for a task that sends them, and the lock that orders their
-    /// replies.
+    /// Takes the calls of the next batch, for a task that sends them, and the lock that orders
+    /// their replies.
     ///
-    /// It takes none if no call waits, and the task is no longer counted. The same is true of a task
-    /// that has sent before, if the other senders suffice for the waiting calls.
+    /// It takes none if no call waits, and the task is no longer counted. The same is true of a
+    /// task that has sent before, if the other senders suffice for the waiting calls.
     pub(super) fn take_batch(
         &mut self,
         mode: BatchMode,
