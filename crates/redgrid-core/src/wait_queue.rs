@@ -55,7 +55,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// A reply that announces the next poll sooner than this does not start the subscription.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
-    /// The key whose server decides whether there is contact.
+    /// The key of the resource. Its server decides whether there is contact.
     fn key(&self) -> &[u8];
 
     /// Subscribes to the channels whose messages may mean that a poll is worth it.
@@ -237,7 +237,7 @@ impl<R: Resource> WaitQueue<R> {
         }
     }
 
-    /// Ends the waits of the waiters below `id` whose request matches.
+    /// Ends the waits of the waiters below `id` with a matching request.
     pub fn complete_below(
         &self,
         id: WaiterId,
@@ -247,7 +247,7 @@ impl<R: Resource> WaitQueue<R> {
         self.end_below(id, matches, || WaitEnd::Completed(outcome()));
     }
 
-    /// Ends the waits of the waiters below `id` whose request matches, with the error of their
+    /// Ends the waits of the waiters below `id` with a matching request, with the error of their
     /// poll.
     pub fn fail_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, error: &ServerError) {
         self.end_below(id, matches, || WaitEnd::Failed(error.clone()));
@@ -311,7 +311,8 @@ impl<R: Resource> Waiter<R> {
         self.id < state.replied_to && now <= state.current_until
     }
 
-    /// Returns the error of a wait whose time is over; `None` if there was contact with the server.
+    /// Returns the error of a wait that timed out without contact; `None` if there was contact with
+    /// the server.
     pub fn out_of_contact(&self) -> Option<ServerError> {
         let answered = self.queue.state().answered;
         self.queue.client.out_of_contact(self.queue.resource.key(), answered)

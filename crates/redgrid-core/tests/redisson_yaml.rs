@@ -1,8 +1,8 @@
-//! Redisson's own files, as they are, and what each is understood to mean:
-//! `tests/redisson-yaml/<file>.expected` beside it.
+//! Unchanged configuration files of Redisson are read as the files
+//! `tests/redisson-yaml/<file>.expected` say.
 //!
-//! After a change that is meant, `REWRITE=1 cargo test -p redgrid-core --test redisson_yaml` writes
-//! them anew.
+//! After an intended change, `REWRITE=1 cargo test -p redgrid-core --test redisson_yaml` rewrites
+//! the expected files.
 
 #![cfg(feature = "config-files")]
 

@@ -29,7 +29,7 @@ impl Config {
         self
     }
 
-    /// Sets the user and password for the sentinels. Those for the servers are not used there.
+    /// Sets the user and password for the sentinels. The login for the servers is not used there.
     ///
     /// # Errors
     ///
@@ -54,7 +54,9 @@ impl Config {
     /// # struct Mounted(&'static str);
     /// # #[async_trait::async_trait]
     /// # impl CredentialProvider for Mounted {
-    /// #     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> { Err(self.0.into()) }
+    /// #     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
+    /// #         Err(self.0.into())
+    /// #     }
     /// # }
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let config = redgrid_core::Config::sentinel("orders", ["10.0.0.1", "10.0.0.2"])?

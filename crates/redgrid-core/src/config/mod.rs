@@ -54,10 +54,13 @@ use layer::Layer;
 /// use redgrid_core::Config;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?.namespace("prod")?.response_timeout(Duration::from_secs(1));
+/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?
+///     .namespace("prod")?
+///     .response_timeout(Duration::from_secs(1));
 /// assert!(!format!("{config:?}").contains("secret"));
 ///
-/// let config = Config::from_url("redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&response_timeout=500ms")?;
+/// let url = "redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&response_timeout=500ms";
+/// let config = Config::from_url(url)?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -94,7 +97,8 @@ impl Config {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use redgrid_core::{Config, config::ReadMode};
     ///
-    /// let config = Config::master_slave("10.0.0.1:6379", ["10.0.0.2:6379"])?.read_mode(ReadMode::Replica);
+    /// let config = Config::master_slave("10.0.0.1:6379", ["10.0.0.2:6379"])?
+    ///     .read_mode(ReadMode::Replica);
     /// # Ok(()) }
     /// ```
     ///

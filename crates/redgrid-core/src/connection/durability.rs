@@ -75,13 +75,13 @@ pub enum CommitError {
     /// The server cannot provide this durability, however long the caller waits.
     #[error("the server does not support this durability: {missing}")]
     Unsupported {
-        /// What is missing, in a clause.
+        /// The missing feature, as a clause.
         missing: Cow<'static, str>,
     },
     /// The process, its data or the connection may have changed since the reply.
     #[error("cannot confirm the durability: {reason}")]
     Unproven {
-        /// What has changed, in a clause.
+        /// The change, as a clause.
         reason: Cow<'static, str>,
     },
     /// The request was not sent, was refused, or was not answered.
@@ -166,7 +166,7 @@ impl DurabilityWaiter {
     }
 }
 
-/// Commits that share a connection: those whose WAIT differs only in its timeout.
+/// Commits that share a connection: their WAIT commands differ only in the timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Level {
     Replicas(u32),

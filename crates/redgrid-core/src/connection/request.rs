@@ -115,7 +115,7 @@ impl Request {
         Request::new(What::Function { name: name.into(), library })
     }
 
-    /// Creates a transaction of requests whose keys share a slot, executed between MULTI and EXEC.
+    /// Creates a transaction of requests with keys in one slot, executed between MULTI and EXEC.
     ///
     /// No other request is executed between them. If one of them cannot even be queued, none is
     /// executed. The reply is a list of their replies in order. A request that fails during
@@ -221,7 +221,7 @@ impl Request {
         self
     }
 
-    /// Marks the request as one whose late reply contains the server's time.
+    /// Marks that a late reply to the request contains the server's time.
     ///
     /// If it arrives too late, the server executes nothing and returns a list of -1 and its time,
     /// in microseconds since 1970. The client learns the time and retries while the caller waits.

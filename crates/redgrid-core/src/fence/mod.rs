@@ -46,14 +46,19 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// write are one step of the server, so no timing lets a stale writer in between.
 ///
 /// ```no_run
-/// # async fn demo(client: &redgrid_core::Client, token: redgrid_core::Token) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn demo(
+/// #     client: &redgrid_core::Client,
+/// #     token: redgrid_core::Token,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
 /// use redgrid_core::fence::{Fence, FenceError};
 ///
 /// let fence = Fence::new(client, "{ledger}");
-/// // Of a lock that guards the ledger: `guard.token()`.
+/// // `token` is from a lock that protects the ledger: `guard.token()`.
 /// match fence.set("{ledger}:total", "500", token).await {
 ///     Ok(()) => {}
-///     Err(FenceError::Stale { highest, .. }) => eprintln!("{highest} has written since: nothing is written"),
+///     Err(FenceError::Stale { highest, .. }) => {
+///         eprintln!("{highest} has written since: nothing is written")
+///     }
 ///     Err(other) => return Err(other.into()),
 /// }
 /// # Ok(()) }

@@ -89,7 +89,7 @@ pub(super) enum InstallOutcome<'a> {
 }
 
 impl Table {
-    /// Builds the attempt of the first waiter whose future and timeout are still live.
+    /// Builds the attempt of the first waiter with a live future and a timeout that has not passed.
     pub(super) fn attempt_of(&self, key: &LockId, lock: &mut LockState, now: Instant) -> Option<Attempt> {
         let first = lock.queue.iter().position(|waiter| waiter.is_live(now))?;
         self.attempt_for(key, lock, first, now)
@@ -327,7 +327,7 @@ impl Table {
         let hold = Arc::new(Hold::new(Arc::clone(server_lease), from, now, request));
         let (is_first, is_earlier) = (lock.holds.is_empty(), server_lease.owner_due() < owner_due);
         if !is_first {
-            // The hold whose lease ends first is checked first.
+            // The hold with the earliest end of a lease is checked first.
             server_lease.set_owner_due(owner_due.min(server_lease.owner_due()));
             if is_earlier {
                 schedule.moved(server_lease.id);

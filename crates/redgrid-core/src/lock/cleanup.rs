@@ -130,8 +130,8 @@ impl Table {
         }
     }
 
-    /// Releases, and waits for the first release as long as one reply may take. What remains is
-    /// scheduled.
+    /// Releases, and waits for the first release as long as one reply may take. The remaining
+    /// releases are scheduled.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {

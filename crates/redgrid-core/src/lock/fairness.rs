@@ -43,7 +43,7 @@ const POLL_TICK: Duration = Duration::from_millis(100);
 /// or waits for a quiet period.
 const WINDOWS: u32 = 2;
 
-/// What a release reported about waiters in other processes.
+/// A release's report about waiters in other processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SubscriberCount {
     /// Subscribers that its message reached, or will reach through a replica.
@@ -87,7 +87,8 @@ impl SubscriberCount {
     }
 }
 
-/// What a process waits for before its next attempt, so that other processes go first.
+/// The messages and times for which a process waits before its next attempt, so that other
+/// processes go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
     /// Messages to wait for.

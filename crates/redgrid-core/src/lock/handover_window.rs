@@ -9,7 +9,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::LeaseMode;
 
-/// What is held, as far as the next request is concerned.
+/// The current lease, as far as it matters for the next request.
 struct CurrentLease {
     /// Whether the lease is renewed; `lease` is what renewals write.
     renewed: bool,
@@ -98,7 +98,7 @@ mod tests {
         let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
         let server = |lease| request(lease, Duration::ZERO).server_lease(handover_window);
         let cases = [
-            // The same request again costs nothing, to the end of the window.
+            // An equal request costs nothing until the end of the window.
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
             (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
             (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),

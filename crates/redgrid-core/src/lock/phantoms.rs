@@ -21,14 +21,14 @@ const ENOUGH: u32 = 3;
 /// to 40 ms.
 const IGNORED: Duration = Duration::from_secs(1);
 
-/// What is known about the subscribers of each key.
+/// The known facts about the subscribers of each key.
 #[derive(Default)]
 pub(super) struct Phantoms {
     names: ByName<Phantom>,
     prune_at: usize,
 }
 
-/// What is known about the subscribers of one key.
+/// The known facts about the subscribers of one key.
 pub(crate) struct Phantom {
     /// Consecutive yields that ended by their quiet period.
     silent: u32,

@@ -241,8 +241,8 @@ pub trait LockProtocol: Send + Sync + 'static {
 
     /// Releases several locks.
     ///
-    /// The reply is a list of statuses as in `release`. It is -1 for a key that cannot be written,
-    /// and -2 minus the number of subscribers for a key whose message was rejected.
+    /// The reply is a list of statuses as in `release`. It is -1 for a key that cannot be written.
+    /// If the message of a key was rejected, it is -2 minus the number of subscribers.
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }
 

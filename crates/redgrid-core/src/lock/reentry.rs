@@ -1,4 +1,4 @@
-//! Requests of a holder that has the lock already, and questions about who holds it.
+//! Requests of a holder that already has the lock, and queries for the current holder.
 
 use std::sync::Arc;
 

@@ -306,7 +306,7 @@ fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     }
 }
 
-/// What is due for one hold of a server lease.
+/// The next action that is due for one hold of a server lease.
 enum Due {
     /// Nothing before this time.
     At(Instant),

@@ -208,8 +208,8 @@ impl CasLoop {
         Ok(())
     }
 
-    /// Ends the call with its update done, and leaves the stored value to the task whose turn is
-    /// next.
+    /// Ends the call with its update done, and leaves the stored value to the task with the next
+    /// turn.
     ///
     /// The value was stored by a request that was sent at `sent`.
     pub fn done(self, stored: Bytes, sent: Instant) {
@@ -223,7 +223,7 @@ impl CasLoop {
         self.until
     }
 
-    /// Returns the error for a call whose time is over because others were faster.
+    /// Returns the error for a call that timed out because others were faster.
     pub fn contended(&self) -> ObjectError {
         ObjectError::Contended { name: self.name.clone(), times: self.lost }
     }

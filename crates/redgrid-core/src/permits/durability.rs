@@ -1,4 +1,4 @@
-//! What a reply grants or extends, and is valid only once it is as durable as requested.
+//! Grants and extensions that are valid only once they are as durable as requested.
 //!
 //! Separate tasks wait for replicas and disks, so that other exchanges of the semaphore go on.
 

@@ -102,7 +102,7 @@ pub enum ReleaseError {
     OutcomeUnknown {
         /// Name of the semaphore.
         name: Name,
-        /// What happened to the reply.
+        /// The reason why the outcome is unknown.
         #[source]
         source: ServerError,
     },

@@ -15,8 +15,8 @@ use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
 static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
-/// The same with the server queue of a fair semaphore. Other kinds do not declare its keys: absent
-/// keys are a problem while a slot migrates.
+/// The same script with the keys of a fair semaphore's server queue. Other kinds do not declare
+/// these keys: absent keys are a problem while a slot migrates.
 static FAIR_EXCHANGE: IdempotentScript<4> =
     IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
@@ -116,7 +116,7 @@ pub(super) struct LeaseCheck {
     pub(super) exact: bool,
 }
 
-/// What one exchange carries.
+/// The contents of one exchange.
 #[derive(Default)]
 pub(super) struct Exchange {
     pub(super) returns: Vec<PendingReturn>,

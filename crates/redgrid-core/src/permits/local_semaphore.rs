@@ -256,7 +256,8 @@ impl LocalSemaphore {
         ReleaseError::Lost { name: self.keys.name.clone(), reason }
     }
 
-    /// Leaves permits to the end of their leases. Those without a lease are never available again.
+    /// Leaves permits to the end of their leases. Permits without a lease are never available
+    /// again.
     pub(super) fn forget(self: &Arc<Self>, permits: &PermitSet) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(permits.count);

@@ -146,7 +146,7 @@ impl SubscriptionManager {
         self.topology.suspect(TopologyHint::Node(node.clone()));
     }
 
-    /// Schedules another try of channels whose denial has expired; returns when the next denial
+    /// Schedules another try of channels with an expired denial; returns when the next denial
     /// expires.
     fn retry_denied(&self) -> Instant {
         let now = self.clock.now();

@@ -211,7 +211,7 @@ impl GivenBack {
         }
     }
 
-    /// Removes and returns the releases whose keys now belong to another process, in the order of
+    /// Removes and returns the releases of keys that now belong to another process, in the order of
     /// their replies.
     ///
     /// Releases whose new primary is not connected yet stay. Its connection counts as a change.
@@ -224,8 +224,8 @@ impl GivenBack {
         moved.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Forgets releases older than [`KEPT`] whose process still answers; returns false if none is
-    /// left.
+    /// Forgets releases older than [`KEPT`] if their process still answers; returns false if none
+    /// is left.
     ///
     /// While a primary is missing, its last releases are kept for its successor.
     fn prune(&self, now: Instant, primaries: &[Arc<dyn Server>]) -> bool {

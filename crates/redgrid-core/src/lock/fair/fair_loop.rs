@@ -1,9 +1,9 @@
-//! Loop of a lock whose waiters queue on the server.
+//! Loop of a fair lock: its waiters queue on the server.
 //!
-//! Each of the first waiters gets a position of its own there, in their order. From then on, one
+//! Each of the first waiters gets its own position there, in their order. From then on, one
 //! keepalive every 250 ms covers all of these positions. A waiter tries when it is notified that it
-//! is next, and when a keepalive finds it next. It also tries when the lease ends that was reported
-//! to the head of the queue. No waiter sends requests in between.
+//! is next, and when a keepalive finds it next. The server reports the end of the current lease to
+//! the head of the queue, which tries again at that time. No waiter sends requests in between.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -187,8 +187,8 @@ impl Table {
 
     /// Returns the index of the waiter that sends the next acquire request.
     ///
-    /// That is one whose position is next, or else the first waiter without a position, as far as
-    /// `fair_depth` allows one.
+    /// That is the waiter with the next position of the server's queue, or else the first waiter
+    /// without a position. `fair_depth` limits the positions.
     ///
     /// While a pass request that may enqueue a waiter is in flight, neither that waiter nor any
     /// behind it sends its own enqueue request.

@@ -52,7 +52,7 @@ enum LocalCheck {
     NotBefore(Instant),
     /// No other request of this process may use the remaining keys meanwhile.
     Reserved {
-        /// Guards of keys whose holder re-entered, each with its index in the request.
+        /// Guards of keys that the holder re-entered, each with its index in the request.
         entered: Entered,
         /// Indexes of the other keys, each with the end of the hand-over window that it continues.
         wanted: Wanted,
@@ -308,7 +308,7 @@ impl Table {
         MultiCall { claims, asked }
     }
 
-    /// Installs each granted key as a server lease whose first hold belongs to the caller.
+    /// Installs each granted key as a server lease with a first hold for the caller.
     fn install_all(
         self: &Arc<Self>,
         look: &MultiRequest,

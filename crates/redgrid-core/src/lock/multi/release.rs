@@ -73,8 +73,8 @@ impl MultiGrant {
         self.0.drain(..).for_each(HoldGuard::forget);
     }
 
-    /// Drops all guards. Returns the receiver of the errors, and the client, whose last handle they
-    /// may own.
+    /// Drops all guards. Returns the receiver of the errors, and a handle of the client, because
+    /// the guards may own the last one.
     fn drop_guards(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
         let client = self.0.first()?.client().clone();
         let table = Arc::clone(client.table());

@@ -59,8 +59,8 @@ pub trait ReadWriteMode: Send + Sync {
 
     /// Announces that the client with this id has a waiting request.
     ///
-    /// Each announcement has a higher number than those before it. That includes acquires, whose
-    /// number is in the holder field.
+    /// Each announcement has a higher number than all announcements and acquires before it. The
+    /// number of an acquire is in the holder field.
     fn announce(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
     }
@@ -272,8 +272,8 @@ impl Table {
 impl HoldGuard {
     /// Requests a hold of another kind on the same key, under this one.
     ///
-    /// Returns `None` if other holders have the key. The same holds if tasks share this hold that
-    /// the new one would exclude.
+    /// Returns `None` if other holders have the key, or if tasks share this hold that the new one
+    /// would exclude.
     ///
     /// # Errors
     ///

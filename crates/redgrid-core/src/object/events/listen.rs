@@ -54,7 +54,8 @@ impl Object {
     /// that has the key, even if the key moves.
     ///
     /// ```no_run
-    /// # async fn demo(greeting: redgrid_core::object::Object) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use redgrid_core::object::Object;
+    /// # async fn demo(greeting: Object) -> Result<(), Box<dyn std::error::Error>> {
     /// use redgrid_core::object::events::{Kind, Notice};
     ///
     /// let mut events = greeting.events(Kind::Expired).await?;

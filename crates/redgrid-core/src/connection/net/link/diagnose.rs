@@ -15,7 +15,7 @@ use crate::connection::trouble::Trouble;
 /// take less than a second.
 const WITHIN: Duration = Duration::from_millis(250);
 
-/// What listens at an address.
+/// The kind of process that listens at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listener {
     /// A server that speaks RESP without TLS.

@@ -3,7 +3,7 @@
 //! Requests are written in the order of their creation and answered in that order. Their callers
 //! encode them. One task per connection writes the encoded bytes, reads the replies, and passes
 //! each to the oldest outstanding request. Messages and subscription confirmations may arrive
-//! between replies; `pushes` tells them apart.
+//! between replies; `pushes` distinguishes them.
 
 mod end;
 mod pushes;

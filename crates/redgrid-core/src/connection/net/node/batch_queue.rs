@@ -234,7 +234,7 @@ impl BatchQueue {
     /// Takes the calls of the next batch, for a task that sends them, and the lock that orders
     /// their replies.
     ///
-    /// It takes none if no call waits, and the task is no longer counted. The same is true of a
+    /// It takes none if no call waits, and the task is no longer counted. It also takes none for a
     /// task that has sent before, if the other senders suffice for the waiting calls.
     pub(super) fn take_batch(
         &mut self,
