@@ -69,7 +69,7 @@ pub enum TransactionError {
         /// The number that it would have.
         got: usize,
     },
-    /// An object was not read, or a value can not be encoded.
+    /// An object was not read, or a value cannot be encoded.
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// The commit failed as a request for every object can fail. The transaction is not written.

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_names_are_no_settings_and_lead_to_settings() {
+    fn foreign_names_are_no_settings_and_suggest_one() {
         for (name, hint) in NAMES {
             assert!(setting(name).is_none(), "{name}");
             assert!(!matches!(hint, Setting(setting_name) if setting(setting_name).is_none()), "{name}");

@@ -225,7 +225,7 @@ mod tests {
     const WITHIN: Duration = Duration::from_millis(40);
 
     #[test]
-    fn a_level_is_shared_by_all_who_wait_for_the_same() {
+    fn callers_with_equal_requirements_share_a_level() {
         let replicas = |at_least, timeout| Level::of(Durability::Replicas { at_least, timeout });
         assert_eq!(Level::of(Durability::Primary), None);
         assert_eq!(replicas(0, WITHIN), None);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_the_means_is_told_from_one_that_refuses() {
+    fn an_unsupported_command_is_distinguished_from_a_refused_one() {
         let refused = |message: &str| Level::Disk.refused(ServerError::refused(message));
         let old = refused("ERR unknown command 'WAITAOF', with args beginning with: '1' '0' '5' ");
         assert!(matches!(&old, CommitError::Unsupported { missing } if missing.contains("7.2")), "{old}");

@@ -91,7 +91,7 @@ mod tests {
 
     /// Cases: (current lease, its age, requested lease, `at_least` in seconds, what is to be done).
     #[test]
-    fn wishes_across_a_hand_over() {
+    fn each_request_after_a_hand_over_changes_the_lease_as_needed() {
         let now = Instant::MIN + 100 * SECOND;
         let handover_window = 10 * MS;
         let renewed = |seconds: u32| LeaseMode::Renewed(seconds * SECOND);

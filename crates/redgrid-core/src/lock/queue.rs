@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_costs_the_same_however_many_wait() {
+    fn the_cost_of_leaving_is_independent_of_the_number_of_waiters() {
         const MANY: usize = 100_000;
         // In the order of arrival, in reverse, from both ends to the middle, and scattered.
         type Order = fn(usize) -> usize;

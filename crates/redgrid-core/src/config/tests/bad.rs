@@ -134,7 +134,7 @@ fn values_that_do_not_fit_are_both_named() {
 }
 
 #[test]
-fn a_user_without_a_password_is_written_so_or_gets_one_in_code() {
+fn a_user_needs_a_password_in_the_url_or_in_code() {
     let user = |url: &str| Config::from_url(url).unwrap();
     assert!(user("redis://app:@h").check().is_ok());
     assert!(user("redis://app@h").credentials(Some("app"), "hunter2").check().is_ok());

@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_slow_reader_is_told_how_much_it_missed() {
+    async fn a_slow_receiver_gets_the_number_of_missed_events() {
         let events = Events::new();
         let mut receiver = events.receiver();
         let node = NodeId("a".into());

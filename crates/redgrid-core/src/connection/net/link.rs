@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_far_away_is_not_doubted_because_of_its_way() {
+    fn a_distant_server_is_not_suspected_because_of_its_round_trip() {
         let ms = Duration::from_millis;
         assert_eq!((patience(ms(0)), patience(ms(1)), patience(ms(25))), (SILENT, SILENT, SILENT));
         assert_eq!((patience(ms(120)), patience(ms(5000))), (ms(480), LONGEST_SILENT));

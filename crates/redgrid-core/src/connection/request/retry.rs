@@ -323,7 +323,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn after_a_lost_answer_no_copy_may_execute_when_the_window_of_the_first_is_over() {
+    fn after_a_lost_answer_no_copy_executes_after_the_first_ones_window() {
         let sent = Instant::MIN + 100 * MS;
         let limits = |policy| {
             let first = Tries::new(policy, Instant::MAX);

@@ -324,7 +324,7 @@ mod tests {
     fn replicated() -> Arc<Replicated> {
         let config = Config::sentinel("primary", ["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Replica);
         let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();
-        Replicated::new(DeploymentKind::Sentinel, nodes, "nobody was asked yet")
+        Replicated::new(DeploymentKind::Sentinel, nodes, "no sentinel was asked yet")
     }
 
     fn replicas(of: &Replicated) -> Vec<Address> {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_been_promoted_is_no_replica_although_it_is_named_as_one() {
+    async fn a_promoted_node_is_no_replica_although_it_is_listed_as_one() {
         let replicated = replicated();
         replicated.set_primary(addresses(&[1])[0].clone(), None);
         replicated.set_replicas(&addresses(&[2, 3]), &[]);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_taken_for_down_and_not_connected_is_no_replica() {
+    async fn a_node_reported_down_and_not_connected_is_no_replica() {
         let replicated = replicated();
         replicated.set_replicas(&addresses(&[2, 3]), &[]);
         replicated.set_replicas(&addresses(&[2]), &addresses(&[3, 4]));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_node_that_says_so_is_followed() {
+    fn the_only_node_that_claims_to_be_primary_is_followed() {
         follows(&[copies("b"), primary(1), copies("b")], Present::None, "b");
         follows(&[cut_from("z"), primary(0)], Present::None, "b");
         // The former primary has become a replica.
