@@ -65,7 +65,7 @@ impl Field {
     }
 }
 
-/// The effect of an addition whose sum does not fit into the field.
+/// The effect of an addition with a sum that does not fit into the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "BitFieldOverflow")]
 // Exhaustive: the server knows no fourth one.

@@ -1,4 +1,4 @@
-//! Count-downs of one latch through one client. Those that come while one is in flight are
+//! Count-downs of one latch through one client. Count-downs that come while one is in flight are
 //! combined.
 //!
 //! Requests that are executed exactly once run one after another. So of very many count-downs, the

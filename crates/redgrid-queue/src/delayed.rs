@@ -81,7 +81,7 @@ impl<T, C> DelayedQueue<T, C> {
     /// Returns the number of due elements, the number of the others, and the first due element.
     async fn count_due(&self) -> Result<(u64, u64, Option<Bytes>), ObjectError> {
         let [queue, delayed, _] = self.keys()?;
-        // From the primary, whose clock decides about takes, too.
+        // From the primary: its clock also decides which elements are due for a take.
         self.elements.place.read_primary(COUNT_DUE.with([queue, delayed])).await
     }
 }

@@ -43,7 +43,7 @@ impl<T, C> Elements<T, C> {
     }
 }
 
-/// Returns the channel whose messages mean that there may be something to take.
+/// Returns the channel with messages that elements may be available.
 pub(crate) fn channel(key: &[u8]) -> Bytes {
     companion("redgrid_queue__channel", key)
 }

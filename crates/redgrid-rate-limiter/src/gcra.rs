@@ -215,7 +215,7 @@ impl Gcra {
 }
 
 impl Limit for Gcra {
-    /// One number does not tell whose permits were taken: nothing can be given back.
+    /// The state is one number, without the permits of each caller: nothing can be given back.
     type Entry = ();
     const CHANGES_ARE_PUBLISHED: bool = true;
 

@@ -208,7 +208,7 @@ impl RateLimiter {
     /// client, the logs stay until their permits expire.
     ///
     /// [`delete`](RateLimiter::delete) and [`expire`](RateLimiter::expire) notify waiting callers.
-    /// Those methods of the object and a rename do not notify them: callers return
+    /// The object's methods of these names and a rename do not: callers return
     /// [`RateNotSet`](LimitError::RateNotSet) after their next poll.
     pub fn object(&self) -> Object {
         match &self.0 {

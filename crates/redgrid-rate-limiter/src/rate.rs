@@ -118,7 +118,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Returns a quota whose burst is `permits`.
+    /// Returns a quota with a burst of `permits`.
     pub fn new(permits: u64, per: Duration) -> Self {
         Quota { permits, per, burst: permits }
     }

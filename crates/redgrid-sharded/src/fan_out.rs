@@ -176,7 +176,7 @@ impl<P: Shard> Sharded<P> {
         Ok(results.into_iter().flat_map(|(_, items)| items).collect())
     }
 
-    /// Returns `count` random items, whose shards are chosen by their sizes.
+    /// Returns `count` random items. Larger shards are chosen more often.
     pub(crate) async fn random<T, L, F>(
         &self,
         count: u32,

@@ -92,7 +92,8 @@ impl NewEntries {
         Ok(client.shared(key, || WaitQueue::new(client, NewEntries { key: key.clone(), state: Mutex::default() })))
     }
 
-    /// Returns the number of wake-ups until now: the request of a waiter whose own poll follows.
+    /// Returns the number of wake-ups until now. A waiter reads it before its own read, and waits
+    /// with it as its request: a later wake-up completes the wait.
     pub(crate) fn wakeups(&self) -> u64 {
         self.state().wakeups
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::adder_number::AdderNumber;
 
-/// The maximum number of saves whose time is known. A round asks for recent ones, which are few.
+/// The maximum number of saves with a known time. A round asks for recent ones, which are few.
 const MAX_HISTORY: usize = 256;
 
 /// The last save of a member, as far as the member knows.
@@ -194,7 +194,7 @@ mod tests {
 
     /// The total is the same, and others save to it.
     #[test]
-    fn a_record_that_can_not_have_expired_is_lost() {
+    fn a_record_that_cannot_have_expired_is_lost() {
         for (saves, may_be_expired, rest) in [(7, true, 5), (6, true, 0), (7, false, 0), (99, false, 0)] {
             let mut checkpoint = Checkpoint::<i64>::new();
             save(&mut checkpoint, 5, 7);

@@ -54,8 +54,8 @@ impl RequestStatus {
 }
 
 impl Table {
-    /// Requests the lock with these keys, and converts the server lease with the id `under` if there
-    /// is one.
+    /// Requests the lock with these keys, and converts the server lease with the id `under` if
+    /// there is one.
     ///
     /// The table owns the request; the returned future waits for its outcome.
     pub(super) fn enter_from(

@@ -224,7 +224,8 @@ impl Table {
             }
             Some(asker) => self.admit((schedule, lock), &server_lease, (sent, now), asker),
             None if in_queue => {
-                // The server granted it at this waiter's queue position: no other waiter may use it.
+                // The server granted it at this waiter's queue position: no other waiter may use
+                // it.
                 self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
                 Answers::new()
             }

@@ -32,8 +32,8 @@ queue_type! {
     ///
     /// A priority is an `i64`, exact over its whole range. For the largest first, push `!priority`,
     /// which reverses the order of all numbers, and apply `!` to the priority that is returned.
-    /// Other orders can be expressed as a number: a time in milliseconds, a class of service. The
-    /// same element may be added more than once.
+    /// Other orders can be expressed as a number: a time in milliseconds, a class of service. An
+    /// element may be added more than once.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]

@@ -25,10 +25,10 @@ use task::RunningTask;
 
 /// A source of elements: one queue on the server.
 pub(crate) trait TakeSource: Send + Sync + 'static {
-    /// The key whose slot all of its keys and channels are in.
+    /// The key that determines the slot. All keys and channels of the source are in it.
     fn key(&self) -> &Bytes;
 
-    /// The channels whose messages mean that there may be something to take.
+    /// The channels with messages that elements may be available.
     fn channels(&self) -> Vec<Bytes>;
 
     /// Returns the request that takes up to `limit` elements. Its reply is a [`TakeReply`].
@@ -109,7 +109,7 @@ impl<S: TakeSource> Stock<S> {
         &self.source
     }
 
-    /// Sets the queue whose waiters elements are offered to.
+    /// Sets the queue of the waiters to which elements are offered.
     pub(crate) fn offer_to(&self, waiters: &Arc<TakeQueue<S>>) {
         *self.waiters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::downgrade(waiters);
     }
