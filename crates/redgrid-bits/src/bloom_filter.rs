@@ -96,7 +96,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// For several equal filters, the size is computed only once, which takes some milliseconds.
     ///
     /// ```no_run
-    /// # async fn demo(days: &[redgrid_bits::BloomFilter<String, redgrid_bits::codecs::Text>]) -> Result<(), redgrid_bits::ObjectError> {
+    /// # use redgrid_bits::{BloomFilter, ObjectError, codecs::Text};
+    /// # async fn demo(days: &[BloomFilter<String, Text>]) -> Result<(), ObjectError> {
     /// let plan = days[0].planned(1_000_000, 0.01)?;
     /// for day in days {
     ///     day.try_init_as(&plan).await?;

@@ -157,7 +157,8 @@ impl BitSet {
     /// use redgrid_bits::{Field, FieldOp, Overflow};
     ///
     /// let (level, seen) = (Field::unsigned(4, 0), Field::unsigned(28, 4));
-    /// let results = bits.fields([FieldOp::Get(level), FieldOp::Add(seen, 1, Overflow::Saturate)]).await?;
+    /// let operations = [FieldOp::Get(level), FieldOp::Add(seen, 1, Overflow::Saturate)];
+    /// let results = bits.fields(operations).await?;
     /// # Ok(()) }
     /// ```
     ///

@@ -77,7 +77,9 @@ impl Lock {
     /// let mut changes = lock.follow();
     /// loop {
     ///     match changes.next().await? {
-    ///         LockChange::Held(state) | LockChange::Passed(state) => println!("held by {:?}", state.holders),
+    ///         LockChange::Held(state) | LockChange::Passed(state) => {
+    ///             println!("held by {:?}", state.holders);
+    ///         }
     ///         _ => println!("free"),
     ///     }
     /// }

@@ -97,7 +97,8 @@ impl Lock {
     /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
     /// let guard = lock.acquire().await?;
     /// drop(guard);
-    /// let guard = lock.acquire().timeout(Duration::from_secs(2)).lease(Duration::from_secs(10)).await?;
+    /// let acquire = lock.acquire().timeout(Duration::from_secs(2));
+/// let guard = acquire.lease(Duration::from_secs(10)).await?;
     /// # Ok(()) }
     /// ```
     ///

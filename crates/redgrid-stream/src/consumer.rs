@@ -70,8 +70,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 /// use redgrid_stream::Start;
 ///
 /// let billing = orders.group("billing");
-/// let mut deliveries =
-///     billing.consumer("billing-1").create_if_missing(Start::Beginning).claim_idle(Duration::from_secs(60));
+/// let consumer = billing.consumer("billing-1").create_if_missing(Start::Beginning);
+/// let mut deliveries = consumer.claim_idle(Duration::from_secs(60));
 /// while let Some(delivery) = deliveries.try_next().await? {
 ///     println!("{} for the {}th time: {:?}", delivery.id, delivery.attempt(), delivery.fields);
 ///     delivery.ack().await?;
