@@ -58,7 +58,7 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// The key of the resource. Its server decides whether there is contact.
     fn key(&self) -> &[u8];
 
-    /// Subscribes to the channels whose messages may mean that a poll is worth it.
+    /// Subscribes to the channels with messages that may be a reason to poll.
     fn subscribe(&self, client: &Client) -> OrderedSubscription;
 
     /// The task begins, after a time without waiters. Messages may have been missed meanwhile.
@@ -90,8 +90,8 @@ pub trait Resource: Send + Sync + Sized + 'static {
 pub enum NextPoll {
     /// As soon as no poll is in flight.
     Now,
-    /// As soon as no poll is in flight, if a waiter with this number or a later one is left: the
-    /// reply was not for them, so they are not [current](Waiter::is_current) by it.
+    /// As soon as no poll is in flight, if a waiter with this number or a later one is left. The
+    /// reply did not cover these waiters, so it does not make them [current](Waiter::is_current).
     NowFor(WaiterId),
     /// When something is due, if waiters are left by then.
     Within(Duration),

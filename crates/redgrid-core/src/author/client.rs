@@ -203,7 +203,7 @@ pub trait ClientExt: Sealed {
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
     ///
-    /// An error is one of [`ClientExt::primaries`]; no request was sent then.
+    /// It fails only with an error of [`ClientExt::primaries`]; then no request was sent.
     fn run_on_primaries<T: FromReply + Send>(
         &self,
         request: Request,

@@ -126,8 +126,8 @@ impl Fence {
 
     /// Lets `token` pass, and from now on no lower one.
     ///
-    /// A holder calls it before changes that cannot be fenced one by one. A check says nothing
-    /// about a moment later; the writes of this fence check each for itself.
+    /// A holder calls it before changes that cannot be fenced one by one. A check is not valid for
+    /// a later moment; each write of this fence makes its own check.
     ///
     /// It is sent again after a lost reply, which is harmless: it is idempotent.
     ///

@@ -103,7 +103,7 @@ pub(crate) struct YieldPlan {
     /// No message reports which process has held the lock: only the full quiet period ends the
     /// yield.
     unannounced: bool,
-    /// The only listener may be this process, whose subscription was not confirmed yet.
+    /// The only listener may be this process itself: its subscription was not confirmed yet.
     may_be_ours: bool,
     /// It covers all listeners: none was ignored.
     is_for_all: bool,

@@ -44,10 +44,10 @@ pub(crate) struct ServerLease {
     /// When the reply was received.
     pub(super) granted: Instant,
     pub(super) handover_ends: Instant,
-    /// Number of local tasks that have had it; changed under the table's lock.
+    /// Number of local tasks that have owned the lease; changed under the table's lock.
     ///
-    /// A server lease that is passed along the server's queue has no last owner. 32 bits would be
-    /// full after a day of hand-overs, and tokens would begin again.
+    /// A server lease that is passed along the server's queue has no last owner. 32 bits would
+    /// overflow after a day of hand-overs, and tokens would start again.
     pub(super) owners: AtomicU64,
     pub(super) deadline: Deadline,
     /// The lease that renewals send, in nanoseconds.
@@ -221,7 +221,7 @@ pub(crate) struct Hold {
     pub(super) index: AtomicU32,
     /// Another hold keeps the lock taken for this one's `at_least` by now.
     pub(super) retained_elsewhere: AtomicBool,
-    /// A caller was given a guard of it.
+    /// A caller has received a guard of the hold.
     given: AtomicBool,
     offer: AtomicU8,
     /// How it ended: `None` by its release, or the reason of its loss.
@@ -233,7 +233,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Creates a share in `server_lease` whose own lease counts from `from`.
+    /// Creates a share in `server_lease`. Its own lease counts from `from`.
     pub(super) fn new(
         server_lease: Arc<ServerLease>,
         from: Instant,

@@ -102,11 +102,11 @@ impl LockState {
         answers
     }
 
-    /// Answers those that a grant leaves behind: try-only waiters are rejected, others see it
-    /// taken.
+    /// Answers the waiters that a grant leaves behind: try-only waiters are rejected, and the
+    /// others are marked as having seen the lock taken.
     ///
-    /// The grant goes to `first`, or else to the next waiter. Others of the same holder, and all
-    /// that share the grant, are admitted too.
+    /// The grant goes to `first`, or else to the next waiter. Other waiters of the same holder, and
+    /// all that share the grant, are admitted too.
     pub(super) fn reject_others(&mut self, first: Option<&Waiter>, now: Instant) -> Answers {
         let first = first.map(|waiter| (waiter.id, waiter.request.holder));
         let first = first.or_else(|| self.next(now).map(|waiter| (waiter.id, waiter.request.holder)));

@@ -347,8 +347,8 @@ impl Table {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Spawns a background task. After the client has gone none is run, and leases end what is
-    /// left.
+    /// Spawns a background task. After the client has ended, no task is run, and leases end the
+    /// remaining holds.
     pub(crate) fn spawn_background(&self, work: BackgroundTask) {
         let _ = self.background.send(work);
     }

@@ -63,8 +63,8 @@ impl CasLoop {
         Ok(cas_loop)
     }
 
-    /// Waits for its turn as [`CasLoop::serialized`], for as long as the tasks before it receive
-    /// replies. The time of the call begins with its turn.
+    /// Waits for its turn like [`CasLoop::serialized`], but for as long as the tasks before it
+    /// receive replies. The time of the call begins with its turn.
     ///
     /// # Errors and cancel safety
     ///
@@ -198,7 +198,7 @@ impl CasLoop {
 
     /// Notes that another client was faster, and the stored value if it was reported.
     ///
-    /// [`CasLoop::stored`] begins with it.
+    /// The next [`CasLoop::stored`] returns that value without a request.
     ///
     /// # Errors and cancel safety
     ///

@@ -29,7 +29,7 @@ pub fn none(_key: &[u8]) -> Vec<Bytes> {
     Vec::new()
 }
 
-/// Returns the keys of a list: its elements, and the cursor of those that share a stream of it.
+/// Returns the keys of a list: its elements, and the cursor of its shared stream.
 ///
 /// A new list of that name has a new cursor.
 pub fn list(key: &[u8]) -> Vec<Bytes> {

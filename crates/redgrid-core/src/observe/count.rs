@@ -56,12 +56,12 @@ pub(crate) fn waited(kind: &'static str, outcome: &'static str, waited: Duration
     }
 }
 
-/// A request has ended that never started.
+/// Records a request that ended before it was started.
 pub(crate) fn refused(kind: &'static str, outcome: &'static str, waited: Duration) {
     record(&super::ACQUIRE_WAIT, [kind, outcome], waited);
 }
 
-/// A name was taken over or released by force.
+/// Records that a name was taken over or released by force.
 pub(crate) fn forced(kind: &'static str) {
     add(&super::FORCED, [kind]);
 }
@@ -81,7 +81,7 @@ pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), L
     }
 }
 
-/// A hold ends that no caller has accepted.
+/// Records the end of a hold that no caller has accepted.
 pub(crate) fn never_held(kind: &'static str) {
     gauge(&super::HELD, Some(kind), -1.0);
 }

@@ -31,7 +31,7 @@ pub enum AcquireError {
     /// The semaphore has another number of permits than this handle gives. Nothing is held.
     ///
     /// Another process gives another number, the number was changed, or plain permits of the
-    /// semaphore are held: those are missing from `found`.
+    /// semaphore are held, which `found` does not include.
     #[error(
         "`{name}` has {found} permits and was given {expected}: use one number in all processes, and no plain permits \
          beside leased ones"

@@ -80,7 +80,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
             let linger = if subscription.is_some() { R::LINGER } else { Duration::ZERO };
             let ends_at = *ends_at.get_or_insert_with(|| clock.now() + linger);
             if in_flight.is_none() && clock.now() >= ends_at {
-                // Callers whose wait has ended run first, and the unsubscription follows.
+                // Callers of ended waits run first, and the unsubscription follows.
                 tokio::task::yield_now().await;
                 if task.end_if_idle() {
                     return;

@@ -79,8 +79,8 @@ impl Driver {
         others.abort_all();
         core.subscriptions.close();
         let mut closed = core.topology.close();
-        // Connections that do not end in time end by themselves soon after. Nothing is held on them
-        // any more.
+        // Connections that do not end in time end by themselves soon after. They carry no requests
+        // for holds any more.
         loop {
             tokio::select! {
                 // First, even after the deadline: its first poll makes all connections begin to

@@ -71,7 +71,8 @@ impl Core {
                     Some(limit) if policy != RetryPolicy::ToTheEnd => match limit.try_acquire() {
                         Ok(permit) => Some(permit),
                         Err(_) => match Box::pin(admitted(limit, &self.clock, until, progress)).await {
-                            // Replaced during the wait. The permit is for the former primary.
+                            // The primary was replaced during the wait. The permit is for the
+                            // former one.
                             Ok(_) if !request.reads && !is_same(&topology.primary(request.first_key()), &to) => {
                                 continue;
                             }

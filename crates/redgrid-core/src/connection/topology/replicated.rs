@@ -186,8 +186,8 @@ impl Replicated {
     /// Sets the replicas.
     ///
     /// Replicas in `doubted` are regarded as down by another server. They stay while they are
-    /// connected, as the next server queried may report otherwise. Without reads and subscriptions
-    /// at replicas none is opened.
+    /// connected, as the next server queried may report otherwise. If replicas serve neither reads
+    /// nor subscriptions, none is opened.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {

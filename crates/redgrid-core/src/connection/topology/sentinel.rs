@@ -87,8 +87,8 @@ struct Watch {
     latest: u64,
     /// The likely winner of the next election.
     elected: Option<Elected>,
-    /// The replica for which requests were last suspended, and the election before it: never twice
-    /// for the same one.
+    /// The replica for which requests were last suspended, and the election before it. They are
+    /// never suspended twice for the same one.
     held_back_for: Option<(u64, Address)>,
     silent: u32,
 }
@@ -337,8 +337,8 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the election `told` is followed after `latest`. It is the latest that `said` of
-/// `all` sentinels know of.
+/// Returns whether the election `told` is followed after `latest`. `told` is the latest election
+/// that `said` of `all` sentinels report.
 ///
 /// An older election comes from a sentinel that is cut off, perhaps together with the former
 /// primary. If most sentinels report an older one, they have been set up anew. Sentinels that were

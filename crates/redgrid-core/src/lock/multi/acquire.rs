@@ -209,8 +209,8 @@ impl Table {
         Err(failure.into_error(&self.core, &look.targets[at].name))
     }
 
-    /// Schedules the release of what transmissions of the request may acquire; `at_once` if the
-    /// answered one may have.
+    /// Schedules the release of all keys that transmissions of the request may acquire; `at_once`
+    /// if the answered one may have acquired them.
     fn clean_up_copies(self: &Arc<Self>, look: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
         if at_once || call.asked.was_retransmitted() {
             self.schedule_cleanup(DeferredRelease { at_once, ..call.deferred_release(look, lease) });

@@ -6,11 +6,11 @@
 //! briefly.
 //!
 //! Measured on two cores over loopback. Up to four concurrent calls never wait. With more callers
-//! on several threads, all calls share one batch. It is sent once as many calls wait as the last
-//! one answered. A request has a fixed cost on both sides: wake-ups, a write and a read; a larger
-//! batch spreads it over more calls. Compared with two requests of half the size, 16 tasks needed
-//! three quarters of the client's CPU time and four fifths of the server's. With 8 tasks it was two
-//! thirds of both.
+//! on several threads, all calls share one batch. The next batch is sent as soon as it has as many
+//! calls as the last one. A request has a fixed cost on both sides: wake-ups, a write and a read; a
+//! larger batch spreads it over more calls. Compared with two requests of half the size, 16 tasks
+//! needed three quarters of the client's CPU time and four fifths of the server's. With 8 tasks it
+//! was two thirds of both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster (256 tasks: 1.13
 //! times). Four are also faster with a distant server, where waiting for the next batch costs a
