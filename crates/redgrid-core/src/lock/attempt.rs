@@ -38,8 +38,8 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Returns the server queue in which the attempt has, or gets, a position. A `once` request has
-    /// none.
+    /// Returns the server queue in which the attempt has, or gets, a position. A try-only request
+    /// has none.
     pub(super) fn queue(&self) -> Option<&'static dyn ServerQueue> {
         self.protocol.queue().filter(|_| !self.request.once)
     }
@@ -349,8 +349,8 @@ impl Table {
     pub(super) fn next_look(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
         let lease = match server_lease.is_renewed_at(now) {
-            // A holder beside this one may shorten the common lease to that of a watchdog, which
-            // must be found in time.
+            // Another holder of the key may shorten the common lease to a watchdog lease. The check
+            // must be early enough to detect that in time.
             true if server_lease.protocol.is_shared() => lease.min(watchdog),
             true => lease,
             // A fixed lease is verified as often as one that is renewed.

@@ -335,12 +335,12 @@ pub enum AttachError {
     OtherLock {
         /// Name of the lock.
         name: Name,
-        /// Kind and name of what was detached.
+        /// Kind and name of the detached hold.
         detached: String,
     },
     /// The hold could not be taken over, for a reason that an acquire has too.
     ///
-    /// If the outcome is unknown, what may have been taken over is being released.
+    /// If the outcome is unknown, the hold may have been taken over, and is being released.
     #[error(transparent)]
     Failed(#[from] AcquireError),
 }

@@ -175,8 +175,8 @@ impl YieldPlan {
         Some((self.passes, self.passes.saturating_sub(passed)))
     }
 
-    /// Adds a message of this process that arrived in between: no other process held the lock by
-    /// it.
+    /// Adds a message of this process that arrived in between: it does not mean that another
+    /// process had the lock.
     pub(crate) fn let_pass(&mut self) {
         self.passes += 1;
     }

@@ -25,9 +25,10 @@ struct CurrentLease {
 pub(super) enum LeaseFit {
     /// It does as it is.
     Yes,
-    /// It does with a longer lease, which must be confirmed first.
+    /// It suits once a longer lease is confirmed.
     Lengthen(Duration),
-    /// It does with a shorter one: otherwise a crash would keep the lock for longer than requested.
+    /// It suits once it is shortened: otherwise a crash would keep the lock for longer than
+    /// requested.
     Shorten(Duration),
 }
 
@@ -114,7 +115,7 @@ mod tests {
             // A crash must not keep the lock for ten minutes where one second was requested.
             (fixed(600), 5 * MS, fixed(1), 0, LeaseFit::Shorten(server(fixed(1)))),
             (fixed(600), 5 * MS, renewed(30), 0, LeaseFit::Shorten(server(renewed(30)))),
-            // A job that must run once needs a key that lives so long.
+            // A job that must run once needs a key that lives that long.
             (renewed(30), 5 * MS, renewed(30), 60, LeaseFit::Lengthen(crate::lease::with_margin(60 * SECOND))),
             (renewed(30), 5 * MS, renewed(30), 5, LeaseFit::Yes),
         ];

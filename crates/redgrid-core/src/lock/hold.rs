@@ -74,7 +74,7 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns when it ends by the clock, or its owner's lease does.
+    /// Returns when it, or its owner's lease, ends by the clock.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -317,9 +317,10 @@ impl Hold {
         self.given.load(Ordering::Acquire)
     }
 
-    /// Counts off a guard that is dropped, under the table's lock, and returns how many are left.
+    /// Subtracts a dropped guard from their number, under the table's lock. Returns how many are
+    /// left.
     ///
-    /// Returns `None` for a first guard that was revoked: it was counted off then.
+    /// Returns `None` for a first guard that was revoked: the revocation has subtracted it.
     pub(super) fn count_off(&self, is_first: bool) -> Option<u32> {
         if is_first && !self.revoke_offer() && self.offer.load(Ordering::Acquire) == REVOKED {
             return None;
@@ -366,7 +367,7 @@ impl Hold {
 
     /// Returns until when the lock stays taken for `at_least`.
     ///
-    /// A hold that no caller was given does not keep its lock taken.
+    /// A hold that no caller has received does not keep its lock taken.
     pub(super) fn retained_until(&self) -> Instant {
         let is_its_own = self.is_given() && !self.retained_elsewhere.load(Ordering::Acquire);
         if is_its_own && !self.request.at_least.is_zero() { self.granted + self.request.at_least } else { Instant::MIN }

@@ -326,7 +326,7 @@ fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i6
 
 #[cfg(test)]
 impl AcquireRequest {
-    /// Returns a request with this lease, and else with defaults.
+    /// Returns a request with this lease and defaults for everything else.
     pub(super) fn with_lease(lease: LeaseMode) -> Self {
         AcquireRequest {
             lease,

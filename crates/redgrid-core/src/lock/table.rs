@@ -160,9 +160,9 @@ pub(super) struct LockState {
     pub(super) last: (u64, Instant),
     /// When a server last answered a request about this key.
     pub(super) contact: Instant,
-    /// Of kinds with a server queue: the positions at its head.
+    /// For kinds with a server queue: the positions at its head.
     pub(super) local_pass: Option<Box<LocalPass>>,
-    /// Of readers and writers: how the requests arrive.
+    /// For readers and writers: how the requests arrive.
     pub(super) shared: Option<Box<SharedGrant>>,
 }
 

@@ -105,7 +105,7 @@ impl Table {
         }
         let mut answers = Answers::new();
         if !lock.asking && (lock.server_lease.is_some() || lock.queue.iter().any(|entry| !entry.request.once)) {
-            // Other requests of this process go before those that do not wait.
+            // Other requests of this process go before try-only ones.
             answers = lock.reject_try_waiters();
         }
         for entry in lock.queue.iter().filter(|entry| entry.until <= now) {

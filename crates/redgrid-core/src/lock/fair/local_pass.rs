@@ -60,7 +60,7 @@ impl LocalPass {
 }
 
 impl LockState {
-    /// Moves the next waiter of the run to the front of the local queue; false where none is known.
+    /// Moves the next waiter of the run to the front of the local queue; false if none is known.
     fn promote_next_of_pass(&mut self, now: Instant) -> bool {
         let Some(pass) = &mut self.local_pass else { return false };
         if pass.listed.is_none_or(|listed| now >= listed + LONGEST_WINDOW) {
@@ -297,7 +297,8 @@ impl Table {
         match reply {
             Ok(PassReply::Held(next)) => {
                 (pass.next, pass.listed) = (next, Some(asked.sent));
-                // A late retransmission could release what another task has got meanwhile.
+                // A late retransmission could release the lock that another task has acquired
+                // meanwhile.
                 let may_be_undone = frees && asked.was_retransmitted();
                 if may_be_undone {
                     pass.ended = Some(server_lease.id);

@@ -113,8 +113,8 @@ impl Table {
         answer: oneshot::Sender<Vec<ReleaseError>>,
     ) {
         let now = self.now();
-        // Release separately what stays retained for a while, or what a retransmission may acquire
-        // again.
+        // Release separately the keys that stay retained for a while, or that a retransmission may
+        // acquire again.
         let (plain, alone): (Vec<_>, Vec<_>) = releases
             .into_iter()
             .partition(|release| release.keep_until <= now && release.server_lease.retransmission_ends().is_none());

@@ -82,7 +82,8 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Ends what [`LockProtocol::retain`] keeps, if the lifetime of the key does not.
+    /// Ends a retention by [`LockProtocol::retain`], for kinds where the lifetime of the key does
+    /// not end it.
     ///
     /// Further holders extend the key's lifetime. The request is sent more than once.
     fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
