@@ -29,7 +29,7 @@ pub struct Request {
     /// The second word of a two-word command name; it is sent before the keys.
     pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: SmallVec<[Bytes; 1]>,
-    /// Number of keys, the last ones, that are sent among the arguments.
+    /// Number of keys that are sent among the arguments. They are the last keys.
     pub(crate) keys_behind: usize,
     /// Inline capacity for the arguments of an acquire and a release: neither allocates.
     pub(crate) args: SmallVec<[Arg; 3]>,
@@ -161,7 +161,7 @@ impl Request {
         self
     }
 
-    /// Adds a key of a command after what was added before, for commands with keys among their
+    /// Adds a key after the arguments that were added before, for commands with keys among their
     /// arguments.
     pub fn key_arg(mut self, key: impl Into<Bytes>) -> Self {
         let key = key.into();

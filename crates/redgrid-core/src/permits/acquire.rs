@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::into_future;
 use crate::lease::LeaseMode;
 
-/// Maximum number of permits of one request: what Redisson can count.
+/// Maximum number of permits of one request: the limit of Redisson's counter.
 pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;
 
 /// Maximum number of leased permits of one request: each has an id.

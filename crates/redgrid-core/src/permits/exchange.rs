@@ -112,7 +112,7 @@ pub(super) struct LeaseCheck {
     pub(super) lease: Arc<PermitLease>,
     /// The lease from now on; zero only checks.
     pub(super) duration: Duration,
-    /// The lease is to end exactly then. Otherwise it ends then at the earliest.
+    /// The lease is to end exactly at that time; otherwise at that time at the earliest.
     pub(super) exact: bool,
 }
 

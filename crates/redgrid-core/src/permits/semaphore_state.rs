@@ -120,7 +120,7 @@ impl SemaphoreState {
         }
     }
 
-    /// Schedules the renewal or check of a lease again that has failed.
+    /// Schedules a failed renewal or check of a lease again.
     pub(super) fn retry_renewal(&mut self, lease: &PermitLease, now: Instant) {
         self.leases.reschedule(lease.id, now + retry_pause(lease.mode.duration()));
     }

@@ -169,7 +169,7 @@ impl Release {
     }
 }
 
-/// Splits the first word off: its kind, the word, and the bytes behind it.
+/// Splits off the first word. Returns its kind, the word, and the bytes after it.
 fn word(bytes: &[u8]) -> (u8, &[u8], &[u8]) {
     let (head, behind) = bytes.split_at(5);
     let size = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;

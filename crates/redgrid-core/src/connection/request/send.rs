@@ -230,7 +230,7 @@ pub(crate) async fn once(topology: &dyn Topology, request: Request, limit: Insta
     transmit(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
 }
 
-/// Sends one transmission to `by`, and on along its redirects; sets `sent_on` at the first of them.
+/// Sends one transmission to `by` and follows its redirects; sets `sent_on` at the first of them.
 async fn transmit(
     topology: &dyn Topology,
     by: Arc<dyn Server>,

@@ -36,7 +36,8 @@ use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// The maximum number of outstanding requests: above any burst of ours, below all memory.
+/// The maximum number of outstanding requests. It is above any burst of this client, and below the
+/// available memory.
 const LONGEST_QUEUE: usize = 65_536;
 
 /// Buffer capacity that is kept; what a long reply or request needed beyond it is freed.
