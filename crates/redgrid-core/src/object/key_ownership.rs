@@ -2,11 +2,12 @@
 //! object is unknown.
 //!
 //! Deletion by name and streams of objects use it. The keys of each type are in
-//! [`layouts`](super::layouts); this module has what they share.
+//! [`layouts`](super::layouts); this module has the rules that they share.
 //!
-//! The object of a key is derived from the key itself, so only patterns count that users do not
-//! give as names. A companion's key may also be the name of a user's object (`{a}:timeout`). The
-//! suffixes of such companions are in [`COMPANION_SUFFIXES`], and have to be checked on the server.
+//! The object of a key is derived from the key itself. So a key counts as a companion only if it
+//! has a form that users do not give to names. A companion's key may also be the name of a user's
+//! object (`{a}:timeout`). The suffixes of such companions are in [`COMPANION_SUFFIXES`], and have
+//! to be checked on the server.
 
 use std::sync::LazyLock;
 
@@ -132,7 +133,8 @@ pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
     COMPANION_SUFFIXES.map(|suffix| suffixed(key, suffix))
 }
 
-/// Returns the key of the object to which a key belongs by its shape, and what happens to it.
+/// Returns the key of the object to which a key belongs by its form, and the effect of the object's
+/// deletion on it.
 ///
 /// Returns `None` if the key is an object itself, or may be one.
 pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {

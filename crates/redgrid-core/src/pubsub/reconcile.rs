@@ -1,4 +1,4 @@
-//! Applies the wanted subscriptions of a node, and what the server says of them.
+//! Applies the wanted subscriptions of a node, and processes the server's replies to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
