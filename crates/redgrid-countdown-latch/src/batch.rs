@@ -30,7 +30,7 @@ impl CountDownBatcher {
         client.shared(&keys.count, || CountDownBatcher(Batcher::new(count_downs())))
     }
 
-    /// Decrements the count, and returns what is left.
+    /// Decrements the count, and returns the remaining count.
     pub(crate) async fn count_down(&self, client: &Client, by: i64) -> Result<u64, ServerError> {
         self.0.submit(client, by).await?
     }

@@ -42,7 +42,7 @@ enum NextPage {
 /// [`List::shared_stream`]. A page is read when all elements of the page before were returned.
 ///
 /// The stream goes by index, page by page. If the list does not change, each element is returned
-/// once, in order. If it changes, each page contains what is stored when it is read:
+/// once, in order. If it changes, each page contains the elements that are stored when it is read:
 ///
 /// - Elements appended to the list are returned by a forward stream if they are there before the
 ///   last page is read. A reversed stream does not return them.

@@ -121,7 +121,8 @@ macro_rules! queue_type {
     };
 }
 
-/// Defines the length of a list and the removal of all elements. `$remains` says what stays.
+/// Defines the length of a list and the removal of all elements. `$remains` describes in the
+/// documentation what remains.
 macro_rules! list_methods {
     ($type:ident $(, $remains:literal)?) => {
         impl<T, C: Codec> $type<T, C> {

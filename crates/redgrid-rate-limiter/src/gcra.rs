@@ -62,7 +62,7 @@ impl GcraLimiter {
         GcraLimiter { queue, object }
     }
 
-    /// Returns what every object has: existence, lifetime, rename, events.
+    /// Returns the operations that every object has: existence, lifetime, rename, events.
     ///
     /// The key exists while permits are taken and not replenished, and its lifetime is the time
     /// until all are. Deleting it replenishes all permits.

@@ -202,7 +202,8 @@ impl RateLimiter {
         Ok(u64::try_from(state.free).unwrap_or(0))
     }
 
-    /// Returns what every object has: existence (a rate is set), lifetime, rename, events.
+    /// Returns the operations that every object has: existence (a rate is set), lifetime, rename,
+    /// events.
     ///
     /// It includes the permits that were taken of a rate for all clients. With a rate for each
     /// client, the logs stay until their permits expire.

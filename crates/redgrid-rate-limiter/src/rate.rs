@@ -1,4 +1,4 @@
-//! Rates and quotas: what a limiter allows.
+//! The rates and quotas of limiters.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ impl Rate {
     }
 }
 
-/// Permits that are replenished one by one: what a [`GcraLimiter`](crate::GcraLimiter) allows.
+/// The quota of a [`GcraLimiter`](crate::GcraLimiter): permits that are replenished one by one.
 ///
 /// It is not stored on the server: all callers of a name should use the same quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -77,8 +77,8 @@ impl<N: AdderNumber> Checkpoint<N> {
         push(&mut self.history, (saves, save.sum));
     }
 
-    /// Records that the total was reset when it included this amount of the member. Only what is
-    /// beyond the amount counts from now on.
+    /// Records that the total was reset when it included this amount of the member. Only the rest
+    /// beyond that amount counts from now on.
     pub(super) fn record_reset(&mut self, amount: N::Wide) {
         if amount == N::Wide::default() {
             return;

@@ -196,8 +196,8 @@ impl<N: AdderNumber> SharedAdder<N> {
                 return RoundOutcome::Failed(AdderError::of(&member.name, error));
             }
             Err(error) => {
-                // If this reset were executed after a later one had succeeded, it would remove what
-                // was added since. So the next one waits until this one is certainly too late.
+                // If this reset were executed after a later one had succeeded, it would remove the
+                // additions since. So the next one waits until this one is certainly too late.
                 if kind == RoundKind::Reset && error.is_unknown() {
                     let too_late = until.min(client.clock().now() + client.response_timeout() + CLOCK_MARGIN);
                     tokio::select! {
@@ -214,8 +214,8 @@ impl<N: AdderNumber> SharedAdder<N> {
             let clock = client.clock();
             if clock.now() >= until {
                 if kind == RoundKind::Reset {
-                    // Members that receive the request late must not reset what is added after the
-                    // call has returned.
+                    // Members that receive the request late must not reset additions after the
+                    // return of the call.
                     open.close().await;
                 }
                 return self.partial(last_state, expected, timeout);

@@ -194,9 +194,10 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Takes the first element, with its priority, and waits for one if there is none, as
     /// [`Queue::take`](crate::Queue::take).
     ///
-    /// A waiter gets what is first when the server is polled. It may also get an element that was
-    /// taken for a dropped call. Such elements are offered in the order in which they were taken.
-    /// They are not compared with elements that were added since, nor with each other.
+    /// A waiter gets the element that is first when the server is polled. It may also get an
+    /// element that was taken for a dropped call. Such elements are offered in the order in which
+    /// they were taken. They are not compared with elements that were added since, nor with each
+    /// other.
     ///
     /// # Errors
     ///
