@@ -1,4 +1,4 @@
-//! The commit request: what is compared and what is written, by an exactly-once script of core.
+//! The commit request: its comparisons and writes, executed by an exactly-once script of core.
 
 use bytes::Bytes;
 use redgrid_codecs::element_hash;
