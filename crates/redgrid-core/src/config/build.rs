@@ -33,7 +33,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Relation`] where no sentinels are set.
+    /// [`ConfigError::Relation`] if no sentinels are set.
     pub fn sentinel_credentials(
         mut self,
         username: Option<&str>,
@@ -67,7 +67,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Relation`] where no sentinels are set.
+    /// [`ConfigError::Relation`] if no sentinels are set.
     pub fn sentinel_password_from(mut self, provider: impl CredentialProvider) -> Result<Self, ConfigError> {
         let sentinel = self.sentinel_for("sentinel_password")?;
         sentinel.username = None;

@@ -70,7 +70,7 @@ pub fn reference() -> String {
         // Writing to a `String` cannot fail.
         let _ = write!(
             text,
-            "\n### {}\n\n| setting | default | expected | what it is |\n|---|---|---|---|\n",
+            "\n### {}\n\n| setting | default | expected | description |\n|---|---|---|---|\n",
             title(group)
         );
         for setting in TABLE.iter().filter(|setting| setting.group == group) {
