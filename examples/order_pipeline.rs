@@ -59,7 +59,7 @@ async fn work(worker: u32, orders: ReliableQueue<Order>) -> Result<(), QueueErro
 }
 
 async fn handle(worker: u32, delivery: &Delivery<Order, Json>) -> Result<(), QueueError> {
-    let Ok(order) = delivery.value() else { return delivery.reject("it can not be read").await };
+    let Ok(order) = delivery.value() else { return delivery.reject("cannot be decoded").await };
     if order.pieces < 0 {
         return delivery.reject("fewer than no pieces").await;
     }

@@ -351,12 +351,12 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     for sentinel in deployment.sentinels() {
         sentinel.kill().await.unwrap();
     }
-    wait_until(SOON, async || client.health().await.trouble.is_some_and(|why| why.contains("no sentinel tells"))).await;
+    wait_until(SOON, async || client.health().await.trouble.is_some_and(|why| why.contains("no sentinel reports"))).await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     assert!(client.health().await.is_ready());
     // There are none.
     let refused = Config::single("host").unwrap().sentinel_password_from(vault).unwrap_err().to_string();
-    assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it logs in at sentinels");
+    assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it is the login at sentinels");
 }
 
 /// Words of a script: the server's own say that nothing was carried out.

@@ -66,7 +66,7 @@ async fn a_name_that_is_not_known_is_said_to_be() {
     let resolver = Fixed { addresses: Arc::default(), asked: Arc::default() };
     let client = Client::connect(Config::single("db.other").unwrap().resolver(resolver)).await.unwrap();
     let trouble = async || client.health().timeout(Duration::from_millis(100)).await.nodes[0].trouble.clone();
-    let says = "the name `db.other` can not be resolved: no such name here";
+    let says = "the name `db.other` cannot be resolved: no such name here";
     wait_until(SOON, async || trouble().await.is_some_and(|trouble| trouble.contains(says))).await;
 }
 

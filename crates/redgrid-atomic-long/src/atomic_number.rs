@@ -207,8 +207,8 @@ impl Kind for f64 {
 /// non-negative number is followed by a negative summand, and a negative number by a non-negative
 /// one, while there is such a summand: neither can overflow. The remaining summands have one sign
 /// and lead straight to the sum, which is a number, because the server accepted it. So there is an
-/// order for every batch whose sum the server accepted. The calls are all in flight at that time,
-/// so any order of them is valid.
+/// order for every batch with a sum that the server accepted. The calls are all in flight at that
+/// time, so any order of them is valid.
 fn split_sum(after: i64, batch: &[i64]) -> Vec<Step<i64>> {
     // The number before the batch was an i64, so wrapping arithmetic yields it.
     let initial = after.wrapping_sub(batch.iter().sum());

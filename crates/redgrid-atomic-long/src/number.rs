@@ -153,7 +153,7 @@ impl Number {
         self.run_script(by.iter().fold(request, |request, by| request.arg(by.clone())), until).await
     }
 
-    /// Runs a script whose reply has `N` parts.
+    /// Runs a script with a reply of `N` parts.
     async fn run_fixed<const N: usize>(
         &self,
         request: IdempotentRequest,

@@ -26,8 +26,9 @@ impl<T: AtomicNumber> Atomic<T> {
     ///
     /// [`AtomicError::Contended`] if others were faster for `response_timeout × (retries + 1)`.
     /// [`Failure::Unavailable`](crate::Failure::Unavailable) if earlier updates received no reply
-    /// for that long, or the server could not be reached: nothing was changed. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if
-    /// `change` returns an invalid number. Otherwise those of [`Atomic::set`].
+    /// for that long, or the server could not be reached: nothing was changed.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if `change` returns an invalid
+    /// number. Otherwise those of [`Atomic::set`].
     ///
     /// # Cancel safety
     ///

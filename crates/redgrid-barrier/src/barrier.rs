@@ -60,7 +60,7 @@ struct Rounds {
     reannouncer: Reannouncer,
 }
 
-/// The last opened round, and when the request was sent whose reply reported it.
+/// The last opened round, and when the request was sent that reported it in its reply.
 #[derive(Clone, Copy, Debug, Default)]
 struct OpenedRound {
     round: u64,

@@ -85,7 +85,7 @@ impl Waiter {
         }
     }
 
-    /// Waits for a notification. With `consume`, it can not go to another waiter any more once this
+    /// Waits for a notification. With `consume`, it cannot go to another waiter any more once this
     /// has completed.
     pub(crate) async fn notified(
         &self,

@@ -36,8 +36,8 @@ pub(crate) struct Progress {
     seen: AtomicI64,
 }
 
-/// What a party sends about itself: the run of the phaser in which it was registered, the last
-/// phase at which it arrived, and the latest phase that it saw.
+/// The state that a party sends: the run of the phaser in which it was registered, the last phase
+/// at which it arrived, and the latest phase that it saw.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartyState {
     run: i64,

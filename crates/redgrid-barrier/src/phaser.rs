@@ -98,9 +98,9 @@ impl Phaser {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the registration is undone in the background, at the latest when
-    /// its lease ends. A phaser without any other registration has neither begun nor ended then.
-    /// The same applies after an error.
+    /// After a drop of the future or an error, the registration is undone in the background, at the
+    /// latest when its lease ends. A phaser without any other registration has neither begun nor
+    /// ended then.
     pub async fn register(&self) -> Result<Party, PhaserError> {
         let handle = self.handle()?;
         let registered = register(handle, 1).await?.pop();

@@ -79,8 +79,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// # Errors
     ///
     /// [`ObjectError`] states what failed and whether anything may have changed.
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability outside of 0 to 1,
-    /// and for numbers that result in no bits or in more than 4,294,967,294 (512 MiB).
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a probability outside of 0
+    /// to 1, and for numbers that result in no bits or in more than 4,294,967,294 (512 MiB).
     ///
     /// # Cancel safety
     ///
@@ -96,7 +96,8 @@ impl<T, C: Codec> BloomFilter<T, C> {
     /// For several equal filters, the size is computed only once, which takes some milliseconds.
     ///
     /// ```no_run
-    /// # async fn demo(days: &[redgrid_bits::BloomFilter<String, redgrid_bits::codecs::Text>]) -> Result<(), redgrid_bits::ObjectError> {
+    /// # use redgrid_bits::{BloomFilter, ObjectError, codecs::Text};
+    /// # async fn demo(days: &[BloomFilter<String, Text>]) -> Result<(), ObjectError> {
     /// let plan = days[0].planned(1_000_000, 0.01)?;
     /// for day in days {
     ///     day.try_init_as(&plan).await?;

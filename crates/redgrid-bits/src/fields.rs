@@ -65,7 +65,7 @@ impl Field {
     }
 }
 
-/// The effect of an addition whose sum does not fit into the field.
+/// The effect of an addition with a sum that does not fit into the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[doc(alias = "BitFieldOverflow")]
 // Exhaustive: the server knows no fourth one.
@@ -157,7 +157,8 @@ impl BitSet {
     /// use redgrid_bits::{Field, FieldOp, Overflow};
     ///
     /// let (level, seen) = (Field::unsigned(4, 0), Field::unsigned(28, 4));
-    /// let results = bits.fields([FieldOp::Get(level), FieldOp::Add(seen, 1, Overflow::Saturate)]).await?;
+    /// let operations = [FieldOp::Get(level), FieldOp::Add(seen, 1, Overflow::Saturate)];
+    /// let results = bits.fields(operations).await?;
     /// # Ok(()) }
     /// ```
     ///

@@ -24,7 +24,7 @@ pub struct FilterConfig {
 }
 
 impl FilterConfig {
-    /// Plans the smallest filter whose false-positive probability is not higher than requested.
+    /// Plans the smallest filter with a false-positive probability not higher than requested.
     ///
     /// Redisson uses the size that would be right if the bits of an element were independent. They
     /// are not, so the error rate of its filters is higher than requested: by a fifth at 0.01, and
@@ -94,7 +94,7 @@ fn false_positive_rate(elements: f64, size: f64, hashes: u32) -> f64 {
         * (shared * shared_row_probability(second_row, set) + (set - shared) * set.powi(second_row as i32 - 1))
 }
 
-/// Returns the rate of false positives caused by degenerate elements, most of whose bits coincide.
+/// Returns the rate of false positives caused by degenerate elements: most of their bits coincide.
 ///
 /// Either s is 0 modulo the size, and the element has two bits. Or h1 is a small multiple of s, and
 /// one row continues the other. One element in `size` is degenerate: in large filters too few to

@@ -14,7 +14,7 @@ use crate::layout::{Layout, Native, Packed};
 /// How many expired entries one request of a count removes at most.
 const PURGED_PER_COUNT: i64 = 500;
 
-/// What [`ObjectError::Unsupported`] reports on servers without lifetimes of hash fields.
+/// The text of [`ObjectError::Unsupported`] on servers without lifetimes of hash fields.
 pub(crate) const FIELD_LIFETIMES_NEEDED: &str =
     "lifetimes of hash fields need Redis 7.4 or newer, or Valkey 9.0 or newer";
 
@@ -37,7 +37,7 @@ type Entries<K, V, Y> = PhantomData<fn() -> (K, V, Y)>;
 /// the stored format never depends on features that other crates enable.
 macro_rules! caches {
     ([$($key:tt)*]) => {
-        /// A map whose entries have lifetimes and idle times, with an optional limit on their
+        /// A map with lifetimes and idle times of its entries, and an optional limit on their
         /// number.
         ///
         /// Redisson's `RMapCache` on the wire.
@@ -45,7 +45,7 @@ macro_rules! caches {
         #[doc(alias = "RedissonMapCache")]
         pub type MapCache<K, V, KC $($key)*, VC = KC> = Cache<K, V, KC, VC, Packed>;
 
-        /// A map whose entries have lifetimes that the server enforces: Redis 7.4, Valkey 9.
+        /// A map with lifetimes of its entries that the server enforces: Redis 7.4, Valkey 9.
         ///
         /// Redisson's `RMapCacheNative` on the wire. It is a plain hash like that of a `Map`, so
         /// both types may be used under one name.

@@ -130,7 +130,7 @@ fn listen_request(object_ref: &ObjectRef) -> Result<Request, ObjectError> {
 impl<K, V, KC: Codec, VC: Codec> Cache<K, V, KC, VC, Packed> {
     /// Returns a subscription to the events of the map's entries, whichever client changes them.
     ///
-    /// Each event is delivered at most once, to those who are subscribed at that moment.
+    /// Each event is delivered at most once, to the listeners that are subscribed at that moment.
     ///
     /// From the first subscription on, every client publishes its changes of the map. The flag for
     /// that is Redisson's, and it is deleted with the map. If the map is deleted, or cleared by

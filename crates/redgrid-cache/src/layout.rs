@@ -15,8 +15,7 @@ pub trait Layout: sealed::Requests + Send + Sync + 'static {}
 // Exhaustive: a marker, which has no values.
 pub enum Packed {}
 
-/// The layout of Redisson's `RMapCacheNative`: a plain hash whose expired fields the server
-/// removes.
+/// The layout of Redisson's `RMapCacheNative`: a plain hash. The server removes expired fields.
 ///
 /// Requires Redis 7.4 or Valkey 9.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +52,7 @@ static NATIVE_REMOVE: BulkScript =
 static NATIVE_EXPIRE: BulkScript =
     BulkScript::new("map_cache/native_expire", include_str!("scripts/native_expire.lua"));
 
-/// What a read of keys returns, and whether it counts as an access.
+/// The result of a read of keys, and whether the read counts as an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only this crate can name it.
 #[expect(unnameable_types, reason = "only the sealed `Layout` uses it")]

@@ -36,7 +36,8 @@ macro_rules! owned {
 
 owned!(Bytes, BytesMut, String, Vec<u8>, Box<[u8]>);
 
-/// Types whose bytes are copied, with the generics that they have.
+/// Implements the trait for types that are copied as bytes. Their generic parameters precede them
+/// in brackets.
 macro_rules! copied {
     ($([$($generics:tt)*] $type:ty),*) => {$(
         impl<$($generics)*> sealed::Sealed for $type {}

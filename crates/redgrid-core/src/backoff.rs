@@ -1,4 +1,4 @@
-//! Pauses that grow.
+//! Growing pauses between attempts.
 
 use std::time::Duration;
 

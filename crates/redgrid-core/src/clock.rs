@@ -18,7 +18,7 @@ use std::time::Duration;
 /// process notices.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// The same for [`Clock::wait_until`]: 30 s.
+/// The longest sleep of [`Clock::wait_until`]: 30 s.
 ///
 /// A hundred thousand waiters that wait for minutes and read the clock each second would keep a
 /// processor busy.

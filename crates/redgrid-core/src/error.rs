@@ -101,8 +101,8 @@ impl ServerError {
         }
     }
 
-    /// Returns the error of a request of which an earlier transmission was not answered, and the
-    /// last one ended with this error.
+    /// Returns the error of a request that ended with this error after an earlier transmission was
+    /// not answered.
     pub(crate) fn after_unanswered(self) -> Self {
         match self.is_not_done() {
             true => ServerError::unknown(format!("an earlier copy may have been carried out; then {self}")),

@@ -221,7 +221,7 @@ pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
     [&*tagged(key), b":", suffix.as_bytes()].concat().into()
 }
 
-/// Returns the key as its own hash tag, unless it has one.
+/// Returns the key in braces, as its own hash tag, unless it has one already.
 pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
     match key.contains(&b'{') {
         true => Cow::Borrowed(key),

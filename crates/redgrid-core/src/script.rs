@@ -119,10 +119,11 @@ impl OwnedScript {
 /// ```
 /// use redgrid_core::{Client, Script, ServerError};
 ///
-/// // Deletes a key if it holds what is expected. Sent twice, it answers 0 the second time.
+/// // Deletes a key if it has the expected value. Sent twice, it answers 0 the second time.
 /// static DELETE_IF: Script<1> = Script::new(
 ///     "delete-if",
-///     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
+///     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+///      return redis.call('DEL', KEYS[1])",
 /// );
 ///
 /// # async fn demo(client: &Client) -> Result<(), ServerError> {

@@ -6,8 +6,8 @@ use std::fmt;
 /// The number of an exclusive grant, strictly rising for each name over all processes.
 ///
 /// It is the server's time of the grant in microseconds. No key stores it that could expire or be
-/// lost in a restart. It can go back only if the server's clock does (`docs/objects/locks.md` has the table
-/// of promises).
+/// lost in a restart. It can go back only if the server's clock does (`docs/objects/locks.md` has
+/// the table of promises).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(u64);
 

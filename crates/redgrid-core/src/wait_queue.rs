@@ -4,7 +4,8 @@
 //! its reply is read. The queue does the rest. One task of the client polls and listens for all
 //! waiters of the resource, and runs while there are waiters. It polls when
 //!
-//! - a waiter has come since the last poll was sent, unless the queue is [blocked](WaitQueue::block),
+//! - a waiter has come since the last poll was sent, unless the queue is
+//!   [blocked](WaitQueue::block),
 //! - a message or a reply gives a reason to, or
 //! - the last reply is too old: by five poll intervals with a subscription, by one without.
 //!
@@ -54,10 +55,10 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// A reply that announces the next poll sooner than this does not start the subscription.
     const UNSUBSCRIBED_WAIT: Duration = Duration::ZERO;
 
-    /// The key whose server decides whether there is contact.
+    /// The key of the resource. Its server decides whether there is contact.
     fn key(&self) -> &[u8];
 
-    /// Subscribes to the channels whose messages may mean that a poll is worth it.
+    /// Subscribes to the channels with messages that may be a reason to poll.
     fn subscribe(&self, client: &Client) -> OrderedSubscription;
 
     /// The task begins, after a time without waiters. Messages may have been missed meanwhile.
@@ -73,8 +74,8 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// Ends waits by a reply. Waiters below `sent_before` had come when the poll was sent.
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
-    /// Ends waits by a failed poll; unless overridden, those of all waiters that had come when it was
-    /// sent. The queue soon polls again for those that are left.
+    /// Ends waits by a failed poll; unless overridden, those of all waiters that had come when it
+    /// was sent. The queue soon polls again for those that are left.
     fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
         queue.fail_below(sent_before, |_| true, &error);
     }
@@ -89,8 +90,8 @@ pub trait Resource: Send + Sync + Sized + 'static {
 pub enum NextPoll {
     /// As soon as no poll is in flight.
     Now,
-    /// As soon as no poll is in flight, if a waiter with this number or a later one is left: the reply
-    /// was not for them, so they are not [current](Waiter::is_current) by it.
+    /// As soon as no poll is in flight, if a waiter with this number or a later one is left. The
+    /// reply did not cover these waiters, so it does not make them [current](Waiter::is_current).
     NowFor(WaiterId),
     /// When something is due, if waiters are left by then.
     Within(Duration),
@@ -162,7 +163,8 @@ pub struct Waiter<R: Resource> {
 }
 
 impl<R: Resource> WaitQueue<R> {
-    /// Creates the queue of a resource. All callers of a client share one: see [`ClientExt::shared`].
+    /// Creates the queue of a resource. All callers of a client share one: see
+    /// [`ClientExt::shared`].
     pub fn new(client: &Client, resource: R) -> Self {
         let state = State {
             waiters: BTreeMap::new(),
@@ -235,7 +237,7 @@ impl<R: Resource> WaitQueue<R> {
         }
     }
 
-    /// Ends the waits of the waiters below `id` whose request matches.
+    /// Ends the waits of the waiters below `id` with a matching request.
     pub fn complete_below(
         &self,
         id: WaiterId,
@@ -245,7 +247,8 @@ impl<R: Resource> WaitQueue<R> {
         self.end_below(id, matches, || WaitEnd::Completed(outcome()));
     }
 
-    /// Ends the waits of the waiters below `id` whose request matches, with the error of their poll.
+    /// Ends the waits of the waiters below `id` with a matching request, with the error of their
+    /// poll.
     pub fn fail_below(&self, id: WaiterId, matches: impl Fn(&R::Request) -> bool, error: &ServerError) {
         self.end_below(id, matches, || WaitEnd::Failed(error.clone()));
     }
@@ -301,14 +304,15 @@ impl<R: Resource> Waiter<R> {
         }
     }
 
-    /// Returns whether a poll for this waiter was answered, and none is overdue: the waiter is known
-    /// to have a reason to wait.
+    /// Returns whether a poll for this waiter was answered, and none is overdue: the waiter is
+    /// known to have a reason to wait.
     pub fn is_current(&self) -> bool {
         let (now, state) = (self.queue.client.clock().now(), self.queue.state());
         self.id < state.replied_to && now <= state.current_until
     }
 
-    /// Returns the error of a wait whose time is over; `None` if there was contact with the server.
+    /// Returns the error of a wait that timed out without contact; `None` if there was contact with
+    /// the server.
     pub fn out_of_contact(&self) -> Option<ServerError> {
         let answered = self.queue.state().answered;
         self.queue.client.out_of_contact(self.queue.resource.key(), answered)

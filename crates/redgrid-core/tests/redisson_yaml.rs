@@ -1,6 +1,8 @@
-//! Redisson's own files, as they are, and what each is understood to mean: `tests/redisson-yaml/<file>.expected` beside it.
+//! Unchanged configuration files of Redisson are read as the files
+//! `tests/redisson-yaml/<file>.expected` say.
 //!
-//! After a change that is meant, `REWRITE=1 cargo test -p redgrid-core --test redisson_yaml` writes them anew.
+//! After an intended change, `REWRITE=1 cargo test -p redgrid-core --test redisson_yaml` rewrites
+//! the expected files.
 
 #![cfg(feature = "config-files")]
 
@@ -20,7 +22,7 @@ fn load(path: &Path, variables: &[(&str, &str)]) -> Result<Config, ConfigError> 
     Config::from_variables(variables.chain([config]))
 }
 
-fn told(read: &Result<Config, ConfigError>) -> String {
+fn describe(read: &Result<Config, ConfigError>) -> String {
     let folder = format!("{}/", folder().display());
     let mut text = String::new();
     match read {
@@ -43,33 +45,33 @@ fn told(read: &Result<Config, ConfigError>) -> String {
 }
 
 #[test]
-fn files_of_redisson_mean_what_is_written_beside_them() {
+fn files_of_redisson_give_the_expected_settings() {
     let mut files: Vec<_> = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension != "expected"));
     files.sort();
     assert!(files.len() >= 8, "{files:?}");
     for file in files {
         let read = load(&file, &[]);
-        let told = told(&read);
-        assert!(!format!("{told} {read:?}").contains("marker-9f3a"), "{}", file.display());
+        let described = describe(&read);
+        assert!(!format!("{described} {read:?}").contains("marker-9f3a"), "{}", file.display());
         let mut expected = file.clone().into_os_string();
         expected.push(".expected");
         if std::env::var_os("REWRITE").is_some() {
-            std::fs::write(&expected, &told).unwrap();
+            std::fs::write(&expected, &described).unwrap();
         }
-        assert_eq!(told, std::fs::read_to_string(&expected).unwrap_or_default(), "{}", file.display());
+        assert_eq!(described, std::fs::read_to_string(&expected).unwrap_or_default(), "{}", file.display());
     }
 }
 
 #[test]
-fn variables_are_put_in_as_redisson_does_it() {
+fn variables_are_substituted_as_redisson_does_it() {
     let config = load(&folder().join("cluster.yaml"), &[("CLUSTER_HOST", "redis.internal")]).unwrap();
     let seeds = config.explain().into_iter().find(|one| one.name == "cluster").unwrap().value;
     assert_eq!(seeds.as_deref(), Some("redis.internal:7004,10.0.0.1:7001,10.0.0.1:7000"));
 }
 
 #[test]
-fn the_environment_stands_over_a_file_of_redissons() {
+fn the_environment_overrides_a_file_of_redisson() {
     let config =
         load(&folder().join("single.yaml"), &[("REDGRID_RESPONSE_TIMEOUT", "1s"), ("REDGRID_NAMESPACE", "prod")])
             .unwrap();

@@ -1,4 +1,4 @@
-//! Count-downs of one latch through one client. Those that come while one is in flight are
+//! Count-downs of one latch through one client. Count-downs that come while one is in flight are
 //! combined.
 //!
 //! Requests that are executed exactly once run one after another. So of very many count-downs, the
@@ -30,7 +30,7 @@ impl CountDownBatcher {
         client.shared(&keys.count, || CountDownBatcher(Batcher::new(count_downs())))
     }
 
-    /// Decrements the count, and returns what is left.
+    /// Decrements the count, and returns the remaining count.
     pub(crate) async fn count_down(&self, client: &Client, by: i64) -> Result<u64, ServerError> {
         self.0.submit(client, by).await?
     }

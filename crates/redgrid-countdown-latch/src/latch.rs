@@ -72,7 +72,8 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// [`LatchError`] says whether the count-down may have been executed. After
-    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not call it again: the request is still being retried.
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) do not call it again: the
+    /// request is still being retried.
     ///
     /// # Cancel safety
     ///
@@ -167,9 +168,9 @@ impl CountDownLatch {
     /// Returns the latch as an object, with the key of its round's number: existence (a round is in
     /// progress), lifetime, rename, events.
     ///
-    /// [`delete`](CountDownLatch::delete) notifies the waiters. If the object is deleted, they
-    /// detect it within `poll_interval`, and their waits complete as when the latch opens. The same
-    /// holds for a rename: they wait for the name, not for the round.
+    /// [`delete`](CountDownLatch::delete) notifies the waiters. If the object is deleted or
+    /// renamed, they detect it within `poll_interval`, and their waits complete as when the latch
+    /// opens. They wait for the name, not for the round.
     pub fn object(&self) -> Object {
         let name = self.keys.as_ref().map(|keys| keys.name.clone()).map_err(Clone::clone);
         Object::with_layout(&self.client, name, layouts::countdown_latch)

@@ -22,7 +22,7 @@ pub(crate) struct RoundTracker {
     /// The round of the known waiters; 0 if Redisson has begun it.
     round: Option<u64>,
     is_polling: bool,
-    /// Rounds whose end was reported since the poll was sent.
+    /// Rounds that were reported as ended since the poll was sent.
     ended: Vec<u64>,
     is_due: bool,
 }

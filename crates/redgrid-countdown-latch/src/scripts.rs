@@ -110,7 +110,7 @@ impl LatchState {
         Some(LatchState { is_open, round: Some(round), over, ends_in })
     }
 
-    /// Returns what is known from the count alone.
+    /// Returns the state as far as the count alone shows it.
     fn of_count(left: u64) -> LatchState {
         LatchState { is_open: left == 0, round: None, over: 0, ends_in: None }
     }

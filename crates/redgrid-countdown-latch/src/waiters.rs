@@ -124,7 +124,7 @@ impl Resource for LatchWaiters {
             ChannelEvent::Message { channel: 0, payload } => {
                 std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok())
             }
-            // Redisson's channel, whose messages have no number, or a gap.
+            // A message on Redisson's channel, which has no number, or a gap.
             _ => None,
         };
         self.round_ended(queue, round.unwrap_or(0))

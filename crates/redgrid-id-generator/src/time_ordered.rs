@@ -151,7 +151,7 @@ impl TimeOrderedId {
     ///
     /// # Errors
     ///
-    /// [`IdError`] if the settings are invalid, or ids can not represent the time.
+    /// [`IdError`] if the settings are invalid, or ids cannot represent the time.
     pub fn counter_of(&self, time: SystemTime) -> Result<Name, IdError> {
         let (name, calendar) = self.settings()?;
         let (second, seconds) = (second_of(time), calendar.seconds());

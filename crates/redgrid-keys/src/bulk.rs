@@ -109,7 +109,7 @@ impl Operation {
         Ok(statuses.first().copied().unwrap_or(0).max(i64::from(found.is_some())))
     }
 
-    /// Applies the operation to an object whose keys are on both sides of a migration.
+    /// Applies the operation to an object with keys on both sides of a migration.
     ///
     /// The keys are handled one by one. The object's own key is the first, as others find the
     /// object by it.

@@ -85,7 +85,7 @@ impl ClusterView {
         Ok(view)
     }
 
-    /// Adds the migrations whose peer exists, after the reports of all nodes.
+    /// Adds the migrations with an existing peer, after the reports of all nodes.
     ///
     /// `known` are the slots that have an owner as far as the client knows. `is_complete` means
     /// that every primary has reported.

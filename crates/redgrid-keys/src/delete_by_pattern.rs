@@ -12,8 +12,8 @@ use crate::scan::{Include, Scan, ScanOptions};
 use crate::{Key, Keys, KeysError};
 
 impl Keys {
-    /// Deletes the objects whose names match a pattern, with all keys that belong to them, and
-    /// returns how many.
+    /// Deletes the objects with names that match a pattern, with all keys that belong to them.
+    /// Returns how many.
     ///
     /// Remaining keys of objects that no longer exist are deleted, too. Fences and token counters
     /// are kept. All keys are scanned a page at a time, and the servers free the memory in the

@@ -32,8 +32,8 @@ impl Keys {
     /// # Errors
     ///
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the scope does not fit the
-    /// client's namespace. [`KeysError::SomeNodesFailed`] contains the nodes that have deleted their
-    /// keys, as far as known; each node received one request. With a namespace
+    /// client's namespace. [`KeysError::SomeNodesFailed`] contains the nodes that have deleted
+    /// their keys, as far as known; each node received one request. With a namespace
     /// [`KeysError::Partial`] and [`KeysError::Stopped`].
     ///
     /// # Cancel safety

@@ -89,7 +89,7 @@ pub(crate) async fn companions(client: &Client, object: &Bytes) -> Result<Vec<By
     owned_of(client, object, &key_ownership::suffixed_companions(object)).await
 }
 
-/// Returns whether a key belongs to the object whose companion it may be.
+/// Returns whether a key is a companion of the candidate object.
 ///
 /// If the user has no permission to check this, the key counts as another object.
 async fn is_companion(client: &Client, key: &Bytes, candidate: &MaybeOwned) -> Result<bool, ServerError> {

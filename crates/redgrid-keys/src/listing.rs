@@ -31,8 +31,8 @@ const PAGE: u32 = 500;
 /// If slots move or servers are replaced so often that this does not end, the stream ends with
 /// [`KeysError::Moving`]. It ends after any error.
 ///
-/// A slot that moves to a node and back again during one pass over all nodes may be missed. The
-/// same applies to the keys of a moving slot if the user has no permission for CLUSTER NODES.
+/// A slot that moves to a node and back again during one pass over all nodes may be missed. Keys of
+/// a moving slot may also be missed if the user has no permission for CLUSTER NODES.
 #[must_use = "streams do nothing unless polled"]
 pub struct Listing {
     client: Client,
@@ -48,7 +48,7 @@ impl Listing {
         Listing { client: client.clone(), options: Ok(options), pages: None, fetched: VecDeque::new(), ended: false }
     }
 
-    /// Returns only keys of objects whose names, without the namespace, match this pattern.
+    /// Returns only keys of objects with names that, without the namespace, match this pattern.
     ///
     /// `*` matches anything, `?` one byte, `[a-c]` one of these, `[^a]` any other, and `\*` the
     /// star itself. An incomplete pattern (`[a`, `a\`) is reported as

@@ -63,7 +63,7 @@ struct NodeCursor {
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum ServerProcess {
     RunId(std::sync::Arc<str>),
-    /// The process on this connection, whose run id is not known.
+    /// The process on this connection. Its run id is not known.
     Connection(u64),
 }
 
@@ -221,7 +221,7 @@ impl Scan {
         Ok(found.into_iter().flatten().filter(is_included).collect())
     }
 
-    /// Returns the multimaps whose values may be among these keys. Each is checked once for the
+    /// Returns the multimaps that may have values among these keys. Each is checked once for the
     /// page.
     async fn multimaps(&self, page: &[Bytes]) -> Result<BTreeSet<Bytes>, ServerError> {
         let candidates = page.iter().filter_map(|wire| possible_owner(wire));

@@ -99,9 +99,8 @@ impl<T, C: Codec> Sort<T, C> {
     /// Sorts by the values of other keys instead of the elements.
     ///
     /// The name of such a key is the pattern, with the encoded bytes of the element in place of
-    /// `*`. `weight:*->size` is the field `size` of a hash. Requires a user who may read all keys,
-    /// and a server outside of a cluster (or, from Redis 8.0 on, a pattern with the hash tag of the
-    /// list).
+    /// `*`. `weight:*->size` is the field `size` of a hash. The user must have permission to read
+    /// all keys. In a cluster, this needs Redis 8.0 and a pattern with the hash tag of the list.
     pub fn by(mut self, pattern: impl Into<String>) -> Self {
         self.by = Some(pattern.into());
         self

@@ -42,7 +42,7 @@ enum NextPage {
 /// [`List::shared_stream`]. A page is read when all elements of the page before were returned.
 ///
 /// The stream goes by index, page by page. If the list does not change, each element is returned
-/// once, in order. If it changes, each page contains what is stored when it is read:
+/// once, in order. If it changes, each page contains the elements that are stored when it is read:
 ///
 /// - Elements appended to the list are returned by a forward stream if they are there before the
 ///   last page is read. A reversed stream does not return them.
@@ -163,9 +163,9 @@ impl<T: 'static, C: Decode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// As [`List::restart_shared`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a name in another slot and
-    /// for the list's own. [`Failure::Refused`](crate::Failure::Refused) if the key of this name is
-    /// not a cursor, an
+    /// As [`List::restart_shared`]. [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// for a name in another slot and for the list's own.
+    /// [`Failure::Refused`](crate::Failure::Refused) if the key of this name is not a cursor, an
     /// index with a lifetime; it is left unchanged.
     ///
     /// # Cancel safety

@@ -32,8 +32,7 @@ const MAX_DISABLED_TIME: Duration = Duration::from_secs(60);
 /// Time limit of an answer to another client: 5 s. Clients wait a few seconds for it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Returns the topic of a map, with whose messages Redisson's local caches and ours are kept
-/// coherent.
+/// Returns the topic of a map. Its messages keep Redisson's local caches and ours coherent.
 pub(crate) fn topic(key: &[u8]) -> Bytes {
     suffixed(key, "topic")
 }
@@ -128,7 +127,7 @@ struct HeartbeatSender {
 }
 
 impl HeartbeatSender {
-    /// Returns the request of a heartbeat, whose age counts from `now`, before it is sent.
+    /// Returns the request of a heartbeat. Its age counts from `now`, before it is sent.
     fn send(&mut self, generation: u64, now: Instant) -> HeartbeatRequest {
         let number = self.heartbeats.send(generation, now);
         let request =

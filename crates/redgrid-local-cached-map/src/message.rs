@@ -10,8 +10,8 @@ use crate::near::{Hash, hash};
 /// A message of the topic.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// All keys are invalid. `release` is the request whose semaphore receives a permit when the
-    /// cache has been cleared.
+    /// All keys are invalid. `release` identifies the request; its semaphore receives a permit when
+    /// the cache has been cleared.
     Clear { release: Option<[u8; 16]> },
     /// These keys, by their hashes, are invalid.
     Invalidate(Vec<Hash>),

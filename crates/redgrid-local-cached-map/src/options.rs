@@ -67,7 +67,7 @@ impl Options {
 
     /// Sets the longest time that an entry is cached. There is no limit by default.
     ///
-    /// It is what bounds the age of values whose changes are not published: those made with
+    /// It bounds the age of values if their changes are not published: changes with
     /// [`Map`](redgrid_map::Map), by a script or by hand.
     #[doc(alias = "timeToLive")]
     pub fn time_to_live(mut self, limit: Duration) -> Self {

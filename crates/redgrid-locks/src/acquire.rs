@@ -165,8 +165,8 @@ impl AcquireBuilder {
         self.enter(try_only)?.outcome().await
     }
 
-    // Separate from the wait for the outcome, whose future would reserve the size of the pending
-    // acquire twice.
+    // Separate from the wait for the outcome: in one function, the future would reserve the size of
+    // the pending acquire twice.
     pub(crate) fn enter(&self, try_only: bool) -> Result<PendingAcquire, AcquireError> {
         let target = self.target.as_ref().map_err(Clone::clone)?;
         let pending = PendingAcquire::start(&self.client, self.kind, target, self.request(try_only)?)?;

@@ -1,6 +1,6 @@
 //! Decides when a state is polled again: when a message announces a change, or after an interval.
 //!
-//! Each observer has an interval of its own, and what it has seen, so observers share no poll. A
+//! Each observer has its own interval and its own last seen state, so observers share no poll. A
 //! [`Watch`] counts messages: an observer that is not polled stores none.
 
 use std::time::Duration;

@@ -106,7 +106,10 @@ impl LockGuard {
     /// until it is attached. Waiting tasks of this process keep waiting.
     ///
     /// ```no_run
-    /// # async fn demo(guard: redgrid_locks::LockGuard, lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn demo(
+    /// #     guard: redgrid_locks::LockGuard,
+    /// #     lock: redgrid_locks::Lock,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
     /// let detached = guard.detach().await?;                       // in one process
     /// // … sent to another process, as JSON or in another format …
     /// let guard = lock.attach(&detached).await?;                  // there

@@ -69,7 +69,7 @@ impl LockProtocol for Fair {
         "fair"
     }
 
-    /// The server decides who is next.
+    /// The server decides which waiter is next.
     fn hands_over_locally(&self) -> bool {
         false
     }

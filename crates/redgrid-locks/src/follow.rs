@@ -77,7 +77,9 @@ impl Lock {
     /// let mut changes = lock.follow();
     /// loop {
     ///     match changes.next().await? {
-    ///         LockChange::Held(state) | LockChange::Passed(state) => println!("held by {:?}", state.holders),
+    ///         LockChange::Held(state) | LockChange::Passed(state) => {
+    ///             println!("held by {:?}", state.holders);
+    ///         }
     ///         _ => println!("free"),
     ///     }
     /// }
@@ -109,7 +111,7 @@ impl Follow {
     /// much of its rate by that (measured: 42 %).
     pub fn subscribe(mut self) -> Self {
         if let Ok(target) = self.lock.target() {
-            // The name may be that of a read-write lock, whose releases are published on another
+            // The name may be that of a read-write lock, which publishes its releases on another
             // channel.
             let channels = [target.channel.clone(), companion(RW_CHANNEL, &target.key)];
             let watch = |channel| self.lock.client().watch(channel, target.key.clone());

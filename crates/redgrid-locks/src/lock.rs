@@ -1,5 +1,5 @@
-//! The lock handle and the guard of a held lock. The handle is cheap to clone; it holds nothing until
-//! the lock is acquired.
+//! The lock handle and the guard of a held lock. The handle is cheap to clone; it holds nothing
+//! until the lock is acquired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,8 @@ impl Lock {
     /// # async fn demo(lock: redgrid_locks::Lock) -> Result<(), Box<dyn std::error::Error>> {
     /// let guard = lock.acquire().await?;
     /// drop(guard);
-    /// let guard = lock.acquire().timeout(Duration::from_secs(2)).lease(Duration::from_secs(10)).await?;
+    /// let acquire = lock.acquire().timeout(Duration::from_secs(2));
+/// let guard = acquire.lease(Duration::from_secs(10)).await?;
     /// # Ok(()) }
     /// ```
     ///

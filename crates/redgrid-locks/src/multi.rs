@@ -88,8 +88,8 @@ impl MultiLock {
     /// [`SpinLock::as_lock`](crate::SpinLock::as_lock) return locks of other kinds. A name may have
     /// only one kind per client: two kinds would exclude each other.
     ///
-    /// Two clients of the same servers are not recognised as such. The same name through both of
-    /// them is never free for both.
+    /// Two clients of the same servers are not recognised as such. If both have a lock of the same
+    /// name, the two are never free together.
     pub fn of(locks: impl IntoIterator<Item = Lock>) -> Self {
         MultiLock { members: Members::of(locks.into_iter().collect()).map(Arc::new) }
     }

@@ -6,8 +6,8 @@ macro_rules! option_methods {
         impl$(<$of: $bound>)? $builder$(<$of>)? {
             /// Limits how long to wait, for other holders and for an unreachable server.
             ///
-            /// Zero means one attempt. Without a timeout, an acquire waits as long as it takes, but
-            /// not without any contact to the server. A try does not wait then.
+            /// Zero means one attempt. Without a timeout, an acquire waits as long as it takes,
+            /// while there is contact with the server. A try does not wait then.
             pub fn timeout(mut self, wait: std::time::Duration) -> Self {
                 self.0.wait = Some(wait);
                 self

@@ -115,7 +115,7 @@ impl QuorumLock {
         self.locks.len()
     }
 
-    /// Requests one vote of each server whose index is not in `except`.
+    /// Requests one vote of each server, except those with an index in `except`.
     ///
     /// The replies arrive one by one.
     pub(crate) fn request_votes(&self, request: &AcquireRequest, except: &[usize]) -> Replies<Vote> {
@@ -355,7 +355,7 @@ async fn run_round(lock: &QuorumLock, request: &AcquireRequest) -> Round {
             None => return Round::Busy { voted: !grants.is_empty() },
         }
         if busy + failures.len() > servers - majority {
-            // Dropping the grants releases them. Those that are still to arrive have no receiver,
+            // Dropping the grants releases them. Grants that are still to arrive have no receiver,
             // and are released as well.
             return match failures.pop() {
                 Some(error) if failures.len() + 1 > servers - majority => Round::Failed(error),

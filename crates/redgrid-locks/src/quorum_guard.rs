@@ -90,7 +90,7 @@ impl QuorumGuard {
         self.token
     }
 
-    /// Returns the number of servers whose grants are valid at this instant.
+    /// Returns the number of servers with a valid grant at this instant.
     pub fn votes(&self) -> usize {
         self.current_grants().valid_votes()
     }

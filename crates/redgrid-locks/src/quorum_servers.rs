@@ -53,7 +53,7 @@ pub struct Quorum {
 impl Quorum {
     /// Creates a quorum of the servers of these clients, at least three.
     ///
-    /// None of them may be a cluster, whose nodes lose their memory one by one.
+    /// None of them may be a cluster: its nodes lose their memory one by one.
     ///
     /// # Errors
     ///

@@ -59,7 +59,8 @@ struct Segment {
 /// Default wait for a segment while there are others to try: 500 ms.
 ///
 /// Waiting in the queue costs nothing. Trying other segments makes processes compete for each
-/// other's segments. So the timeout is long, and meant for a segment whose holder hangs or is dead.
+/// other's segments. So the timeout is long, and meant for a segment with a holder that hangs or is
+/// dead.
 const SEGMENT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Shortest wait for a segment after the first round: 50 ms. Each attempt costs a request.
@@ -129,7 +130,8 @@ impl SegmentedLock {
     ///
     /// # Errors
     ///
-    /// [`AcquireError`] of the first segment that was not acquired. Those before it are released.
+    /// [`AcquireError`] of the first segment that was not acquired. The segments acquired before it
+    /// are released.
     ///
     /// # Cancel safety
     ///

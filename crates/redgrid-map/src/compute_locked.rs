@@ -57,7 +57,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// # async fn price_of(product: &str) -> u64 { 1 }
     /// # #[cfg(feature = "json")]
     /// # async fn demo(prices: &redgrid_map::Map<String, u64>) -> Result<(), redgrid_map::ComputeError> {
-    /// let price = prices.locked().compute_if_absent("P0001", || async { Some(price_of("P0001").await) }).await?;
+    /// let compute = || async { Some(price_of("P0001").await) };
+    /// let price = prices.locked().compute_if_absent("P0001", compute).await?;
     /// # Ok(()) }
     /// ```
     pub fn locked(&self) -> Locked<'_, K, V, KC, VC> {

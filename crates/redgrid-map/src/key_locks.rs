@@ -95,7 +95,7 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
         Ok(Semaphore::plain(self.object_ref.client(), self.companion_name(key, "semaphore")?))
     }
 
-    /// Returns the semaphore of a key whose permits have leases.
+    /// Returns the semaphore of a key, with leases for its permits.
     ///
     /// # Errors
     ///

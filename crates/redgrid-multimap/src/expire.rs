@@ -31,7 +31,8 @@ impl<K, V, KC: Codec, VC: Codec, Y: Lifetimes> Multimap<K, V, KC, VC, Y> {
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
-    /// # async fn demo(tags: &redgrid_multimap::SetMultimapCache<String, u64>) -> Result<(), redgrid_multimap::ObjectError> {
+    /// # use redgrid_multimap::{ObjectError, SetMultimapCache};
+    /// # async fn demo(tags: &SetMultimapCache<String, u64>) -> Result<(), ObjectError> {
     /// use std::time::Duration;
     ///
     /// tags.insert("session 4711", &1).await?;

@@ -19,12 +19,12 @@ pub enum Sets {}
 // Exhaustive: a marker, which has no values.
 pub enum Lists {}
 
-/// [`Sets`] or [`Lists`] whose keys have lifetimes in an additional sorted set, as in Redisson's
+/// [`Sets`] or [`Lists`] with lifetimes of the keys in an additional sorted set, as in Redisson's
 /// `RMultimapCache`. For all servers.
 #[derive(Debug, Clone, Copy)]
 pub struct Expiring<Y>(PhantomData<fn() -> Y>);
 
-/// [`Sets`] or [`Lists`] whose expired keys the server removes, as in Redisson's
+/// [`Sets`] or [`Lists`] with expired keys that the server removes, as in Redisson's
 /// `RSetMultimapCacheNative`. Requires Redis 7.4 or Valkey 9.
 #[derive(Debug, Clone, Copy)]
 pub struct Native<Y>(PhantomData<fn() -> Y>);

@@ -14,7 +14,7 @@ use crate::kind::sealed::{LifetimeMode, Values};
 use crate::kind::{Expiring, Kind, Lists, Native, Sets};
 
 /// A map with several values per key, shared by all processes that use the same server. Its kind
-/// `Y` makes it a [`SetMultimap`], a [`ListMultimap`], or one of these whose keys have lifetimes.
+/// `Y` makes it a [`SetMultimap`], a [`ListMultimap`], or one of these with lifetimes of the keys.
 ///
 /// Cheap to clone; clones are the same map. The codecs of keys and values are part of the type: all
 /// users of a map must use the same ones.

@@ -122,8 +122,8 @@ impl<K, V, KC: Codec, VC: Encode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
 }
 
 impl<K, V, KC: Codec, VC: Decode<V>, Y: Kind> Multimap<K, V, KC, VC, Y> {
-    /// Returns all values of a key in one reply, which is as large as all of them. Those of a list
-    /// are in order. The result is empty if the key is not in the map.
+    /// Returns all values of a key in one reply, which is as large as all of them. The values of a
+    /// list are in order. The result is empty if the key is not in the map.
     ///
     /// # Errors and cancel safety
     ///

@@ -6,14 +6,14 @@ use redgrid_core::object::Lifetime;
 use redgrid_core::permits::{PermitId, Returned, SemaphoreHandle};
 use redgrid_core::{Client, Failure};
 
-/// A semaphore of all processes that use the same server, whose permits have ids and leases.
-/// Redisson's `RPermitExpirableSemaphore` on the wire.
+/// A semaphore with ids and leases for its permits, shared by all processes that use the same
+/// server. Redisson's `RPermitExpirableSemaphore` on the wire.
 ///
 /// It is cheap to clone; clones are the same semaphore. Creating one sends no request: an invalid
 /// name is reported by the first call.
 ///
-/// Leases are renewed while guards live, unless [`Acquire::lease`](crate::Acquire::lease) limits how
-/// long a permit is held. Redisson renews none.
+/// Leases are renewed while guards live, unless [`Acquire::lease`](crate::Acquire::lease) limits
+/// how long a permit is held. Redisson renews none.
 #[doc(alias = "RPermitExpirableSemaphore")]
 #[doc(alias = "RedissonPermitExpirableSemaphore")]
 #[derive(Clone)]

@@ -81,7 +81,7 @@ impl<T, C> DelayedQueue<T, C> {
     /// Returns the number of due elements, the number of the others, and the first due element.
     async fn count_due(&self) -> Result<(u64, u64, Option<Bytes>), ObjectError> {
         let [queue, delayed, _] = self.keys()?;
-        // From the primary, whose clock decides about takes, too.
+        // From the primary: its clock also decides which elements are due for a take.
         self.elements.place.read_primary(COUNT_DUE.with([queue, delayed])).await
     }
 }
@@ -153,7 +153,8 @@ impl<T, C: Codec> DelayedQueue<T, C> {
 }
 
 impl<T, C: Codec> DelayedQueue<T, C> {
-    /// Adds an element that is due after a delay, and returns what can cancel it.
+    /// Adds an element that is due after a delay. Returns a value that identifies it for
+    /// [`DelayedQueue::cancel`].
     ///
     /// The delay is at most 3,650 days, and is rounded up to whole milliseconds of the server's
     /// clock. Elements that are due in the same millisecond are taken in the order in which they
@@ -176,7 +177,8 @@ impl<T, C: Codec> DelayedQueue<T, C> {
         Ok(pushed.pop().unwrap_or(Delayed(Bytes::new())))
     }
 
-    /// Adds elements, each with its delay, and returns for each what can cancel it.
+    /// Adds elements, each with its delay. Returns for each a value that identifies it for
+    /// [`DelayedQueue::cancel`].
     ///
     /// Up to 500 of them or about 4 MiB are added in one step.
     ///

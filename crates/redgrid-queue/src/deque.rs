@@ -244,8 +244,9 @@ impl<T, C: Decode<T>> Deque<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`Deque::pop_front`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the other deque is in
-    /// another slot of a cluster. An element that cannot be decoded is moved nevertheless.
+    /// As for [`Deque::pop_front`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// if the other deque is in another slot of a cluster. An element that cannot be decoded is
+    /// moved nevertheless.
     ///
     /// # Cancel safety
     ///

@@ -43,7 +43,7 @@ impl<T, C> Elements<T, C> {
     }
 }
 
-/// Returns the channel whose messages mean that there may be something to take.
+/// Returns the channel with messages that elements may be available.
 pub(crate) fn channel(key: &[u8]) -> Bytes {
     companion("redgrid_queue__channel", key)
 }
@@ -121,7 +121,8 @@ macro_rules! queue_type {
     };
 }
 
-/// Defines the length of a list and the removal of all elements. `$remains` says what stays.
+/// Defines the length of a list and the removal of all elements. `$remains` describes in the
+/// documentation what remains.
 macro_rules! list_methods {
     ($type:ident $(, $remains:literal)?) => {
         impl<T, C: Codec> $type<T, C> {

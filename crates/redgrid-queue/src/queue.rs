@@ -182,9 +182,9 @@ impl<T, C: Decode<T>> Queue<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`Queue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the other queue
-    /// is in another
-    /// slot of a cluster. An element that cannot be decoded is moved nevertheless.
+    /// As for [`Queue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the
+    /// other queue is in another slot of a cluster. An element that cannot be decoded is moved
+    /// nevertheless.
     ///
     /// # Cancel safety
     ///

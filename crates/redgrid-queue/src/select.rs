@@ -76,8 +76,8 @@ impl<'a, S: TakeSource> Wait<'a, S> {
                     }
                 },
                 WaitEnd::NoReply => {
-                    // Not polled since the call came: once more, or until no contact with the server
-                    // is established.
+                    // Not polled since the call came: once more, or until no contact with the
+                    // server is established.
                     self.until = Instant::MAX;
                     self.request.set_try_only();
                     queue.poll_soon();

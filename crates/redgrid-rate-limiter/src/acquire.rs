@@ -89,8 +89,8 @@ impl Taken {
     ///
     /// # Cancel safety
     ///
-    /// A request that was sent is executed once, even if the future is dropped. Dropped before that,
-    /// the permits stay taken.
+    /// A request that was sent is executed once, even if the future is dropped. Dropped before
+    /// that, the permits stay taken.
     pub async fn release(self) -> Result<u64, LimitError> {
         let Taken { queue, permits, entry: Some(entry) } = self else { return Ok(0) };
         let (client, log) = (queue.client(), &queue.resource().limit);

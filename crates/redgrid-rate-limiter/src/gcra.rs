@@ -62,7 +62,7 @@ impl GcraLimiter {
         GcraLimiter { queue, object }
     }
 
-    /// Returns what every object has: existence, lifetime, rename, events.
+    /// Returns the operations that every object has: existence, lifetime, rename, events.
     ///
     /// The key exists while permits are taken and not replenished, and its lifetime is the time
     /// until all are. Deleting it replenishes all permits.
@@ -215,7 +215,7 @@ impl Gcra {
 }
 
 impl Limit for Gcra {
-    /// One number does not tell whose permits were taken: nothing can be given back.
+    /// The state is one number, without the permits of each caller: nothing can be given back.
     type Entry = ();
     const CHANGES_ARE_PUBLISHED: bool = true;
 

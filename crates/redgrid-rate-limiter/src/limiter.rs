@@ -62,8 +62,8 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a rate that is out of range; otherwise another
-    /// [`LimitError`] if the rate was not set.
+    /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a rate that is out of
+    /// range; otherwise another [`LimitError`] if the rate was not set.
     ///
     /// # Cancel safety
     ///
@@ -75,9 +75,9 @@ impl RateLimiter {
 
     /// Sets the rate when awaited, also if one is set.
     ///
-    /// Taken permits no longer count, unless [`keeping_state`](SetRate::keeping_state) is used. With
-    /// a rate for each client, this is about the permits of this client: those of other clients
-    /// still count. Waiting callers are notified.
+    /// Taken permits no longer count, unless [`keeping_state`](SetRate::keeping_state) is used.
+    /// With a rate for each client, this is about the permits of this client: those of other
+    /// clients still count. Waiting callers are notified.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -96,8 +96,8 @@ impl RateLimiter {
     ///
     /// # Errors
     ///
-    /// [`LimitError::RateNotSet`] if none is set; otherwise another [`LimitError`] if the rate could
-    /// not be read.
+    /// [`LimitError::RateNotSet`] if none is set; otherwise another [`LimitError`] if the rate
+    /// could not be read.
     ///
     /// # Cancel safety
     ///
@@ -157,8 +157,9 @@ impl RateLimiter {
     /// # Errors
     ///
     /// [`LimitError`] if the permits were not given back. More than 1,000 entries need several
-    /// requests: if a later one fails, the error is [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown), and its source
-    /// says how many permits were given back before.
+    /// requests: if a later one fails, the error is
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown), and its source says how many
+    /// permits were given back before.
     ///
     /// # Cancel safety
     ///
@@ -201,13 +202,14 @@ impl RateLimiter {
         Ok(u64::try_from(state.free).unwrap_or(0))
     }
 
-    /// Returns what every object has: existence (a rate is set), lifetime, rename, events.
+    /// Returns the operations that every object has: existence (a rate is set), lifetime, rename,
+    /// events.
     ///
     /// It includes the permits that were taken of a rate for all clients. With a rate for each
     /// client, the logs stay until their permits expire.
     ///
     /// [`delete`](RateLimiter::delete) and [`expire`](RateLimiter::expire) notify waiting callers.
-    /// Those methods of the object and a rename do not notify them: callers return
+    /// The object's methods of these names and a rename do not: callers return
     /// [`RateNotSet`](LimitError::RateNotSet) after their next poll.
     pub fn object(&self) -> Object {
         match &self.0 {
@@ -219,7 +221,8 @@ impl RateLimiter {
         }
     }
 
-    /// Deletes the limiter: its rate and the permits that were taken. Returns whether a rate was set.
+    /// Deletes the limiter: its rate and the permits that were taken. Returns whether a rate was
+    /// set.
     ///
     /// Waiting callers return [`RateNotSet`](LimitError::RateNotSet). With a rate for each client,
     /// the logs of other clients stay until their permits expire, and count if such a rate is set
@@ -315,8 +318,8 @@ fn after_releases(released: u64, error: LimitError) -> LimitError {
 ///
 /// # Errors
 ///
-/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a rate that is out of range; otherwise another
-/// [`LimitError`] if the rate was not set.
+/// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) for a rate that is out of range;
+/// otherwise another [`LimitError`] if the rate was not set.
 ///
 /// # Cancel safety
 ///

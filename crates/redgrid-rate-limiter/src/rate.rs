@@ -1,4 +1,4 @@
-//! Rates and quotas: what a limiter allows.
+//! The rates and quotas of limiters.
 
 use std::time::Duration;
 
@@ -84,7 +84,8 @@ impl Rate {
         [self.permits.to_string(), self.per.as_millis().to_string(), kind.into(), keep.to_string()]
     }
 
-    /// Reads the fields of the hash; `None` if they are missing. The error has fields that are no rate.
+    /// Reads the fields of the hash; `None` if they are missing. The error has fields that are no
+    /// rate.
     pub(crate) fn read(fields: &[Option<String>]) -> Result<Option<Rate>, String> {
         let [Some(rate), Some(interval), Some(kind), keep] = fields else { return Ok(None) };
         let read = || {
@@ -102,7 +103,7 @@ impl Rate {
     }
 }
 
-/// Permits that are replenished one by one: what a [`GcraLimiter`](crate::GcraLimiter) allows.
+/// The quota of a [`GcraLimiter`](crate::GcraLimiter): permits that are replenished one by one.
 ///
 /// It is not stored on the server: all callers of a name should use the same quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// Returns a quota whose burst is `permits`.
+    /// Returns a quota with a burst of `permits`.
     pub fn new(permits: u64, per: Duration) -> Self {
         Quota { permits, per, burst: permits }
     }

@@ -10,7 +10,7 @@ pub(crate) struct PermitRequest {
     pub(crate) permits: u64,
     /// The permits may be taken this long before they are free, in whole milliseconds.
     pub(crate) reserve_ahead: Duration,
-    /// If the permits are not available, those behind may still get theirs.
+    /// If the permits are not available, the callers behind may still get theirs.
     pub(crate) try_only: bool,
 }
 

@@ -28,7 +28,8 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum number of waiters of one poll.
 const MAX_BATCH: usize = 256;
 
-/// Longest time for which a poll is sent again, 30 s, unless the client's contact timeout is longer.
+/// Longest time for which a poll is sent again, 30 s, unless the client's contact timeout is
+/// longer.
 const MAX_POLL_TIME: Duration = Duration::from_secs(30);
 
 const NOT_SENT_IN_TIME: &str = "no server was reached in time";
@@ -135,7 +136,7 @@ impl<L: Limit> LimitWaiters<L> {
             .shared(id, || WaitQueue::new(client, LimitWaiters { limit: Arc::new(limit), in_flight: Mutex::default() }))
     }
 
-    /// Returns the error of a waiter whose time is over without a current reply.
+    /// Returns the error of a waiter that timed out without a current reply.
     pub(crate) fn no_reply(&self, id: WaiterId) -> ServerError {
         match self.in_flight().as_ref().is_some_and(|poll| id < poll.end()) {
             true => ServerError::Unknown { reason: "no reply arrived in time".into() },
@@ -178,7 +179,8 @@ impl<L: Limit> Resource for LimitWaiters<L> {
             until = until.max(ends_at);
             callers.push((id, request.at(now)));
         }
-        // A waiter whose time ends sooner leaves. What the reply takes for it is given back.
+        // A waiter with an earlier deadline leaves. Permits that the reply takes for it are given
+        // back.
         let until = until.min(now + patience.max(MAX_POLL_TIME));
         let requests: Vec<PermitRequest> = callers.iter().map(|(_, request)| *request).collect();
         *self.in_flight() = Some(InFlight { callers, until });
@@ -253,7 +255,7 @@ impl AcquireRequest {
     }
 }
 
-/// Returns when to poll again for the first waiter, whose permits are available after `wait`.
+/// Returns when to poll again for the first waiter. Its permits are available after `wait`.
 fn next_poll(request: PermitRequest, wait: Duration) -> Duration {
     // Close to the end of its time, no permits can be taken ahead for it.
     let ahead = if request.reserve_ahead < RESERVE_AHEAD { Duration::ZERO } else { POLL_AHEAD };

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!((id.to_string().as_str(), id.to_string().parse()), ("0000000000000042", Ok(id)));
         let receipt = Receipt { id, token: "0123456789abcdef0123456789abcdef".into() };
         assert_eq!(receipt.to_string().parse(), Ok(receipt.clone()));
-        assert!(!format!("{receipt:?}").contains("abcdef"), "whoever reads a log can not settle it");
+        assert!(!format!("{receipt:?}").contains("abcdef"), "a log does not reveal the receipt");
         for bad in ["", "42", "000000000000004x", "-", "0000000000000042-", "0000000000000042-0123"] {
             assert!(bad.parse::<Receipt>().is_err(), "{bad}");
         }

@@ -88,7 +88,8 @@ impl<T, C> ReliableQueue<T, C> {
     /// # Errors
     ///
     /// [`QueueError::TooLarge`] and [`QueueError::Full`] by the queue's settings. After
-    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) the message may still be pushed, once, within 30 s.
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown) the message may still be pushed,
+    /// once, within 30 s.
     ///
     /// # Cancel safety
     ///
@@ -129,8 +130,8 @@ impl<T, C> ReliableQueue<T, C> {
     /// # Errors
     ///
     /// [`QueueError::TimedOut`] after the timeout; [`QueueError::ShuttingDown`];
-    /// [`Failure::Unavailable`](crate::Failure::Unavailable) after `response_timeout × (retries + 1)` without
-    /// contact. Messages of a lost reply are delivered again.
+    /// [`Failure::Unavailable`](crate::Failure::Unavailable) after `response_timeout × (retries +
+    /// 1)` without contact. Messages of a lost reply are delivered again.
     ///
     /// # Cancel safety
     ///

@@ -19,7 +19,7 @@ pub(crate) enum Received {
     Nothing,
 }
 
-/// Messages on their way to their caller. Those that are not taken out go back to the queue.
+/// Messages on their way to their caller. Messages that are not taken out go back to the queue.
 #[derive(Debug)]
 pub(crate) struct Granted {
     queue_client: Arc<QueueClient>,
@@ -39,7 +39,7 @@ impl Drop for Granted {
     }
 }
 
-/// What a caller asks for.
+/// The request of a caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceiveRequest {
     pub(crate) wanted: MessageRequest,

@@ -27,7 +27,8 @@ impl<T> AllNodes<T> {
     /// use redgrid_script::Script;
     ///
     /// let keys = Script::new("return redis.call('DBSIZE')").reads();
-    /// let all: i64 = keys.call().query_all_nodes::<i64>(client).await?.reduce(0, |sum, keys| sum + keys)?;
+    /// let counts = keys.call().query_all_nodes::<i64>(client).await?;
+    /// let all: i64 = counts.reduce(0, |sum, keys| sum + keys)?;
     /// # Ok(()) }
     /// ```
     ///

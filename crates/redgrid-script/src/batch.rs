@@ -126,7 +126,7 @@ impl Batch {
         self.calls.is_empty()
     }
 
-    /// Adds a call whose reply is converted to `T`.
+    /// Adds a call with a reply that is converted to `T`.
     ///
     /// Its [`Call::timeout`] is ignored. A read-only call is sent to the primary, too, so that it
     /// sees the effects of the calls before it.

@@ -249,8 +249,8 @@ impl Call {
         target + keys.chain(self.args.iter().map(Arg::len)).sum::<usize>()
     }
 
-    /// Returns the error of the call: an invalid part, or a command whose arguments make it block
-    /// or change the connection.
+    /// Returns the error of the call: an invalid part, or a command with arguments that make it
+    /// block or change the connection.
     fn invalid(&self) -> Option<CallError> {
         if let Some(error) = &self.build_error {
             return Some(error.clone());

@@ -76,7 +76,7 @@ pub enum CallError {
     NotDurable {
         /// The command.
         what: String,
-        /// What is missing for the durability.
+        /// The reason why the durability is not confirmed.
         #[source]
         source: CommitError,
     },

@@ -22,7 +22,8 @@ use redgrid_core::Failure;
 ///     redis.register_function('stock_take', function(keys, args)
 ///         return redis.call('DECRBY', keys[1], args[1])
 ///     end)")?;
-/// let left: i64 = library.function("stock_take").call().key("stock:7").int(2).query(client).await?;
+/// let take = library.function("stock_take");
+/// let left: i64 = take.call().key("stock:7").int(2).query(client).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]

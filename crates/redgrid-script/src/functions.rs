@@ -68,17 +68,18 @@ pub struct Running {
     pub time: Duration,
 }
 
-/// What happens to existing libraries when others are restored.
+/// The effect on existing libraries when others are restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Restoring {
-    /// They are kept. If one has the name of a library to restore, nothing is restored.
+    /// The existing libraries are kept. If one has the name of a library to restore, nothing is
+    /// restored.
     #[default]
     Beside,
-    /// Those with the name of a library to restore are replaced.
+    /// Existing libraries with the name of a library to restore are replaced.
     #[doc(alias = "restoreAndReplace")]
     Replacing,
-    /// All of them are removed.
+    /// All existing libraries are removed.
     #[doc(alias = "restoreAfterFlush")]
     Instead,
 }
@@ -159,7 +160,7 @@ impl Functions {
         self.list_libraries(None).await
     }
 
-    /// Returns the libraries whose names match `pattern`, with `*` and `?`.
+    /// Returns the libraries with names that match `pattern`, with `*` and `?`.
     ///
     /// # Errors and cancel safety
     ///

@@ -16,7 +16,8 @@ use crate::call::Call;
 ///
 /// // Sent twice, it does nothing the second time.
 /// let delete_if = Script::new(
-///     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
+///     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+///      return redis.call('DEL', KEYS[1])",
 /// ).idempotent();
 /// let deleted: bool = delete_if.call().key("greeting").arg("hello").query(client).await?;
 /// # Ok(()) }

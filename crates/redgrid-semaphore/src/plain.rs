@@ -10,7 +10,7 @@ use redgrid_core::{Client, Failure};
 /// are lost until another process returns them.
 ///
 /// Use it to share permits with Java services that use an RSemaphore. Everywhere else, use
-/// [`Semaphore`](crate::Semaphore), whose permits are available again when their process dies.
+/// [`Semaphore`](crate::Semaphore): its permits are available again when their process dies.
 ///
 /// It is cheap to clone; clones are the same semaphore. Creating one sends no request: an invalid
 /// name is reported by the first call.

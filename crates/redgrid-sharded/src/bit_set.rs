@@ -142,8 +142,8 @@ impl ShardedBitSet {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Shards`] names the shards whose part of the range may not have been written,
-    /// or not completely.
+    /// [`ObjectError::Shards`] names the shards in which the range may not have been written, or
+    /// not completely.
     ///
     /// # Cancel safety
     ///

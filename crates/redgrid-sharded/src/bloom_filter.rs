@@ -55,8 +55,8 @@ impl<T, C: Codec> Shard for BloomFilter<T, C> {
 /// number of elements exceed those saved by a shard with fewer. Each shard is therefore planned for
 /// a few more, so that the error rate of all together is the requested one.
 ///
-/// With `p = exp(-a n)` near the expected number, where `a` is `-ln p`, the mean rate of shards
-/// with about `μ ± √μ` elements is that of `μ + (a − 1) / 2` elements.
+/// Near the expected number, `p = exp(-a n)`, where `a` is `-ln p`. So the mean rate of shards with
+/// about `μ ± √μ` elements is that of `μ + (a − 1) / 2` elements.
 fn elements_per_shard(layout: &ShardLayout, elements: u64, probability: f64) -> u64 {
     let shards = f64::from(layout.shards);
     let margin = ((-probability.ln() - 1.0) / 2.0 * (1.0 - 1.0 / shards)).max(0.0);

@@ -144,7 +144,8 @@ impl<P: Shard> Sharded<P> {
         Ok(results.into_iter().any(|(_, is_true)| is_true))
     }
 
-    /// Calls shards with some items each. Returns a result for each item, in the order of the items.
+    /// Calls shards with some items each. Returns a result for each item, in the order of the
+    /// items.
     pub(crate) async fn each<A, T, F>(
         &self,
         shards: &Shards<P>,
@@ -175,7 +176,7 @@ impl<P: Shard> Sharded<P> {
         Ok(results.into_iter().flat_map(|(_, items)| items).collect())
     }
 
-    /// Returns `count` random items, whose shards are chosen by their sizes.
+    /// Returns `count` random items. Larger shards are chosen more often.
     pub(crate) async fn random<T, L, F>(
         &self,
         count: u32,

@@ -11,9 +11,9 @@ macro_rules! sharded_methods {
             /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument): a stored object
             /// cannot be resharded.
             ///
-            /// More shards are distributed better over more nodes, but a call for all shards sends a
-            /// command to each. A good number is twice to eight times the number of nodes that there
-            /// may be one day.
+            /// More shards are distributed better over more nodes, but a call for all shards sends
+            /// a command to each. A good number is twice to eight times the number of nodes that
+            /// there may be one day.
             pub fn with_shards(mut self, shards: u32) -> Self {
                 self.sharded.requested.shards = Some(shards);
                 self

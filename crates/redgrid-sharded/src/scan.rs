@@ -47,8 +47,8 @@ impl<T: Send + 'static> ShardedScan<T> {
 }
 
 impl<T> ShardedScan<T> {
-    /// Returns only entries whose encoded keys (of a set: values) match a pattern of the server:
-    /// `*` for anything, `?` for one byte, `[ab]` for one of these.
+    /// Returns only entries with encoded keys (of a set: values) that match a pattern of the
+    /// server: `*` for anything, `?` for one byte, `[ab]` for one of these.
     pub fn matching(mut self, pattern: impl IntoArg) -> Self {
         self.pattern = Some(pattern.into_arg());
         self

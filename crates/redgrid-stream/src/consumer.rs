@@ -51,8 +51,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 ///
 /// After a lost reply, and once a moment after the start, the consumer reads all its pending
 /// entries again: a request that was in flight may have delivered entries without a reply. Entries
-/// that the user holds as a [`Delivery`] are skipped. Those that were dropped without an
-/// acknowledgement are delivered again then.
+/// that the user holds as a [`Delivery`] are skipped. Entries that were dropped without an
+/// acknowledgement are then delivered again.
 ///
 /// A call that was started and is no longer polled counts as waiting until an entry is added, and
 /// the client polls for entries once a second. Drop it when it is no longer needed.
@@ -70,8 +70,8 @@ impl<K: 'static, V: 'static, KC: Decode<K>, VC: Decode<V>> Group<K, V, KC, VC> {
 /// use redgrid_stream::Start;
 ///
 /// let billing = orders.group("billing");
-/// let mut deliveries =
-///     billing.consumer("billing-1").create_if_missing(Start::Beginning).claim_idle(Duration::from_secs(60));
+/// let consumer = billing.consumer("billing-1").create_if_missing(Start::Beginning);
+/// let mut deliveries = consumer.claim_idle(Duration::from_secs(60));
 /// while let Some(delivery) = deliveries.try_next().await? {
 ///     println!("{} for the {}th time: {:?}", delivery.id, delivery.attempt(), delivery.fields);
 ///     delivery.ack().await?;

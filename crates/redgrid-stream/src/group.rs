@@ -166,8 +166,8 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
     ///
     /// The request is sent once, and delivers nothing if it arrives after the caller has stopped
     /// waiting. If its reply is lost, the call returns
-    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown). Delivered entries are then
-    /// pending, and [`Group::read_pending`] returns them. The same holds if the future is dropped.
+    /// [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown). After a lost reply or a dropped
+    /// future, delivered entries are pending, and [`Group::read_pending`] returns them.
     #[doc(alias = "readGroup")]
     pub fn read(&self, consumer: impl Into<String>) -> ReadGroup<K, V, KC, VC> {
         ReadGroup { group: self.clone(), consumer: consumer.into(), limit: PAGE, no_ack: false, timeout: None }

@@ -4,8 +4,8 @@
 //! blocked. A waiter that is woken reads for itself.
 //!
 //! Waiters are woken by the message of a process that adds an entry through this library. A poll
-//! finds the entries that others add: 10 ms after the last new entry, with the pause doubled up to a
-//! second. The poll reads one entry after the last id known here. A stream that was deleted and
+//! finds the entries that others add: 10 ms after the last new entry, with the pause doubled up to
+//! a second. The poll reads one entry after the last id known here. A stream that was deleted and
 //! created again, or that a failover has reverted, may have smaller ids. Messages show this. In
 //! addition, every 5 s the last id is read again, and all waiters are woken.
 
@@ -92,7 +92,8 @@ impl NewEntries {
         Ok(client.shared(key, || WaitQueue::new(client, NewEntries { key: key.clone(), state: Mutex::default() })))
     }
 
-    /// Returns the number of wake-ups until now: the request of a waiter whose own poll follows.
+    /// Returns the number of wake-ups until now. A waiter reads it before its own read, and waits
+    /// with it as its request: a later wake-up completes the wait.
     pub(crate) fn wakeups(&self) -> u64 {
         self.state().wakeups
     }

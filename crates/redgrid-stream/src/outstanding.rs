@@ -18,7 +18,7 @@ pub(crate) struct FetchedEntry {
     pub(crate) outstanding: Arc<()>,
 }
 
-/// The set of outstanding entries. Those that were dropped are removed from time to time.
+/// The set of outstanding entries. Dropped entries are removed from time to time.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingEntries {
     entries: BTreeMap<EntryId, Weak<()>>,

@@ -116,7 +116,7 @@ pub struct Pending<K, V, KC, VC> {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Pending<K, V, KC, VC> {
-    /// Lists only entries whose ids are in a range.
+    /// Lists only entries with ids in a range.
     pub fn range(self, ids: impl RangeBounds<EntryId>) -> Self {
         Pending { ends: range_ends(&ids), ..self }
     }

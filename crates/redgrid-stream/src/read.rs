@@ -28,7 +28,7 @@ struct IdRange {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
-    /// Reads the entries whose ids are in a range, when awaited.
+    /// Reads the entries with ids in a range, when awaited.
     ///
     /// All of them are returned in one reply, unless [`Range::limit`] is set. [`Stream::entries`]
     /// reads any number of them in pages.
@@ -36,7 +36,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         Range { stream: self.clone(), range: IdRange { ends: range_ends(&ids), reversed: false }, limit: None }
     }
 
-    /// Reads the entries whose ids are in a range, from the last to the first, when awaited.
+    /// Reads the entries with ids in a range, from the last to the first, when awaited.
     #[doc(alias = "rangeReversed")]
     pub fn rev_range(&self, ids: impl RangeBounds<EntryId>) -> Range<K, V, KC, VC> {
         Range { stream: self.clone(), range: IdRange { ends: range_ends(&ids), reversed: true }, limit: None }
@@ -50,7 +50,7 @@ impl<K, V, KC: Codec, VC: Codec> Stream<K, V, KC, VC> {
         Read { stream: self.clone(), after, limit: PAGE, timeout: None }
     }
 
-    /// Returns a stream over the entries whose ids are in a range, read in pages: see [`Entries`].
+    /// Returns a stream over the entries with ids in a range, read in pages: see [`Entries`].
     pub fn entries(&self, ids: impl RangeBounds<EntryId>) -> Entries<K, V>
     where
         K: 'static,

@@ -11,7 +11,7 @@ use crate::stream::Stream;
 /// The servers that have XDELEX and XACKDEL.
 const REQUIRED_SERVER: &str = "Redis 8.2 or newer";
 
-/// What happens to the pending references of other groups when an entry is removed.
+/// The effect on the pending references of other groups when an entry is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum References {

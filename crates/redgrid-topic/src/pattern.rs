@@ -1,4 +1,4 @@
-//! All topics whose names match a pattern.
+//! All topics with names that match a pattern.
 
 use std::marker::PhantomData;
 

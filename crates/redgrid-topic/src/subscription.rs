@@ -80,9 +80,9 @@ pub(crate) fn subscribe_error(name: &Name, source: ServerError) -> ObjectError {
 into_future!(
     /// # Errors
     ///
-    /// [`ObjectError`] states what failed; there is no subscription then. `Refused`: the user may not
-    /// use the channel. `Unsupported`: the servers do not have sharded channels. `Unavailable`: no
-    /// server has confirmed the subscription within `response_timeout × (retries + 1)`.
+    /// [`ObjectError`] states what failed; there is no subscription then. `Refused`: the user may
+    /// not use the channel. `Unsupported`: the servers do not have sharded channels. `Unavailable`:
+    /// no server has confirmed the subscription within `response_timeout × (retries + 1)`.
     ///
     /// # Cancel safety
     ///

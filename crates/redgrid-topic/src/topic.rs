@@ -10,7 +10,7 @@ use redgrid_core::{ChannelSelector, Client};
 use crate::handle::{handle, one_channel, subscribable};
 
 redgrid_core::default_codec! {
-    /// A topic whose messages go to all current subscribers, in any process. Redisson's
+    /// A topic that sends its messages to all current subscribers, in any process. Redisson's
     /// `RTopic` on the wire: the channel is its name.
     ///
     /// The server stores nothing. A subscriber that has lost its connection misses the messages

@@ -62,7 +62,7 @@ impl<T, C: Codec> TransactionBucket<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "unlink")]
     pub async fn delete(&self) -> Result<bool, TransactionError> {
         let existed = self.exists().await?;
@@ -95,7 +95,7 @@ impl<T, C: Decode<T>> TransactionBucket<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "getAndDelete")]
     pub async fn get_and_delete(&self) -> Result<Option<T>, TransactionError> {
         let previous = self.get().await?;
@@ -143,7 +143,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "setIfAbsent")]
     #[doc(alias = "trySet")]
     pub async fn try_set(&self, value: &T) -> Result<bool, TransactionError> {
@@ -163,7 +163,7 @@ impl<T, C: Encode<T>> TransactionBucket<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "compareAndSet")]
     pub async fn compare_and_set(&self, expected: &T, new: &T) -> Result<bool, TransactionError> {
         let expected = self.object.object_ref.encoded(&self.codec, expected)?;
@@ -189,7 +189,7 @@ impl<T, C: Encode<T> + Decode<T>> TransactionBucket<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "getAndSet")]
     pub async fn get_and_set(&self, value: &T) -> Result<Option<T>, TransactionError> {
         let previous = self.get().await?;

@@ -1,4 +1,4 @@
-//! The commit request: what is compared and what is written, by an exactly-once script of core.
+//! The commit request: its comparisons and writes, executed by an exactly-once script of core.
 
 use bytes::Bytes;
 use redgrid_codecs::element_hash;
@@ -148,7 +148,7 @@ fn push_writes(
 /// Returns the keys of the locks that a transaction of Redisson holds for the same writes: of the
 /// object, and of each element.
 ///
-/// Locks in another slot can not be checked in the same step, and are left out.
+/// Locks in another slot cannot be checked in the same step, and are left out.
 fn redisson_locks(client: &Client, key: &Bytes, object: &ObjectState) -> impl Iterator<Item = Bytes> {
     let mut locks = vec![Bytes::from([key, &b":transaction_lock"[..]].concat())];
     if object.kind != Kind::Bucket {

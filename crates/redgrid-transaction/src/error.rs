@@ -12,15 +12,15 @@ use redgrid_core::{Failure, Name, Operation, ServerError};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// Others have changed what the transaction has read. Retry it from the beginning, as
-    /// [`Transaction::run`](crate::Transaction::run) does.
+    /// Other clients have changed elements that the transaction has read. Retry it from the
+    /// beginning, as [`Transaction::run`](crate::Transaction::run) does.
     #[error("other clients changed `{name}` after this transaction had read it")]
     Conflict {
         /// The first changed object.
         name: Name,
     },
-    /// Until the timeout, a transaction of Redisson held a lock of what this one writes, or a lock
-    /// of that key was held.
+    /// Until the timeout, a transaction of Redisson held a lock of elements that this one writes,
+    /// or a lock of that key was held.
     #[error("`{name}` was still locked by another transaction after {waited:?}")]
     Locked {
         /// The object.
@@ -62,14 +62,14 @@ pub enum TransactionError {
     /// meanwhile.
     #[error("a transaction has at most {limit} {what}, this one would have {got}")]
     TooLarge {
-        /// What is limited: elements, bytes or objects.
+        /// The limited quantity: elements, bytes or objects.
         what: &'static str,
         /// The maximum.
         limit: usize,
         /// The number that it would have.
         got: usize,
     },
-    /// An object was not read, or a value can not be encoded.
+    /// An object was not read, or a value cannot be encoded.
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// The commit failed as a request for every object can fail. The transaction is not written.

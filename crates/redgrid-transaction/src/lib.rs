@@ -1,4 +1,4 @@
-//! Transactions over buckets, maps and sets: one step compares what they have read and writes their
+//! Transactions over buckets, maps and sets: one step compares their reads and writes their
 //! changes, or nothing is written.
 //!
 //! ```no_run

@@ -96,7 +96,7 @@ impl<K, V, KC: Codec, VC: Codec> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "fastRemove")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(
         &self,
@@ -198,7 +198,7 @@ impl<K, V, KC: Codec, VC: Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     pub async fn remove<Q: ?Sized>(&self, key: &Q) -> Result<Option<V>, TransactionError>
     where
         KC: EncodesFor<K, Q>,

@@ -46,7 +46,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "fastPutIfAbsent")]
     pub async fn set_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, TransactionError>
     where
@@ -67,7 +67,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "fastReplace")]
     #[doc(alias = "fastPutIfExists")]
     pub async fn set_if_exists<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<bool, TransactionError>
@@ -90,7 +90,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "replace")]
     pub async fn compare_and_set<Q: ?Sized>(&self, key: &Q, expected: &V, new: &V) -> Result<bool, TransactionError>
     where
@@ -112,7 +112,7 @@ impl<K, V, KC: Codec, VC: Encode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "remove")]
     pub async fn compare_and_remove<Q: ?Sized>(&self, key: &Q, expected: &V) -> Result<bool, TransactionError>
     where
@@ -143,7 +143,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "put")]
     pub async fn insert<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where
@@ -162,7 +162,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "putIfAbsent")]
     pub async fn insert_if_absent<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where
@@ -183,7 +183,7 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> TransactionMap<K, V, KC, VC> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "putIfExists")]
     pub async fn replace<Q: ?Sized>(&self, key: &Q, value: &V) -> Result<Option<V>, TransactionError>
     where

@@ -41,8 +41,9 @@ impl Transaction {
     ///
     /// # Errors
     ///
-    /// Those of `work`, and [`TransactionError`] of the commit. Nothing is written, except possibly
-    /// after [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown), which is not retried.
+    /// The errors of `work`, and [`TransactionError`] of the commit. Nothing is written, except
+    /// possibly after [`Failure::OutcomeUnknown`](crate::Failure::OutcomeUnknown), which is not
+    /// retried.
     ///
     /// # Cancel safety
     ///

@@ -43,7 +43,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "add")]
     pub async fn insert<Q: ?Sized>(&self, value: &Q) -> Result<bool, TransactionError>
     where
@@ -60,7 +60,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "addAll")]
     #[doc(alias = "addAllCounted")]
     pub async fn insert_many<'a, Q: ?Sized + 'a>(
@@ -81,7 +81,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     pub async fn remove<Q: ?Sized>(&self, value: &Q) -> Result<bool, TransactionError>
     where
         C: Encode<Q>,
@@ -97,7 +97,7 @@ impl<T, C: Codec> TransactionSet<T, C> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the transaction unchanged, except for what it has read.
+    /// Dropping the future leaves the transaction unchanged, except for its recorded reads.
     #[doc(alias = "removeAll")]
     #[doc(alias = "removeAllCounted")]
     pub async fn remove_many<'a, Q: ?Sized + 'a>(

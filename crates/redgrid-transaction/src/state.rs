@@ -1,4 +1,4 @@
-//! What a transaction has read and will write: the elements of each object. A bucket has one
+//! The reads and buffered writes of a transaction: the elements of each object. A bucket has one
 //! element.
 
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ pub(super) fn rows(targets: &Targets) -> Vec<Row> {
         Row::new("a closed port", url(format!("redis://{closed}")), &closed, &["Connection refused"]),
         Row::new("a closed port, encrypted", encrypted(format!("rediss://{closed}")), &closed, &["Connection refused"]),
         Row::new("a closed port of IPv6", url(format!("redis://[::1]:{port}")), format!("[::1]:{port}"), &[]),
-        Row::new("an unknown name", url(format!("redis://{unknown}")), unknown, &["can not be resolved"]).lasting(),
+        Row::new("an unknown name", url(format!("redis://{unknown}")), unknown, &["cannot be resolved"]).lasting(),
         Row::new("an unknown name, encrypted", encrypted(format!("rediss://{unknown}")), unknown, &["resolved"])
             .lasting(),
         Row::new("a name that a resolver does not know", resolved(Names::Unknown), "db.test:6379", &["no such name"])

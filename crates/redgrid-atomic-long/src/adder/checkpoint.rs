@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::adder_number::AdderNumber;
 
-/// The maximum number of saves whose time is known. A round asks for recent ones, which are few.
+/// The maximum number of saves with a known time. A round asks for recent ones, which are few.
 const MAX_HISTORY: usize = 256;
 
 /// The last save of a member, as far as the member knows.
@@ -77,8 +77,8 @@ impl<N: AdderNumber> Checkpoint<N> {
         push(&mut self.history, (saves, save.sum));
     }
 
-    /// Records that the total was reset when it included this amount of the member. Only what is
-    /// beyond the amount counts from now on.
+    /// Records that the total was reset when it included this amount of the member. Only the rest
+    /// beyond that amount counts from now on.
     pub(super) fn record_reset(&mut self, amount: N::Wide) {
         if amount == N::Wide::default() {
             return;
@@ -194,7 +194,7 @@ mod tests {
 
     /// The total is the same, and others save to it.
     #[test]
-    fn a_record_that_can_not_have_expired_is_lost() {
+    fn a_record_that_cannot_have_expired_is_lost() {
         for (saves, may_be_expired, rest) in [(7, true, 5), (6, true, 0), (7, false, 0), (99, false, 0)] {
             let mut checkpoint = Checkpoint::<i64>::new();
             save(&mut checkpoint, 5, 7);

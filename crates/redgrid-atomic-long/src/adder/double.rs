@@ -107,8 +107,8 @@ impl DoubleAdder {
 
     /// Sums the counts of all processes: each one that has such an adder answers, this one, too.
     ///
-    /// The sum includes everything that was added before the call, and may include what is added
-    /// meanwhile. It waits for at most 10 s unless [`Sum::timeout`] is set.
+    /// The sum includes everything that was added before the call, and may include additions during
+    /// the call. It waits for at most 10 s unless [`Sum::timeout`] is set.
     ///
     /// # Errors
     ///
@@ -126,9 +126,9 @@ impl DoubleAdder {
 
     /// Sets the counts of all processes and the saved total to 0.
     ///
-    /// Everything that was added before the call is removed, and what is added meanwhile may be.
-    /// The call waits for at most 10 s unless [`Reset::timeout`] is set. A process that is
-    /// resubscribing at that moment does not receive the request, and keeps its count.
+    /// Everything that was added before the call is removed; additions during the call may be
+    /// removed, too. The call waits for at most 10 s unless [`Reset::timeout`] is set. A process
+    /// that is resubscribing at that moment does not receive the request, and keeps its count.
     ///
     /// # Errors
     ///

@@ -112,7 +112,7 @@ impl<N: AdderNumber> Call<N> {
         }
         let clock = adder.client.clock();
         let until = clock.now() + self.timeout;
-        let mut last_error = ServerError::NotSent { reason: "this client's own listener is not in force".into() };
+        let mut last_error = ServerError::NotSent { reason: "this client's own subscription is not active".into() };
         let (mut pauses, mut stall_timeout) = (0, STALL_TIMEOUT);
         loop {
             if adder.client.is_shut_down() {
@@ -125,7 +125,7 @@ impl<N: AdderNumber> Call<N> {
                     RoundOutcome::Failed(error) => return Err(error),
                     RoundOutcome::Retry(error) => last_error = error,
                     RoundOutcome::Stalled => {
-                        last_error = unknown("those who were asked did not answer");
+                        last_error = unknown("the requested members did not answer");
                         stall_timeout *= 2;
                         continue;
                     }
@@ -196,8 +196,8 @@ impl<N: AdderNumber> SharedAdder<N> {
                 return RoundOutcome::Failed(AdderError::of(&member.name, error));
             }
             Err(error) => {
-                // If this reset were executed after a later one had succeeded, it would remove what
-                // was added since. So the next one waits until this one is certainly too late.
+                // If this reset were executed after a later one had succeeded, it would remove the
+                // additions since. So the next one waits until this one is certainly too late.
                 if kind == RoundKind::Reset && error.is_unknown() {
                     let too_late = until.min(client.clock().now() + client.response_timeout() + CLOCK_MARGIN);
                     tokio::select! {
@@ -214,8 +214,8 @@ impl<N: AdderNumber> SharedAdder<N> {
             let clock = client.clock();
             if clock.now() >= until {
                 if kind == RoundKind::Reset {
-                    // Members that receive the request late must not reset what is added after the
-                    // call has returned.
+                    // Members that receive the request late must not reset additions after the
+                    // return of the call.
                     open.close().await;
                 }
                 return self.partial(last_state, expected, timeout);
@@ -262,13 +262,13 @@ impl<N: AdderNumber> SharedAdder<N> {
                 && let Some(subscribers) = client.subscribers_at_primary(&member.keys.topic, &member.keys.key).await
                 && subscribers < expected
             {
-                return RoundOutcome::Retry(unknown("one who was asked has left"));
+                return RoundOutcome::Retry(unknown("a requested member has left"));
             }
             if has_answered {
                 continue;
             }
             if *member.gaps.borrow() != gaps || !client.is_subscribed(&member.keys.topic) {
-                return RoundOutcome::Retry(unknown("this client's own listener was interrupted"));
+                return RoundOutcome::Retry(unknown("this client's own subscription was interrupted"));
             }
             let since = *others_done_since.get_or_insert(clock.now());
             if last_state.answered < expected {

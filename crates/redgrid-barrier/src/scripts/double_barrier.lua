@@ -16,7 +16,7 @@ local function is_empty()
   return redis.call('ZCARD', k[3]) == 0 and field('grace') <= now
 end
 
--- Returns the milliseconds until `is_empty` may become true by itself; -1 if it can not.
+-- Returns the milliseconds until `is_empty` may become true by itself; -1 if it cannot.
 local function next_change()
   local grace = field('grace') - now
   return grace > 0 and grace or next_lease_end(k[3])

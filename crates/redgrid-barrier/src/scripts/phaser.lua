@@ -35,7 +35,7 @@ local function update(publish, channel)
   redis.pcall(publish, channel, field('phase'))
 end
 
--- Returns the milliseconds until the phase may end by itself; -1 if it can not.
+-- Returns the milliseconds until the phase may end by itself; -1 if it cannot.
 local function next_change()
   local grace = field('grace') - now
   return grace > 0 and grace or next_lease_end(k[2])

@@ -215,7 +215,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_task_that_waits_after_the_end_is_counted_as_stuck() {
         let outcome = run(vec![Asleep, Asleep], Bounds::time(Duration::ZERO)).await;
-        assert_eq!((outcome.ops, outcome.stuck), (0, 0), "nobody began");
+        assert_eq!((outcome.ops, outcome.stuck), (0, 0), "no task began");
         let outcome = run(vec![Asleep, Asleep], Bounds::time(Duration::from_millis(50))).await;
         assert_eq!((outcome.ops, outcome.stuck), (0, 2));
     }

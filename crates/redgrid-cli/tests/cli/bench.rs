@@ -115,7 +115,7 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
 
     let line = driver.job("workload=W1 tasks=4 ops=200 warm=0.01 prefix=a");
     assert_eq!(assert_cycles(&line, "W1", 4), 200);
-    assert_eq!(line.get("handoff_p50_us"), None, "nobody is in the way: {line}");
+    assert_eq!(line.get("handoff_p50_us"), None, "no other process is in the way: {line}");
 
     let line = driver.job("workload=W1 tasks=2 secs=0.05 warm=0 prefix=b");
     assert!(assert_cycles(&line, "W1", 2) > 0 && line["secs"].as_f64() >= Some(0.04), "{line}");
@@ -149,7 +149,7 @@ async fn a_served_driver_does_each_workload_and_quits_with_0() {
     for field in ["acquire_s", "rss0_kb", "rss1_kb", "heap0_kb", "heap1_kb"] {
         assert!(line[field].as_f64().is_some(), "{field}: {line}");
     }
-    assert_eq!(held(&observer).await.len(), 300, "and held until whoever measures has looked");
+    assert_eq!(held(&observer).await.len(), 300, "and held until the measuring process has counted them");
 
     driver.job("workload=W1 ops=5 warm=0");
     wait_until(SOON, async || observer.keys("d:*").await.expect("an answer").is_empty()).await;

@@ -64,7 +64,7 @@ fn a_file_that_can_not_be_used_gives_exit_code_2_and_one_sentence() {
     for (file, words) in [
         (path(&bad), "`timeot` in "),
         ("/no/such.yaml", "cannot read /no/such.yaml"),
-        (path(&unknown_topology), "a topology that is not spoken here"),
+        (path(&unknown_topology), "a topology that is not supported here"),
     ] {
         let told = run(&["config", "check", file]);
         assert_eq!((told.code(), told.stdout().as_str()), (2, ""), "{file}");

@@ -21,12 +21,19 @@ use crate::unpolled::Offer;
 ///
 /// | for | methods |
 /// |---|---|
-/// | settings | `clock`, `response_timeout`, `patience`, `poll_interval`, `watchdog_lease`, `fair_wait`, `durability`, `notice_prefix` |
-/// | requests | `run_until`, `run_same_slot`, `run_detached`, `run_exactly_once`, `run_exactly_once_until`, `run_at_most_once`, `batch` |
-/// | nodes | `primaries`, `is_primary`, `doubt`, `run_on`, `run_on_primaries`, `run_on_primaries_until`, `sentinels` |
+/// | settings | `clock`, `response_timeout`, `patience`, `poll_interval`, `watchdog_lease` |
+/// | | `fair_wait`, `durability`, `notice_prefix` |
+/// | requests | `run_until`, `run_same_slot`, `run_detached`, `batch` |
+/// | | `run_exactly_once`, `run_exactly_once_until`, `run_at_most_once` |
+/// | nodes | `primaries`, `is_primary`, `doubt`, `sentinels` |
+/// | | `run_on`, `run_on_primaries`, `run_on_primaries_until` |
 /// | contact and end | `epoch_of`, `out_of_contact`, `ended` |
-/// | messages | `watch`, `watch_unpolled`, `subscribe_ordered`, `subscribe_ordered_unpolled`, `subscribe`, `message_stream`, `local_subscriptions`, `is_subscribed`, `subscribers`, `subscribers_at_primary`, `waiting_subscribers`, `channels_matching` |
-/// | state and tasks | `shared`, `kept`, `run_in_background`, `spawn_attached`, `participant`, `offer` |
+/// | messages | `watch`, `watch_unpolled`, `subscribe`, `message_stream` |
+/// | | `subscribe_ordered`, `subscribe_ordered_unpolled` |
+/// | subscribers | `local_subscriptions`, `is_subscribed`, `channels_matching` |
+/// | | `subscribers`, `subscribers_at_primary`, `waiting_subscribers` |
+/// | state and tasks | `shared`, `kept`, `run_in_background`, `spawn_attached`, `participant` |
+/// | | `offer` |
 ///
 /// # Errors
 ///
@@ -196,7 +203,7 @@ pub trait ClientExt: Sealed {
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
     ///
-    /// An error is one of [`ClientExt::primaries`]; no request was sent then.
+    /// It fails only with an error of [`ClientExt::primaries`]; then no request was sent.
     fn run_on_primaries<T: FromReply + Send>(
         &self,
         request: Request,
@@ -280,7 +287,7 @@ pub trait ClientExt: Sealed {
     ///
     /// From then on messages are received. The stream keeps up to `capacity` messages for a slow
     /// reader. The error is [`ServerError::Refused`] if the user has no permission or the server
-    /// does not support it, and [`ServerError::NotSent`] if no server has confirmed it within
+    /// does not support it. It is [`ServerError::NotSent`] if no server has confirmed it within
     /// `response_timeout × (retries + 1)`. After an error nothing is subscribed.
     fn subscribe(
         &self,

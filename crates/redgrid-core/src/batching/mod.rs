@@ -67,7 +67,8 @@ pub trait BatchExecutor: Send + Sync + 'static {
 
 /// Batches the requests that are submitted through it.
 ///
-/// There is one for each key and client: see [`ClientExt::shared`](crate::author::ClientExt::shared).
+/// There is one for each key and client: see
+/// [`ClientExt::shared`](crate::author::ClientExt::shared).
 pub struct Batcher<C: BatchExecutor>(Arc<Inner<C>>);
 
 struct Inner<C: BatchExecutor> {
@@ -231,7 +232,7 @@ impl<C: BatchExecutor> Inner<C> {
         poll_fn(poll).await
     }
 
-    /// Completes the callers whose time is over; returns when to call this again.
+    /// Completes the callers that have timed out; returns when to call this again.
     fn expire(&self, now: Instant, timeout: Duration) -> Instant {
         let (to_wake, next) = self.state.lock().waiters.expire(now, timeout);
         to_wake.wake();

@@ -228,7 +228,7 @@ impl<Q, A> WaiterSlab<Q, A> {
         Some((requests, latest, first))
     }
 
-    /// Completes the callers whose time is over, and returns when to call this again.
+    /// Completes the callers that have timed out, and returns when to call this again.
     ///
     /// A queued request ends at its deadline, and a request in flight `timeout` later.
     pub(super) fn expire(&mut self, now: Instant, timeout: Duration) -> (WakeList, Instant) {

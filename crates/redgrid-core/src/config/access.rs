@@ -182,12 +182,14 @@ pub struct Credentials {
 /// impl CredentialProvider for Mounted {
 ///     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
 ///         let password = std::fs::read_to_string(&self.0)?;
-///         Ok(Credentials { username: Some("app".into()), password: Secret::new(password.trim_end()) })
+///         let password = Secret::new(password.trim_end());
+///         Ok(Credentials { username: Some("app".into()), password })
 ///     }
 /// }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = redgrid_core::Config::single("127.0.0.1:6379")?.password_from(Mounted("/run/secrets/redis".into()));
+/// let config = redgrid_core::Config::single("127.0.0.1:6379")?
+///     .password_from(Mounted("/run/secrets/redis".into()));
 /// # Ok(()) }
 /// ```
 #[async_trait]

@@ -29,11 +29,11 @@ impl Config {
         self
     }
 
-    /// Sets the user and password for the sentinels. Those for the servers are not used there.
+    /// Sets the user and password for the sentinels. The login for the servers is not used there.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Relation`] where no sentinels are set.
+    /// [`ConfigError::Relation`] if no sentinels are set.
     pub fn sentinel_credentials(
         mut self,
         username: Option<&str>,
@@ -54,7 +54,9 @@ impl Config {
     /// # struct Mounted(&'static str);
     /// # #[async_trait::async_trait]
     /// # impl CredentialProvider for Mounted {
-    /// #     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> { Err(self.0.into()) }
+    /// #     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
+    /// #         Err(self.0.into())
+    /// #     }
     /// # }
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let config = redgrid_core::Config::sentinel("orders", ["10.0.0.1", "10.0.0.2"])?
@@ -65,7 +67,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Relation`] where no sentinels are set.
+    /// [`ConfigError::Relation`] if no sentinels are set.
     pub fn sentinel_password_from(mut self, provider: impl CredentialProvider) -> Result<Self, ConfigError> {
         let sentinel = self.sentinel_for("sentinel_password")?;
         sentinel.username = None;
@@ -80,7 +82,7 @@ impl Config {
             _ => Err(ConfigError::Relation {
                 left: Origin::Code { key }.to_string(),
                 right: "no `sentinels`".into(),
-                rule: "it logs in at sentinels",
+                rule: "it is the login at sentinels",
             }),
         }
     }

@@ -12,10 +12,10 @@ const SERVER_SETTINGS: [&str; 6] = ["single", "unix", "primary", "replicated", "
 /// Settings that need another one, and why.
 const REQUIRED: [(&str, &str, &str); 15] = [
     ("replicas", "primary", "replicas belong to a primary"),
-    ("master_name", "sentinels", "a master name is asked for at sentinels"),
+    ("master_name", "sentinels", "only sentinels use a master name"),
     ("sentinels", "master_name", "sentinels need the name of the primary"),
-    ("sentinel_username", "sentinels", "it logs in at sentinels"),
-    ("sentinel_password", "sentinels", "it logs in at sentinels"),
+    ("sentinel_username", "sentinels", "it is the login at sentinels"),
+    ("sentinel_password", "sentinels", "it is the login at sentinels"),
     ("tls_ca_file", "tls", "a certificate needs encryption"),
     ("tls_cert_file", "tls", "a certificate needs encryption"),
     ("tls_key_file", "tls", "a certificate needs encryption"),
@@ -23,7 +23,7 @@ const REQUIRED: [(&str, &str, &str); 15] = [
     ("tls_cert_pem", "tls", "a certificate needs encryption"),
     ("tls_key_pem", "tls", "a certificate needs encryption"),
     ("tls_server_name", "tls", "a certificate needs encryption"),
-    ("socks_username", "socks_proxy", "it logs in at the proxy"),
+    ("socks_username", "socks_proxy", "it is the login at the proxy"),
     ("socks_username", "socks_password", "a user and its password belong together"),
     ("socks_password", "socks_username", "a user and its password belong together"),
 ];
@@ -50,7 +50,7 @@ pub(super) fn all(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
 pub(super) fn logins(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     for (access, username, password) in all_logins(draft) {
         if access.username.is_some() && access.password.is_none() {
-            let rule = "a user logs in with a password, if only an empty one";
+            let rule = "a user logs in with a password, which may be empty";
             return Err(relation(describe_origin(username, origins), format!("no `{password}`"), rule));
         }
     }
@@ -97,7 +97,11 @@ fn certificates(is_set: &impl Fn(&str) -> bool, has_own: bool, origins: &Origins
     let [_, cert, key] = forms;
     for (file, pem) in forms {
         if is_set(file) && is_set(pem) {
-            return Err(relation(describe_origin(file, origins), describe_origin(pem, origins), "they give the same"));
+            return Err(relation(
+                describe_origin(file, origins),
+                describe_origin(pem, origins),
+                "they give the same certificate or key",
+            ));
         }
     }
     for (one, other) in [(cert, key), (key, cert)] {
@@ -124,19 +128,19 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
     if draft.primary.as_ref().is_some_and(|primary| draft.replicas.contains(primary)) {
         let primary = describe_origin("primary", origins);
         let replicas = describe_origin("replicas", origins);
-        return Err(relation(primary, replicas, "one server is not its own replica"));
+        return Err(relation(primary, replicas, "a server is not its own replica"));
     }
     if draft.tls && draft.unix.is_some() {
         return Err(relation(
             describe_origin("tls", origins),
             describe_origin("unix", origins),
-            "a socket of this machine is not encrypted",
+            "a connection by a Unix socket is not encrypted",
         ));
     }
     for (access, username, password) in all_logins(draft) {
         let fixed = access.password.as_ref().map(|_| password).or(access.username.as_ref().map(|_| username));
         if let (Some(name), Some(_)) = (fixed, &access.provider) {
-            let rule = "one of them decides who logs in";
+            let rule = "only one of them can supply the login";
             return Err(relation(describe_origin(name, origins), "the provider".into(), rule));
         }
     }
@@ -144,7 +148,7 @@ fn relations(draft: &Draft, origins: &Origins) -> Result<(), ConfigError> {
         let delay = with("retry_delay", shown(s.retry_delay));
         let patience = shown(s.patience());
         let patience = format!("`response_timeout × (retries + 1)` ({patience})");
-        return Err(relation(delay, patience, "a call would end before it is tried again"));
+        return Err(relation(delay, patience, "a call would end before its first retry"));
     }
     if draft.durability != 0 && draft.durability_timeout >= s.watchdog_lease {
         let timeout = with("durability_timeout", shown(draft.durability_timeout));

@@ -132,9 +132,9 @@ pub enum ConfigError {
         /// The reason.
         kind: io::ErrorKind,
     },
-    /// The file is not in the format of its name's extension. The error does not contain the repeated:
-    /// it may be a password.
-    #[error("{} is not {format}: line {line}, column {column} can not be understood", path.display())]
+    /// The file is not in the format of its name's extension. The error does not repeat the text,
+    /// which may contain a password.
+    #[error("{} is not {format}: line {line}, column {column} cannot be parsed", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,

@@ -25,9 +25,13 @@ impl Config {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let config = redgrid_core::Config::from_url("redis://:secret@127.0.0.1?response_timeout=1s")?;
-    /// let changed: Vec<_> = config.explain().into_iter().filter(|one| one.value != one.default).collect();
-    /// assert_eq!(changed.iter().map(|one| one.name).collect::<Vec<_>>(), ["single", "password", "response_timeout"]);
+    /// use redgrid_core::Config;
+    ///
+    /// let config = Config::from_url("redis://:secret@127.0.0.1?response_timeout=1s")?;
+    /// let all = config.explain().into_iter();
+    /// let changed: Vec<_> = all.filter(|one| one.value != one.default).collect();
+    /// let names: Vec<_> = changed.iter().map(|one| one.name).collect();
+    /// assert_eq!(names, ["single", "password", "response_timeout"]);
     /// assert_eq!(changed[1].value.as_deref(), Some("***"));
     /// assert_eq!(changed[2].origin.to_string(), "`response_timeout` in the URL");
     /// # Ok(()) }
@@ -66,7 +70,7 @@ pub fn reference() -> String {
         // Writing to a `String` cannot fail.
         let _ = write!(
             text,
-            "\n### {}\n\n| setting | default | expected | what it is |\n|---|---|---|---|\n",
+            "\n### {}\n\n| setting | default | expected | description |\n|---|---|---|---|\n",
             title(group)
         );
         for setting in TABLE.iter().filter(|setting| setting.group == group) {

@@ -150,14 +150,10 @@ impl Form {
             Form::Secret(_) => "text that stays secret".into(),
             Form::Pem(_) => "PEM text, with `-----BEGIN …-----`".into(),
             Form::File(_) => "the path of a file".into(),
-            Form::Address(_, port) => format!("`host:port`; port {port} where none is given"),
-            Form::Addresses(_, port) => {
-                format!("`host:port`, several with commas or as a list; port {port} where none is given")
-            }
+            Form::Address(_, port) => format!("`host:port`; default port {port}"),
+            Form::Addresses(_, port) => format!("`host:port`, several with commas or as a list; default port {port}"),
             Form::AddressMap(_, port) => {
-                format!(
-                    "`from=to` of two `host:port`, several with commas or as a list; port {port} where none is given"
-                )
+                format!("`from=to` of two `host:port`, several with commas or as a list; default port {port}")
             }
         }
     }

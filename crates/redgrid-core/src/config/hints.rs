@@ -12,9 +12,10 @@ enum Hint {
 
 use Hint::{Advice, Setting};
 
-pub(super) const VERIFIED: &str = "certificates are always verified; `tls_ca_file` names who may sign them";
+pub(super) const VERIFIED: &str =
+    "certificates are always verified; `tls_ca_file` has the authorities that may sign them";
 const SERVERS: &str = "`single`, `primary`, `replicated`, `sentinels` or `cluster` names the servers";
-const ENDLESS: &str = "a lost connection is made again without end; `retries` is about requests";
+const ENDLESS: &str = "a lost connection is always opened again; `retries` applies to requests";
 
 const NAMES: &[(&str, Hint)] = &[
     ("db", Setting("database")),
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_names_are_no_settings_and_lead_to_settings() {
+    fn foreign_names_are_no_settings_and_suggest_one() {
         for (name, hint) in NAMES {
             assert!(setting(name).is_none(), "{name}");
             assert!(!matches!(hint, Setting(setting_name) if setting(setting_name).is_none()), "{name}");

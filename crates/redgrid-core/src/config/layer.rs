@@ -42,7 +42,7 @@ impl Layer {
         if let Some(first) = self.assignments.iter().find(|assignment| assignment.setting.name == name) {
             let left = first.origin.to_string();
             let right = origin.to_string();
-            return Err(ConfigError::Relation { left, right, rule: "they set the same" });
+            return Err(ConfigError::Relation { left, right, rule: "they set the same value" });
         }
         self.assignments.push(Assignment { setting, value, origin });
         Ok(())

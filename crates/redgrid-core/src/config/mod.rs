@@ -2,7 +2,8 @@
 //!
 //! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
 //! file ([`Config::from_file`], including Redisson's own files) or the environment
-//! ([`Config::from_env`]). All of them use the same names, which docs/operating/configuration.md lists.
+//! ([`Config::from_env`]). All of them use the same names, which docs/operating/configuration.md
+//! lists.
 
 mod access;
 mod build;
@@ -53,10 +54,13 @@ use layer::Layer;
 /// use redgrid_core::Config;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?.namespace("prod")?.response_timeout(Duration::from_secs(1));
+/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?
+///     .namespace("prod")?
+///     .response_timeout(Duration::from_secs(1));
 /// assert!(!format!("{config:?}").contains("secret"));
 ///
-/// let config = Config::from_url("redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&response_timeout=500ms")?;
+/// let url = "redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&response_timeout=500ms";
+/// let config = Config::from_url(url)?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
@@ -93,7 +97,8 @@ impl Config {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use redgrid_core::{Config, config::ReadMode};
     ///
-    /// let config = Config::master_slave("10.0.0.1:6379", ["10.0.0.2:6379"])?.read_mode(ReadMode::Replica);
+    /// let config = Config::master_slave("10.0.0.1:6379", ["10.0.0.2:6379"])?
+    ///     .read_mode(ReadMode::Replica);
     /// # Ok(()) }
     /// ```
     ///
@@ -207,9 +212,9 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the variable, and what was expected. An unknown variable is an error if
-    /// it looks like a mistyped setting. Otherwise it is a warning, because clusters and shells set
-    /// their own variables.
+    /// [`ConfigError`] names the variable, and what was expected. An unknown variable is an error
+    /// if it looks like a mistyped setting. Otherwise it is a warning, because clusters and shells
+    /// set their own variables.
     pub fn from_env() -> Result<Self, ConfigError> {
         Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
             // A value that is not UTF-8 fails where it is used; if it were left out, it would look

@@ -26,7 +26,8 @@ use super::servers::Address;
 /// }
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let config = redgrid_core::Config::single("db.internal")?.resolver(Fixed(vec!["10.0.0.1:6379".parse()?]));
+/// let config = redgrid_core::Config::single("db.internal")?
+///     .resolver(Fixed(vec!["10.0.0.1:6379".parse()?]));
 /// # Ok(()) }
 /// ```
 #[async_trait]

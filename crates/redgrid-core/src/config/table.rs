@@ -1,6 +1,6 @@
 //! The table of settings: names, forms, bounds, and descriptions. Parsing, checks,
-//! `redgrid config check` and docs/operating/configuration.md all read it. The defaults are those of the
-//! literals that it refers to.
+//! `redgrid config check` and docs/operating/configuration.md all read it. The defaults are those
+//! of the literals that it refers to.
 
 use std::time::Duration;
 
@@ -79,100 +79,100 @@ use Form::{Address, AddressMap, Addresses, AutoTime, Choice, Count, File, Pem, S
 pub(super) static TABLE: &[Setting] = table! {
     Servers {
         single: Address(|d| &mut d.single, 6379) => "One server.";
-        unix: File(|d| &mut d.unix) => "One server of this machine, by its socket.";
-        primary: Address(|d| &mut d.primary, 6379) => "The primary of a fixed pair or group, without a service that promotes replicas.";
-        replicas: Addresses(|d| &mut d.replicas, 6379) => "Its replicas, for reads.";
+        unix: File(|d| &mut d.unix) => "One server on this machine, by the path of its socket.";
+        primary: Address(|d| &mut d.primary, 6379) => "The primary of a fixed pair or group. No service promotes a replica.";
+        replicas: Addresses(|d| &mut d.replicas, 6379) => "The replicas of that primary, for reads.";
         replicated: Addresses(|d| &mut d.replicated, 6379) =>
-            "All nodes of a group without sentinels, in any order. They are asked which of them is the primary.";
+            "All nodes of a group without sentinels, in any order. The client asks them which one is the primary.";
         sentinels: Addresses(|d| &mut d.sentinels, 26379) =>
-            "The sentinels that know the primary; one that answers is enough.";
-        master_name: Text(|d| &mut d.master_name, some) => "What the sentinels call the primary.";
+            "The sentinels that know the primary. One reachable sentinel is enough.";
+        master_name: Text(|d| &mut d.master_name, some) => "The name that the sentinels use for the primary.";
         sentinel_username: Text(|d| &mut d.sentinel_access.username, some) =>
-            "The user at the sentinels, where that is another one than `default`.";
+            "The user at the sentinels, if it is not `default`.";
         sentinel_password: Secret(|d| &mut d.sentinel_access.password) =>
-            "The password at the sentinels. That of the servers is not tried there. One that changes comes from a provider, set in code.";
+            "The password at the sentinels. The password of the servers is not used there. A password that changes comes from a provider, which is set in code.";
         cluster: Addresses(|d| &mut d.cluster, 6379) =>
-            "Some nodes of a cluster; one that answers tells of all others.";
+            "Some nodes of a cluster. One reachable node is enough: it reports all others.";
     }
     Access {
-        username: Text(|d| &mut d.access.username, some) => "The ACL user, where that is another one than `default`.";
-        password: Secret(|d| &mut d.access.password) => "Its password. One that changes comes from a provider, set in code.";
+        username: Text(|d| &mut d.access.username, some) => "The ACL user, if it is not `default`.";
+        password: Secret(|d| &mut d.access.password) => "The password of that user. A password that changes comes from a provider, which is set in code.";
         credentials_interval: Time(|d| &mut d.settings.credentials_interval, ms(10), DAY) =>
-            "How often a provider is asked for the password of the connections that live, for all of them at once; each new connection asks by itself. Shorter follows a rotation sooner; longer spares the provider.";
+            "How often a provider is asked for the password of open connections, once for all of them. Each new connection asks separately. A shorter interval follows a rotation sooner; a longer one asks the provider less often.";
         database: Count(|d| &mut d.database, 0, 255) => "The database; a cluster has only 0.";
         tls: Switch(|d| &mut d.tls) => "Encryption. The server's certificate and name are always verified.";
         tls_ca_file: File(|d| &mut d.tls_options.ca_file) =>
-            "File (PEM) with the authorities that may sign the server's certificate, instead of the system's. Read before each new connection, as are the next two.";
-        tls_cert_file: File(|d| &mut d.tls_options.cert_file) => "File (PEM) with the client's certificate.";
-        tls_key_file: File(|d| &mut d.tls_options.key_file) => "File (PEM) with its private key.";
+            "PEM file with the authorities that may sign the server's certificate, instead of the system's. This file and the next two are read before each new connection.";
+        tls_cert_file: File(|d| &mut d.tls_options.cert_file) => "PEM file with the client's certificate.";
+        tls_key_file: File(|d| &mut d.tls_options.key_file) => "PEM file with the private key of that certificate.";
         tls_ca_pem: Pem(|d| &mut d.tls_options.ca_pem) => "The authorities as PEM text, instead of a file.";
         tls_cert_pem: Pem(|d| &mut d.tls_options.cert_pem) => "The client's certificate as PEM text, instead of a file.";
-        tls_key_pem: Pem(|d| &mut d.tls_options.key_pem) => "Its private key as PEM text, instead of a file.";
+        tls_key_pem: Pem(|d| &mut d.tls_options.key_pem) => "The private key of that certificate as PEM text, instead of a file.";
         tls_server_name: Text(|d| &mut d.tls_options.server_name, some) =>
-            "The name in the server's certificate, where it is not the host that is connected to.";
+            "The name in the server's certificate, if it differs from the host that is connected to.";
     }
     Connections {
         response_timeout: Time(|d| &mut d.settings.response_timeout, ms(10), DAY) =>
-            "How long one answer may take, unless a long request or reply is still on its way. Longer tolerates slow scripts and networks; shorter notices a hung server sooner. A call that was given no bound of its own ends after `response_timeout × (retries + 1)` without contact.";
+            "How long one answer may take, unless a long request or reply is still being transferred. A longer time tolerates slow scripts and networks; a shorter one detects a hung server sooner. A call without its own timeout ends after `response_timeout × (retries + 1)` without contact.";
         connect_timeout: Time(|d| &mut d.settings.connect_timeout, ms(10), DAY) =>
-            "How long setting up one connection may take, names and certificates included. Longer tolerates distant servers; shorter turns to the next one sooner.";
+            "How long setting up one connection may take, including names and certificates. A longer time tolerates distant servers; a shorter one tries the next server sooner.";
         retries: Count(|d| &mut d.settings.retries, 0, 1000) =>
-            "How often a request without an answer is tried again, where that is safe. More waits longer without contact; fewer gives up sooner.";
+            "How often a request without an answer is retried, if that is safe. With more retries, a call waits longer without contact; with fewer, it gives up sooner.";
         retry_delay: Time(|d| &mut d.settings.retry_delay, ms(1), DAY) =>
-            "The mean wait before that, spread by half. Longer spares a server in trouble; shorter recovers sooner.";
+            "The mean delay before a retry. Each delay varies by up to half of it. A longer delay spares a server in trouble; a shorter one recovers sooner.";
         ping_interval: Time(|d| &mut d.settings.ping_interval, ms(10), DAY) =>
-            "How often an idle connection is asked whether it lives. A dead one is noticed after this and one `response_timeout`; shorter costs a request each.";
+            "How often an idle connection is pinged. A dead one is detected after this and one `response_timeout`. A shorter interval sends more requests.";
         connections_per_node: Count(|d| &mut d.settings.connections_per_node, 1, 16) =>
-            "Connections for requests to each node; subscriptions have one of their own. One is pipelined; more help where the server has I/O threads. All requests of a name use the same one.";
+            "The number of connections for requests to each node. Subscriptions have a separate one. A connection is pipelined; more of them help if the server has I/O threads. All requests of a name use the same one.";
         max_in_flight: Count(|d| &mut d.settings.max_in_flight, 1, 65_536) =>
-            "How many requests may be under way at one node. Further ones wait in the client, and that is not part of their `response_timeout`. More takes more memory and makes one answer wait for more others; less leaves a distant server idle.";
+            "How many requests may be in flight at one node. Further requests wait in the client; that wait is not part of their `response_timeout`. A higher limit takes more memory, and each answer waits for more others. A lower limit leaves a distant server idle.";
         address_map: AddressMap(|d| &mut d.network.address_map, 6379) =>
-            "Addresses that servers and sentinels name, and what they are from here (NAT, port forwarding). Others stay as they are.";
+            "Addresses that servers and sentinels announce, each with the address to connect to instead (NAT, port forwarding). Other addresses are used unchanged.";
         socks_proxy: Address(|d| &mut d.socks_proxy, 1080) =>
-            "A SOCKS5 proxy that opens all connections. It also resolves the names of servers.";
+            "A SOCKS5 proxy that opens all connections. It also resolves the host names of servers.";
         socks_username: Text(|d| &mut d.socks_username, some) => "The user at the proxy.";
         socks_password: Secret(|d| &mut d.socks_password) => "The password at the proxy.";
         scan_interval: Time(|d| &mut d.settings.scan_interval, ms(10), DAY) =>
-            "How often the topology is checked without a notification of a change. It bounds how long an unreported change goes unnoticed; a shorter interval sends more requests. A cluster or sentinels are asked every 100 ms while a primary does not answer, for a minute.";
+            "How often the topology is checked without a notification of a change. It bounds how long an unreported change goes unnoticed; a shorter interval sends more requests. While a primary does not answer, a cluster or sentinels are asked every 100 ms, less often after 10 s, for one minute.";
         read_mode: Choice(READ_MODES, |d| &mut d.read_mode) =>
-            "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind by the replication lag. Locks and all that is written always ask the primary.";
+            "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind the primary by the replication lag. Locks and all writes always use the primary.";
         subscription_mode: Choice(SUBSCRIPTION_MODES, |d| &mut d.subscription_mode) =>
-            "Where waiters listen: at the primary, or at a replica of it, which spares the primary and has each release answered by two servers. Where no replica is fit, at the primary. All services that share locks must agree.";
+            "Where waiters subscribe: at the primary, or at one of its replicas. A replica takes load off the primary, but two servers then answer each release. If no replica is usable, waiters subscribe at the primary. All services that share locks need the same value.";
         max_replica_lag: Time(|d| &mut d.settings.max_replica_lag, ms(10), DAY) =>
-            "How far a replica may be behind and still be asked: it is to have by now all that its primary had so long ago. Compared every `scan_interval`, so one that falls behind is found out that much later. Longer asks slow ones, too; shorter turns to the primary sooner.";
+            "How far a replica may lag behind its primary and still be used: it has everything that the primary had that long ago. Offsets are compared every `scan_interval`, so a lagging replica is detected that much later. A longer time also uses slow replicas; a shorter one switches to the primary sooner.";
         sharded_subscriptions: Choice(SHARDED, |d| &mut d.sharded_subscriptions) =>
-            "Whether a cluster's messages go by sharded channels; `auto` where the servers have them, as Redisson does. All services that share locks must agree.";
+            "Whether a cluster's messages use sharded channels. `auto` uses them if the servers have them, as Redisson does. All services that share locks need the same value.";
         protocol: Choice(PROTOCOLS, |d| &mut d.protocol) =>
-            "Which protocol is spoken: `auto` is RESP3, and RESP2 where a server or proxy refuses `HELLO 3`. `resp2` never sends HELLO, for proxies that end the connection on it.";
+            "The version of the protocol. `auto` is RESP3, or RESP2 if a server or proxy rejects `HELLO 3`. `resp2` never sends HELLO, for proxies that close the connection on it.";
     }
     Holds {
         watchdog_lease: Time(|d| &mut d.settings.watchdog_lease, SHORTEST_LEASE, LONGEST_LEASE) =>
-            "The lease of holds that are renewed, every third of it. Longer survives longer pauses and failovers; shorter frees the locks of a dead process sooner.";
+            "The lease of holds that are renewed. They are renewed after every third of it. A longer lease survives longer pauses and failovers; a shorter one frees the locks of a dead process sooner.";
         durability: Choice(DURABILITIES, |d| &mut d.durability) =>
-            "Where a grant and its renewals must have arrived before they count: the primary's memory, replicas, or the primary's disk. More survives more, and costs a round trip of the servers each.";
+            "Where a grant and its renewals must be stored before they count: in the primary's memory, on replicas, or on the primary's disk. Replicas and disk survive more failures, and cost a round trip of the servers each time.";
         durability_at_least: Count(|d| &mut d.durability_at_least, 1, 100) =>
-            "How many replicas, with `durability: replicas`. All that may be promoted, for locks that survive any failover; then one that is missing stops new grants.";
+            "How many replicas, with `durability: replicas`. For locks that survive any failover, set it to the number of replicas that may be promoted. Then one missing replica stops new grants.";
         durability_timeout: Time(|d| &mut d.durability_timeout, ms(10), DAY) =>
-            "How long that may take; then the grant is given back. Longer tolerates lagging replicas; shorter tells sooner.";
+            "How long the replicas or the disk may take. After that, the grant is given back. A longer time tolerates lagging replicas; a shorter one reports the failure sooner.";
         fair_wait: Time(|d| &mut d.settings.fair_wait, ms(1000), DAY) =>
-            "How long a place in the queue of a fair lock outlives a silent process. It must exceed the difference between the clocks of hosts with Java services; shorter skips the dead sooner.";
+            "How long a position in the queue of a fair lock outlives a silent process. It must exceed the difference between the clocks of hosts with Java services. A shorter time skips dead processes sooner.";
         fair_depth: Count(|d| &mut d.settings.fair_depth, 1, 1000) =>
-            "How many waiters of a process have places of their own in the queue of a fair lock; the rest wait behind them inside the process. More makes shares follow demand; fewer spares the server.";
+            "How many waiters of a process have their own positions in the queue of a fair lock. The others wait behind them inside the process. With more positions, the processes' shares follow their demand; fewer cost the server less.";
         local_handover_window: AutoTime(|d| &mut d.settings.handover_window, Duration::ZERO, crate::lease::LONGEST_WINDOW)
             =>
-            "How long a lock may pass from task to task of a process while others wait elsewhere; `auto` is ten round trips, at least 10 ms. Longer is not faster; shorter makes processes alternate more often; `0s` asks the server for every task.";
+            "How long a lock may pass between the tasks of one process while other processes wait. `auto` is ten round trips, at least 10 ms. A longer window is not faster; a shorter one makes processes alternate more often. With `0s`, every task sends a request.";
     }
     Waiting {
         poll_interval: Time(|d| &mut d.settings.poll_interval, ms(10), DAY) =>
-            "How often a waiter looks by itself although its subscription is in force. It bounds the wait after a message that never came; longer looks less.";
+            "How often a waiter polls although its subscription is active. It bounds the wait after a lost message. A longer interval sends fewer requests.";
         poll_budget: Count(|d| &mut d.settings.poll_budget, 1, 1_000_000) =>
-            "Names that waiters look at by themselves, per second and node. It bounds what waiters cost the server; more finds a release without a message sooner.";
+            "How many names the waiters poll, per second and node. It bounds the cost of waiters for the server. A higher limit notices a release without a message sooner.";
     }
     Names {
         namespace: Text(|d| &mut d.namespace, namespace) =>
-            "In front of every key and channel: `namespace:name`. No braces, at most 256 bytes.";
+            "The prefix of every key and channel: `namespace:name`. It has no braces, and at most 256 bytes.";
         client_name: Text(|d| &mut d.client_name, client_name) =>
-            "What the connections are called in `CLIENT LIST`: printable ASCII without spaces.";
+            "The name of the connections in `CLIENT LIST`: printable ASCII without spaces.";
     }
 };
 

@@ -193,8 +193,8 @@ impl Client {
     /// Checks the health of the client and its servers; each node is pinged when the check is
     /// awaited.
     ///
-    /// It completes within `response_timeout` of the settings, or [`HealthCheck::timeout`], whatever the
-    /// servers do.
+    /// It completes within `response_timeout` of the settings, or [`HealthCheck::timeout`],
+    /// whatever the servers do.
     ///
     /// ```no_run
     /// # async fn demo(client: &redgrid_core::Client) {

@@ -75,13 +75,13 @@ pub enum CommitError {
     /// The server cannot provide this durability, however long the caller waits.
     #[error("the server does not support this durability: {missing}")]
     Unsupported {
-        /// What is missing, in a clause.
+        /// The missing feature, as a clause.
         missing: Cow<'static, str>,
     },
     /// The process, its data or the connection may have changed since the reply.
     #[error("cannot confirm the durability: {reason}")]
     Unproven {
-        /// What has changed, in a clause.
+        /// The change, as a clause.
         reason: Cow<'static, str>,
     },
     /// The request was not sent, was refused, or was not answered.
@@ -147,8 +147,9 @@ impl DurabilityWaiter {
         if let Some(members) = lanes.get(&level) {
             return members.clone();
         }
-        // One WAIT may take `response_timeout`. Commands get three times that, so the connection survives a
-        // WAIT. Silence ends it after two thirds, and its keep-alive PING may queue behind a WAIT.
+        // One WAIT may take `response_timeout`. Commands get three times that, so the connection
+        // survives a WAIT. Silence ends it after two thirds, and its keep-alive PING may queue
+        // behind a WAIT.
         let target = &self.connections.target;
         let slice = target.settings.response_timeout;
         let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };
@@ -165,7 +166,7 @@ impl DurabilityWaiter {
     }
 }
 
-/// Commits that share a connection: those whose WAIT differs only in its timeout.
+/// Commits that share a connection: their WAIT commands differ only in the timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Level {
     Replicas(u32),
@@ -224,7 +225,7 @@ mod tests {
     const WITHIN: Duration = Duration::from_millis(40);
 
     #[test]
-    fn a_level_is_shared_by_all_who_wait_for_the_same() {
+    fn callers_with_equal_requirements_share_a_level() {
         let replicas = |at_least, timeout| Level::of(Durability::Replicas { at_least, timeout });
         assert_eq!(Level::of(Durability::Primary), None);
         assert_eq!(replicas(0, WITHIN), None);
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_the_means_is_told_from_one_that_refuses() {
+    fn an_unsupported_command_is_distinguished_from_a_refused_one() {
         let refused = |message: &str| Level::Disk.refused(ServerError::refused(message));
         let old = refused("ERR unknown command 'WAITAOF', with args beginning with: '1' '0' '5' ");
         assert!(matches!(&old, CommitError::Unsupported { missing } if missing.contains("7.2")), "{old}");

@@ -29,7 +29,7 @@ pub struct Request {
     /// The second word of a two-word command name; it is sent before the keys.
     pub(crate) subcommand: Option<&'static str>,
     pub(crate) keys: SmallVec<[Bytes; 1]>,
-    /// Number of keys, the last ones, that are sent among the arguments.
+    /// Number of keys that are sent among the arguments. They are the last keys.
     pub(crate) keys_behind: usize,
     /// Inline capacity for the arguments of an acquire and a release: neither allocates.
     pub(crate) args: SmallVec<[Arg; 3]>,
@@ -115,7 +115,7 @@ impl Request {
         Request::new(What::Function { name: name.into(), library })
     }
 
-    /// Creates a transaction of requests whose keys share a slot, executed between MULTI and EXEC.
+    /// Creates a transaction of requests with keys in one slot, executed between MULTI and EXEC.
     ///
     /// No other request is executed between them. If one of them cannot even be queued, none is
     /// executed. The reply is a list of their replies in order. A request that fails during
@@ -161,7 +161,7 @@ impl Request {
         self
     }
 
-    /// Adds a key of a command after what was added before, for commands with keys among their
+    /// Adds a key after the arguments that were added before, for commands with keys among their
     /// arguments.
     pub fn key_arg(mut self, key: impl Into<Bytes>) -> Self {
         let key = key.into();
@@ -221,7 +221,7 @@ impl Request {
         self
     }
 
-    /// Marks the request as one whose late reply contains the server's time.
+    /// Marks that a late reply to the request contains the server's time.
     ///
     /// If it arrives too late, the server executes nothing and returns a list of -1 and its time,
     /// in microseconds since 1970. The client learns the time and retries while the caller waits.

@@ -132,8 +132,8 @@ pub trait Server: Send + Sync + 'static {
     /// Requests of one name (one key, or one hash tag) are executed in their order, on one
     /// connection.
     ///
-    /// A request is sent at most once. Its result arrives within the client's `response_timeout`, or is
-    /// [`Unknown`](ServerError::Unknown). Without a connection the result is
+    /// A request is sent at most once. Its result arrives within the client's `response_timeout`,
+    /// or is [`Unknown`](ServerError::Unknown). Without a connection the result is
     /// [`NotSent`](ServerError::NotSent) at once.
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
 

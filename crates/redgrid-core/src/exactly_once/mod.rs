@@ -2,8 +2,8 @@
 //!
 //! A request that sets a value may be executed twice; one that adds to it may not. The script of
 //! such a request stores the number and the reply of the last request under a deduplication key,
-//! one for each client and name. The same number gets the stored reply, and a smaller one does
-//! nothing.
+//! one for each client and name. A request with this number gets the stored reply, and one with a
+//! smaller number does nothing.
 //!
 //! A client has one such request for a name in flight, and sends it until it is answered. If the
 //! caller is dropped, the request continues, so that the next number is not sent before.

@@ -46,14 +46,19 @@ static NEXT_CALL: AtomicU64 = AtomicU64::new(1);
 /// write are one step of the server, so no timing lets a stale writer in between.
 ///
 /// ```no_run
-/// # async fn demo(client: &redgrid_core::Client, token: redgrid_core::Token) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn demo(
+/// #     client: &redgrid_core::Client,
+/// #     token: redgrid_core::Token,
+/// # ) -> Result<(), Box<dyn std::error::Error>> {
 /// use redgrid_core::fence::{Fence, FenceError};
 ///
 /// let fence = Fence::new(client, "{ledger}");
-/// // Of a lock that guards the ledger: `guard.token()`.
+/// // `token` is from a lock that protects the ledger: `guard.token()`.
 /// match fence.set("{ledger}:total", "500", token).await {
 ///     Ok(()) => {}
-///     Err(FenceError::Stale { highest, .. }) => eprintln!("{highest} has written since: nothing is written"),
+///     Err(FenceError::Stale { highest, .. }) => {
+///         eprintln!("{highest} has written since: nothing is written")
+///     }
 ///     Err(other) => return Err(other.into()),
 /// }
 /// # Ok(()) }
@@ -121,8 +126,8 @@ impl Fence {
 
     /// Lets `token` pass, and from now on no lower one.
     ///
-    /// A holder calls it before changes that cannot be fenced one by one. A check says nothing
-    /// about a moment later; the writes of this fence check each for itself.
+    /// A holder calls it before changes that cannot be fenced one by one. A check is not valid for
+    /// a later moment; each write of this fence makes its own check.
     ///
     /// It is sent again after a lost reply, which is harmless: it is idempotent.
     ///

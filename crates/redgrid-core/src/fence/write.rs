@@ -7,7 +7,8 @@ use crate::failure::Failure;
 use crate::name::Name;
 use crate::object::SetTtl;
 
-/// Maximum number of fields in one write. A script has no room for more.
+/// Maximum number of fields in one write. With their values, they stay below the 8,000 values that
+/// Lua's `unpack` returns.
 const MAX_FIELDS: usize = 3_000;
 
 /// A write under a fence.

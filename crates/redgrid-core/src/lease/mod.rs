@@ -53,7 +53,7 @@ pub(crate) fn with_margin(believed: Duration) -> Duration {
     (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
 }
 
-/// Returns until when a hold is valid whose confirmed request was sent at `sent`.
+/// Returns until when a hold is valid if its confirmed request was sent at `sent`.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
@@ -262,7 +262,7 @@ impl<L: Lease> Schedule<L> {
         due.min(end)
     }
 
-    /// Returns the leases of which an end has passed.
+    /// Returns the leases with an end that has passed.
     ///
     /// Ends that have moved to later are updated, including those that would be checked by `soon`:
     /// one pass serves many.

@@ -22,7 +22,7 @@ fn the_deadline_is_before_the_servers_expiry_by_a_margin() {
 }
 
 #[test]
-fn a_lease_with_its_margin_is_believed_as_long_as_was_asked() {
+fn a_lease_with_its_margin_is_valid_as_long_as_requested() {
     for believed in [0, 1, 19, 20, 100, 379, 380, 381, 30_000, 2_592_000_000].map(|ms| ms * MS) {
         let lease = with_margin(believed);
         assert!(lease - margin(lease) >= believed, "{believed:?}");
@@ -41,7 +41,7 @@ fn a_lease_is_renewed_after_a_third_and_more_often_towards_its_end() {
 }
 
 #[test]
-fn it_moves_until_it_has_passed() {
+fn a_deadline_can_move_until_it_has_passed() {
     let deadline = Deadline::new(at_ms(10));
     assert!(!deadline.has_passed(at_ms(9)));
     assert!(deadline.extend(at_ms(20), at_ms(9)) && deadline.at() == at_ms(20));
@@ -57,7 +57,7 @@ fn it_moves_until_it_has_passed() {
 
 /// The extending task read its clock before the deadline, and was slower than an observer.
 #[test]
-fn an_extension_that_was_checked_in_time_comes_too_late_once_it_was_seen_passed() {
+fn an_extension_fails_once_an_observer_has_seen_the_deadline_pass() {
     for now in [at_ms(9), at_ms(10), at_ms(11)] {
         let deadline = Deadline::new(at_ms(10));
         assert!(deadline.has_passed(at_ms(10)));
@@ -102,7 +102,7 @@ fn ids(leases: Vec<Arc<Ending>>) -> Vec<u32> {
 }
 
 #[test]
-fn what_is_due_is_taken_once_with_what_is_due_soon() {
+fn a_due_lease_is_taken_once_with_those_due_soon() {
     let (mut schedule, _) = schedule([100, 100, 100]);
     assert_eq!(schedule.next(), at(10));
     assert_eq!(ids(schedule.take_due(at(9), at(25), 9)), [0; 0], "none is due yet");
@@ -116,7 +116,7 @@ fn what_is_due_is_taken_once_with_what_is_due_soon() {
 }
 
 #[test]
-fn an_end_that_has_moved_is_found_where_it_is_now() {
+fn a_moved_end_is_found_at_its_new_time() {
     let (mut schedule, leases) = schedule([40, 50, 60]);
     *leases[0].1.lock().unwrap() = at(70);
     *leases[2].1.lock().unwrap() = at(45);
@@ -137,7 +137,7 @@ impl Wake for Woken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleeper_is_woken_for_what_is_earlier_and_not_for_what_is_later() {
+async fn a_sleeper_is_woken_for_an_earlier_time_and_not_for_a_later_one() {
     const S: Duration = Duration::from_secs(1);
     let (alarm, clock, woken) = (Wakeup::new(), Clock::runtime(), Arc::new(Woken::default()));
     let (begin, waker) = (clock.now(), Waker::from(Arc::clone(&woken)));

@@ -21,7 +21,7 @@ use crate::observe::{OpContext, OpSpan, Outcome, count};
 use crate::pinned::pinned;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
-/// How much later than the request its caller gives up: 20 ms.
+/// A caller gives up this much later than its request: 20 ms.
 pub(crate) const GRACE: Duration = Duration::from_millis(20);
 
 /// Observations of a request, for the error that its timeout returns.
@@ -54,8 +54,8 @@ impl RequestStatus {
 }
 
 impl Table {
-    /// Requests the lock with these keys, and converts the server lease with the id `under` if there
-    /// is one.
+    /// Requests the lock with these keys, and converts the server lease with the id `under` if
+    /// there is one.
     ///
     /// The table owns the request; the returned future waits for its outcome.
     pub(super) fn enter_from(

@@ -38,8 +38,8 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    /// Returns the server queue in which the attempt has, or gets, a position. A `once` request has
-    /// none.
+    /// Returns the server queue in which the attempt has, or gets, a position. A try-only request
+    /// has none.
     pub(super) fn queue(&self) -> Option<&'static dyn ServerQueue> {
         self.protocol.queue().filter(|_| !self.request.once)
     }
@@ -89,7 +89,7 @@ pub(super) enum InstallOutcome<'a> {
 }
 
 impl Table {
-    /// Builds the attempt of the first waiter whose future and timeout are still live.
+    /// Builds the attempt of the first waiter with a live future and a timeout that has not passed.
     pub(super) fn attempt_of(&self, key: &LockId, lock: &mut LockState, now: Instant) -> Option<Attempt> {
         let first = lock.queue.iter().position(|waiter| waiter.is_live(now))?;
         self.attempt_for(key, lock, first, now)
@@ -224,7 +224,8 @@ impl Table {
             }
             Some(asker) => self.admit((schedule, lock), &server_lease, (sent, now), asker),
             None if in_queue => {
-                // The server granted it at this waiter's queue position: no other waiter may use it.
+                // The server granted it at this waiter's queue position: no other waiter may use
+                // it.
                 self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
                 Answers::new()
             }
@@ -327,7 +328,7 @@ impl Table {
         let hold = Arc::new(Hold::new(Arc::clone(server_lease), from, now, request));
         let (is_first, is_earlier) = (lock.holds.is_empty(), server_lease.owner_due() < owner_due);
         if !is_first {
-            // The hold whose lease ends first is checked first.
+            // The hold with the earliest end of a lease is checked first.
             server_lease.set_owner_due(owner_due.min(server_lease.owner_due()));
             if is_earlier {
                 schedule.moved(server_lease.id);
@@ -348,8 +349,8 @@ impl Table {
     pub(super) fn next_look(&self, server_lease: &ServerLease, from: Instant, now: Instant) -> Instant {
         let (lease, watchdog) = (server_lease.lease(), self.core.settings.watchdog_lease);
         let lease = match server_lease.is_renewed_at(now) {
-            // A holder beside this one may shorten the common lease to that of a watchdog, which
-            // must be found in time.
+            // Another holder of the key may shorten the common lease to a watchdog lease. The check
+            // must be early enough to detect that in time.
             true if server_lease.protocol.is_shared() => lease.min(watchdog),
             true => lease,
             // A fixed lease is verified as often as one that is renewed.

@@ -1,5 +1,5 @@
-//! Releases in the background: of what this process may have acquired without a local owner, of
-//! denied releases, and of locks that stay taken for a while.
+//! Releases in the background: of locks that this process may have acquired without a local owner,
+//! of holds with a denied release, and of locks that stay taken for a while.
 //!
 //! A release is repeated when no request that was sent for its holder field can execute any more.
 
@@ -27,7 +27,7 @@ pub(super) const BULK: usize = 500;
 const DENIED_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_DENIED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Release of what an unanswered request may have acquired, or may still acquire.
+/// Release of the locks that an unanswered request may have acquired, or may still acquire.
 pub(super) struct DeferredRelease {
     pub(super) protocol: &'static dyn LockProtocol,
     /// The keys of one hash slot, each with the number in its holder field.
@@ -38,7 +38,7 @@ pub(super) struct DeferredRelease {
     pub(super) at_once: bool,
     /// The lock stays taken until then.
     pub(super) keep_until: Instant,
-    /// Lease that a retransmission may have got. It ends what cannot be released.
+    /// Lease that a retransmission may have acquired. It ends holds that cannot be released.
     pub(super) lease: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Table {
         }
     }
 
-    /// Releases in the background what an unanswered request may have acquired.
+    /// Releases in the background the locks that an unanswered request may have acquired.
     ///
     /// It does so at once if something may be held already, and again when no retransmission can
     /// execute any more. The entry is kept until then.
@@ -130,8 +130,8 @@ impl Table {
         }
     }
 
-    /// Releases, and waits for the first release as long as one reply may take. What remains is
-    /// scheduled.
+    /// Releases, and waits for the first release as long as one reply may take. The remaining
+    /// releases are scheduled.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {

@@ -1,5 +1,5 @@
-//! The fields of a server lease that most do not need: durability, retransmissions, shorter leases
-//! in flight.
+//! The fields that most server leases do not need: durability, retransmissions, shorter leases in
+//! flight.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -176,7 +176,7 @@ pub enum ReleaseError {
     OutcomeUnknown {
         /// Name of the lock.
         name: Name,
-        /// What happened to the reply.
+        /// The reason why the outcome is unknown.
         #[source]
         source: ServerError,
     },
@@ -222,7 +222,7 @@ pub enum ExtendError {
     NotExtended {
         /// Name of the lock.
         name: Name,
-        /// What stood in the way.
+        /// The reason.
         #[source]
         source: ServerError,
     },
@@ -231,7 +231,7 @@ pub enum ExtendError {
     OutcomeUnknown {
         /// Name of the lock.
         name: Name,
-        /// What happened to the reply.
+        /// The reason why the outcome is unknown.
         #[source]
         source: ServerError,
     },
@@ -260,7 +260,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// Returns the error of a change of the lease whose request failed.
+    /// Returns the error of a change of the lease, from the error of its request.
     pub(crate) fn of(name: Name, source: ServerError) -> Self {
         match source {
             ServerError::Unknown { .. } | ServerError::Decode { .. } => ExtendError::OutcomeUnknown { name, source },
@@ -294,16 +294,17 @@ pub enum DetachError {
     NotRenewed {
         /// Name of the lock.
         name: Name,
-        /// What stood in the way.
+        /// The reason.
         #[source]
         source: ExtendError,
     },
-    /// There is no contact to the server, by whose clock the end of a fixed lease is reported.
+    /// There is no contact with the server. The end of a fixed lease is reported by the server's
+    /// clock.
     #[error("cannot detach `{name}`, the end of its lease is not known: {source}")]
     Unavailable {
         /// Name of the lock.
         name: Name,
-        /// What stands in the way.
+        /// The reason.
         #[source]
         source: ServerError,
     },
@@ -334,12 +335,12 @@ pub enum AttachError {
     OtherLock {
         /// Name of the lock.
         name: Name,
-        /// Kind and name of what was detached.
+        /// Kind and name of the detached hold.
         detached: String,
     },
     /// The hold could not be taken over, for a reason that an acquire has too.
     ///
-    /// If the outcome is unknown, what may have been taken over is being released.
+    /// If the outcome is unknown, the hold may have been taken over, and is being released.
     #[error(transparent)]
     Failed(#[from] AcquireError),
 }

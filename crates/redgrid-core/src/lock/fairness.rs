@@ -43,7 +43,7 @@ const POLL_TICK: Duration = Duration::from_millis(100);
 /// or waits for a quiet period.
 const WINDOWS: u32 = 2;
 
-/// What a release reported about waiters in other processes.
+/// A release's report about waiters in other processes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SubscriberCount {
     /// Subscribers that its message reached, or will reach through a replica.
@@ -87,7 +87,8 @@ impl SubscriberCount {
     }
 }
 
-/// What a process waits for before its next attempt, so that other processes go first.
+/// The messages and times for which a process waits before its next attempt, so that other
+/// processes go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct YieldPlan {
     /// Messages to wait for.
@@ -102,7 +103,7 @@ pub(crate) struct YieldPlan {
     /// No message reports which process has held the lock: only the full quiet period ends the
     /// yield.
     unannounced: bool,
-    /// The only listener may be this process, whose subscription was not confirmed yet.
+    /// The only listener may be this process itself: its subscription was not confirmed yet.
     may_be_ours: bool,
     /// It covers all listeners: none was ignored.
     is_for_all: bool,
@@ -174,8 +175,8 @@ impl YieldPlan {
         Some((self.passes, self.passes.saturating_sub(passed)))
     }
 
-    /// Adds a message of this process that arrived in between: no other process held the lock by
-    /// it.
+    /// Adds a message of this process that arrived in between: it does not mean that another
+    /// process had the lock.
     pub(crate) fn let_pass(&mut self) {
         self.passes += 1;
     }

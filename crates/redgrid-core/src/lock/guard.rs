@@ -21,7 +21,7 @@ use crate::token::Token;
 ///
 /// A condition uses it to release and reacquire a lock of any kind.
 pub trait FromHoldGuard: Sized {
-    /// Returns the hold guard, which goes on to hold.
+    /// Returns the hold guard, which keeps the hold.
     fn into_hold_guard(self) -> HoldGuard;
 
     /// Wraps a hold guard.

@@ -9,7 +9,7 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::LeaseMode;
 
-/// What is held, as far as the next request is concerned.
+/// The current lease, as far as it matters for the next request.
 struct CurrentLease {
     /// Whether the lease is renewed; `lease` is what renewals write.
     renewed: bool,
@@ -25,9 +25,10 @@ struct CurrentLease {
 pub(super) enum LeaseFit {
     /// It does as it is.
     Yes,
-    /// It does with a longer lease, which must be confirmed first.
+    /// It suits once a longer lease is confirmed.
     Lengthen(Duration),
-    /// It does with a shorter one: otherwise a crash would keep the lock for longer than requested.
+    /// It suits once it is shortened: otherwise a crash would keep the lock for longer than
+    /// requested.
     Shorten(Duration),
 }
 
@@ -91,14 +92,14 @@ mod tests {
 
     /// Cases: (current lease, its age, requested lease, `at_least` in seconds, what is to be done).
     #[test]
-    fn wishes_across_a_hand_over() {
+    fn each_request_after_a_hand_over_changes_the_lease_as_needed() {
         let now = Instant::MIN + 100 * SECOND;
         let handover_window = 10 * MS;
         let renewed = |seconds: u32| LeaseMode::Renewed(seconds * SECOND);
         let fixed = |seconds: u32| LeaseMode::Fixed(seconds * SECOND);
         let server = |lease| request(lease, Duration::ZERO).server_lease(handover_window);
         let cases = [
-            // The same request again costs nothing, to the end of the window.
+            // An equal request costs nothing until the end of the window.
             (renewed(30), 5 * MS, renewed(30), 0, LeaseFit::Yes),
             (fixed(10), Duration::ZERO, fixed(10), 0, LeaseFit::Yes),
             (fixed(10), 9 * MS, fixed(10), 0, LeaseFit::Yes),
@@ -114,7 +115,7 @@ mod tests {
             // A crash must not keep the lock for ten minutes where one second was requested.
             (fixed(600), 5 * MS, fixed(1), 0, LeaseFit::Shorten(server(fixed(1)))),
             (fixed(600), 5 * MS, renewed(30), 0, LeaseFit::Shorten(server(renewed(30)))),
-            // A job that must run once needs a key that lives so long.
+            // A job that must run once needs a key that lives that long.
             (renewed(30), 5 * MS, renewed(30), 60, LeaseFit::Lengthen(crate::lease::with_margin(60 * SECOND))),
             (renewed(30), 5 * MS, renewed(30), 5, LeaseFit::Yes),
         ];

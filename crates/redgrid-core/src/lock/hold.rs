@@ -44,10 +44,10 @@ pub(crate) struct ServerLease {
     /// When the reply was received.
     pub(super) granted: Instant,
     pub(super) handover_ends: Instant,
-    /// Number of local tasks that have had it; changed under the table's lock.
+    /// Number of local tasks that have owned the lease; changed under the table's lock.
     ///
-    /// A server lease that is passed along the server's queue has no last owner. 32 bits would be
-    /// full after a day of hand-overs, and tokens would begin again.
+    /// A server lease that is passed along the server's queue has no last owner. 32 bits would
+    /// overflow after a day of hand-overs, and tokens would start again.
     pub(super) owners: AtomicU64,
     pub(super) deadline: Deadline,
     /// The lease that renewals send, in nanoseconds.
@@ -74,7 +74,7 @@ impl Lease for ServerLease {
         self.id
     }
 
-    /// Returns when it ends by the clock, or its owner's lease does.
+    /// Returns when it, or its owner's lease, ends by the clock.
     fn next_end(&self) -> Instant {
         self.deadline().min(self.owner_due())
     }
@@ -216,7 +216,7 @@ pub(crate) struct Hold {
     pub(super) index: AtomicU32,
     /// Another hold keeps the lock taken for this one's `at_least` by now.
     pub(super) retained_elsewhere: AtomicBool,
-    /// A caller was given a guard of it.
+    /// A caller has received a guard of the hold.
     given: AtomicBool,
     offer: AtomicU8,
     /// How it ended: `None` by its release, or the reason of its loss.
@@ -228,7 +228,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Creates a share in `server_lease` whose own lease counts from `from`.
+    /// Creates a share in `server_lease`. Its own lease counts from `from`.
     pub(super) fn new(
         server_lease: Arc<ServerLease>,
         from: Instant,
@@ -312,9 +312,10 @@ impl Hold {
         self.given.load(Ordering::Acquire)
     }
 
-    /// Counts off a guard that is dropped, under the table's lock, and returns how many are left.
+    /// Subtracts a dropped guard from their number, under the table's lock. Returns how many are
+    /// left.
     ///
-    /// Returns `None` for a first guard that was revoked: it was counted off then.
+    /// Returns `None` for a first guard that was revoked: the revocation has subtracted it.
     pub(super) fn count_off(&self, is_first: bool) -> Option<u32> {
         if is_first && !self.revoke_offer() && self.offer.load(Ordering::Acquire) == REVOKED {
             return None;
@@ -390,7 +391,7 @@ impl Hold {
 
     /// Returns until when the lock stays taken for `at_least`.
     ///
-    /// A hold that no caller was given does not keep its lock taken.
+    /// A hold that no caller has received does not keep its lock taken.
     pub(super) fn retained_until(&self) -> Instant {
         let is_its_own = self.is_given() && !self.retained_elsewhere.load(Ordering::Acquire);
         if is_its_own && !self.request.at_least.is_zero() { self.granted + self.request.at_least } else { Instant::MIN }

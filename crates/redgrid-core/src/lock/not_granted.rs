@@ -73,8 +73,8 @@ impl Table {
         let is_passing = error.is_passing() && self.now() < attempt.until;
         self.clean_up(attempt.deferred_release(id, asked.retransmission_ends)).await;
         if is_passing {
-            // Its slot or its primary is moving (migration, failover): the replicas are not at
-            // fault.
+            // The slot or the primary of the key is moving (migration, failover): missing replicas
+            // are not the cause, so the request is tried again.
             attempt.status.position.moved(self.number());
             tokio::time::sleep(jittered(self.core.settings.retry_delay)).await;
         } else {
@@ -83,8 +83,8 @@ impl Table {
         is_passing
     }
 
-    /// Schedules the release of what unanswered retransmissions may acquire. It is sent when they
-    /// can no longer execute. A reply that is `unknown` may have been a grant.
+    /// Schedules the release of any grant to unanswered retransmissions. It is sent when they can
+    /// no longer execute. If the reply `is_unknown`, it may have been a grant, too.
     pub(super) fn schedule_cleanup_of_retransmissions(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -111,7 +111,7 @@ impl Table {
         self.refused(attempt, server_lease.granted, None, 0);
     }
 
-    /// Answers `once` requests as busy and keeps the other waiters; `time` is the server's time.
+    /// Answers try-only requests as busy and keeps the other waiters; `time` is the server's time.
     fn refused(self: &Arc<Self>, attempt: &Attempt, received: Instant, unanswered_until: Option<Instant>, time: u64) {
         let mut answers = Answers::new();
         let mut state = self.state();

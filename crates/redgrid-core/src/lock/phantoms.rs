@@ -21,14 +21,14 @@ const ENOUGH: u32 = 3;
 /// to 40 ms.
 const IGNORED: Duration = Duration::from_secs(1);
 
-/// What is known about the subscribers of each key.
+/// The known facts about the subscribers of each key.
 #[derive(Default)]
 pub(super) struct Phantoms {
     names: ByName<Phantom>,
     prune_at: usize,
 }
 
-/// What is known about the subscribers of one key.
+/// The known facts about the subscribers of one key.
 pub(crate) struct Phantom {
     /// Consecutive yields that ended by their quiet period.
     silent: u32,
@@ -126,19 +126,19 @@ mod tests {
     fn a_listener_that_takes_no_turn_is_ignored_for_a_while_and_tried_again() {
         let (mut phantoms, key, begin) = (Phantoms::default(), key(), Instant::MIN + 1000 * MS);
         for turn in 1..=ENOUGH {
-            let told = phantoms.without(&key, audience(3), begin);
-            assert_eq!((told.listeners, told.ignored, told.patient), (3, 0, turn == ENOUGH), "{turn}");
+            let count = phantoms.without(&key, audience(3), begin);
+            assert_eq!((count.listeners, count.ignored, count.patient), (3, 0, turn == ENOUGH), "{turn}");
             phantoms.turn_ended(&key, 3, 1, begin);
         }
-        let told = phantoms.without(&key, audience(3), begin + 999 * MS);
-        assert_eq!((told.listeners, told.ignored), (2, 1));
+        let count = phantoms.without(&key, audience(3), begin + 999 * MS);
+        assert_eq!((count.listeners, count.ignored), (2, 1));
         // A further subscriber is waited for.
         assert_eq!(phantoms.without(&key, audience(4), begin).listeners, 3);
         // One subscriber left, perhaps the phantom.
         assert_eq!(phantoms.without(&key, audience(2), begin).listeners, 2);
         let again = begin + IGNORED;
-        let told = phantoms.without(&key, audience(4), again);
-        assert_eq!((told.listeners, told.patient), (4, true));
+        let count = phantoms.without(&key, audience(4), again);
+        assert_eq!((count.listeners, count.patient), (4, true));
         phantoms.turn_ended(&key, 4, 2, again);
         assert_eq!(phantoms.without(&key, audience(4), again).ignored, 2);
         // The phantom acquires the lock after all.
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn those_count_who_took_no_turn_in_any_of_the_turns() {
+    fn listeners_without_a_turn_in_all_yields_count_as_phantoms() {
         let (mut phantoms, key, now) = (Phantoms::default(), key(), Instant::MIN + 1000 * MS);
         for missing in [2, 3, 1] {
             phantoms.turn_ended(&key, 5, missing, now);

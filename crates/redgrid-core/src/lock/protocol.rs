@@ -1,5 +1,5 @@
-//! The contract of a lock kind: its keys, the options of an acquire, the scripts, and the meaning of
-//! their replies.
+//! The contract of a lock kind: its keys, the options of an acquire, the scripts, and the meaning
+//! of their replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -241,8 +241,8 @@ pub trait LockProtocol: Send + Sync + 'static {
 
     /// Releases several locks.
     ///
-    /// The reply is a list of statuses as in `release`. It is -1 for a key that cannot be written,
-    /// and -2 minus the number of subscribers for a key whose message was rejected.
+    /// The reply is a list of statuses as in `release`. It is -1 for a key that cannot be written.
+    /// If the message of a key was rejected, it is -2 minus the number of subscribers.
     fn release_many(&self, claims: &[HoldArgs<'_>]) -> Request;
 }
 
@@ -326,7 +326,7 @@ fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i6
 
 #[cfg(test)]
 impl AcquireRequest {
-    /// Returns a request with this lease, and else with defaults.
+    /// Returns a request with this lease and defaults for everything else.
     pub(super) fn with_lease(lease: LeaseMode) -> Self {
         AcquireRequest {
             lease,

@@ -1,4 +1,4 @@
-//! The queue of one lock in this process: who is next, who has left, and who is rejected.
+//! The queue of one lock in this process: the next waiter, and cancelled and rejected ones.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
@@ -102,10 +102,11 @@ impl LockState {
         answers
     }
 
-    /// Answers those that a grant leaves behind: try-only waiters are rejected, others see it taken.
+    /// Answers the waiters that a grant leaves behind: try-only waiters are rejected, and the
+    /// others are marked as having seen the lock taken.
     ///
-    /// The grant goes to `first`, or else to the next waiter. Others of the same holder, and all that
-    /// share the grant, are admitted too.
+    /// The grant goes to `first`, or else to the next waiter. Other waiters of the same holder, and
+    /// all that share the grant, are admitted too.
     pub(super) fn reject_others(&mut self, first: Option<&Waiter>, now: Instant) -> Answers {
         let first = first.map(|waiter| (waiter.id, waiter.request.holder));
         let first = first.or_else(|| self.next(now).map(|waiter| (waiter.id, waiter.request.holder)));
@@ -118,7 +119,8 @@ impl LockState {
         answers
     }
 
-    /// Returns whether a new request may reclaim the server lease, whose release was not sent yet.
+    /// Returns whether a new request may reclaim the server lease because its release was not sent
+    /// yet.
     pub(super) fn is_reclaimable(&self, now: Instant) -> bool {
         let Some(server_lease) = self.server_lease.as_ref().filter(|_| self.holds.is_empty()) else { return false };
         let is_queued = matches!(self.busy, Busy::Release { queued: true, .. });
@@ -189,9 +191,9 @@ impl Table {
 
 /// Records that one entry of a queue was cancelled.
 ///
-/// Readers skip cancelled entries. Those at both ends are removed at once, and all of them when
-/// they may be half of the queue. So a queue without waiters is empty. Cancelling n entries in any
-/// order costs O(n), not O(n²), also for a hundred thousand.
+/// Readers skip cancelled entries. Cancelled entries at both ends are removed at once, and all of
+/// them when they may be half of the queue. So a queue without waiters is empty. Cancelling n
+/// entries in any order costs O(n), not O(n²), also for a hundred thousand.
 fn mark_cancelled<T>(queue: &mut VecDeque<T>, left: &mut u32, has_left: impl Fn(&T) -> bool) {
     *left += 1;
     while queue.front().is_some_and(&has_left) {
@@ -230,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_costs_the_same_however_many_wait() {
+    fn the_cost_of_leaving_is_independent_of_the_number_of_waiters() {
         const MANY: usize = 100_000;
         // In the order of arrival, in reverse, from both ends to the middle, and scattered.
         type Order = fn(usize) -> usize;

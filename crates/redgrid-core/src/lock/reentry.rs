@@ -1,4 +1,4 @@
-//! Requests of a holder that has the lock already, and questions about who holds it.
+//! Requests of a holder that already has the lock, and queries for the current holder.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Hold {
 impl Table {
     /// Re-enters a hold of the request's holder, or shares a grant of readers, without a request.
     ///
-    /// Returns `None` if the request must wait for a grant of its own; then its key is set.
+    /// Returns `None` if the request must wait for its own grant; then the key of `pending` is set.
     pub(super) fn share_held(
         &self,
         state: &mut State,

@@ -227,8 +227,8 @@ impl Table {
     /// Returns the release of a server lease as a background task.
     ///
     /// It runs until the server has answered or the lease has ended. `begun` is `None` before it
-    /// starts: then a new request may still reclaim the server lease, and it does nothing. Otherwise
-    /// `begun` is whether requests of this process wait.
+    /// starts: then a new request may still reclaim the server lease, and it does nothing.
+    /// Otherwise `begun` is whether requests of this process wait.
     pub(super) fn release_task(
         self: &Arc<Self>,
         release: Release,

@@ -306,9 +306,9 @@ fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
     }
 }
 
-/// What is due for one hold of a server lease.
+/// The next action that is due for one hold of a server lease.
 enum Due {
-    /// Nothing before this time.
+    /// Nothing is due before this time.
     At(Instant),
     /// Its caller has not polled for the grant; if it polls later, it sends a new request.
     NotTaken,

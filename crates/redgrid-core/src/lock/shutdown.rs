@@ -33,8 +33,7 @@ impl Table {
         state.locks.values().flat_map(|lock| &lock.queue).filter(|waiter| !waiter.answer.is_closed()).count()
     }
 
-    /// Returns the names that are held, or whose release was not answered yet; none if the table is
-    /// locked.
+    /// Returns the names that are held, or have an unanswered release; none if the table is locked.
     pub(crate) fn held_names(&self) -> Vec<String> {
         let Some(state) = self.try_state() else { return Vec::new() };
         let held = state.locks.values().filter(|lock| lock.server_lease.is_some() && !lock.is_forgotten());

@@ -141,7 +141,8 @@ pub(super) struct LockState {
     pub(super) holds: SmallVec<[Arc<Hold>; 1]>,
     /// Lost holds whose guards are still alive; their holders cannot re-enter.
     pub(super) lost: Option<Box<SmallVec<[Weak<Hold>; 1]>>>,
-    /// The in-flight request that its caller polls inline, with the id of its waiter or server lease.
+    /// The in-flight request that its caller polls inline, with the id of its waiter or server
+    /// lease.
     pub(super) inline_task: Option<(u64, InlineTask)>,
     pub(super) busy: Busy,
     pub(super) asking: bool,
@@ -159,9 +160,9 @@ pub(super) struct LockState {
     pub(super) last: (u64, Instant),
     /// When a server last answered a request about this key.
     pub(super) contact: Instant,
-    /// Of kinds with a server queue: the positions at its head.
+    /// For kinds with a server queue: the positions at its head.
     pub(super) local_pass: Option<Box<LocalPass>>,
-    /// Of readers and writers: how the requests arrive.
+    /// For readers and writers: how the requests arrive.
     pub(super) shared: Option<Box<SharedGrant>>,
 }
 
@@ -346,8 +347,8 @@ impl Table {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Spawns a background task. After the client has gone none is run, and leases end what is
-    /// left.
+    /// Spawns a background task. After the client has ended, no task is run, and leases end the
+    /// remaining holds.
     pub(crate) fn spawn_background(&self, work: BackgroundTask) {
         let _ = self.background.send(work);
     }

@@ -46,8 +46,8 @@ impl Table {
             let (answer, outcome) = oneshot::channel();
             let (table, client, target) = (Arc::clone(self), client.clone(), Arc::clone(target));
             let (wanted, from, name) = (request.clone(), from.clone(), target.name.clone());
-            // Runs in a background task: the caller may be dropped, and what was acquired must not
-            // stay.
+            // Runs in a background task: the caller may be dropped, and a grant must not stay
+            // without an owner.
             self.spawn_background(Box::pin(async move {
                 let _ = answer.send(table.take_over_for(client, kind, target, wanted, from).await);
             }));
@@ -178,7 +178,7 @@ impl Table {
         }
     }
 
-    /// Installs the grant in place of what this process held under the key.
+    /// Installs the grant in place of the holds of this process under the key.
     ///
     /// If no caller can have it, the lock stays taken until `keep_until`.
     pub(super) fn install(

@@ -16,7 +16,7 @@ impl Table {
         self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), server));
     }
 
-    /// Verifies the holds whose keys moved to another node, which may not have them.
+    /// Verifies the holds of keys that moved to another node, which may not have the holds.
     pub(crate) fn verify_moved(&self) {
         self.verify(|server_lease| server_lease.has_moved(self.core.home(&server_lease.keys.key).id()));
     }

@@ -39,7 +39,7 @@ const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Every 16th yield that ends by its quiet period waits for 20 ms.
 ///
-/// A slow subscriber, such as a process without its share of the machine, gets the lock at last. A
+/// A slow subscriber, such as a process that gets little CPU time, gets the lock at last. A
 /// subscriber that never wants it costs a tenth of a hand-over window more.
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);

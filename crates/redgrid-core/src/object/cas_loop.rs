@@ -63,8 +63,8 @@ impl CasLoop {
         Ok(cas_loop)
     }
 
-    /// Waits for its turn as [`CasLoop::serialized`], for as long as the tasks before it receive
-    /// replies. The time of the call begins with its turn.
+    /// Waits for its turn like [`CasLoop::serialized`], but for as long as the tasks before it
+    /// receive replies. The time of the call begins with its turn.
     ///
     /// # Errors and cancel safety
     ///
@@ -198,7 +198,7 @@ impl CasLoop {
 
     /// Notes that another client was faster, and the stored value if it was reported.
     ///
-    /// [`CasLoop::stored`] begins with it.
+    /// The next [`CasLoop::stored`] returns that value without a request.
     ///
     /// # Errors and cancel safety
     ///
@@ -208,7 +208,8 @@ impl CasLoop {
         Ok(())
     }
 
-    /// Ends the call with its update done, and leaves the stored value to the task whose turn is next.
+    /// Ends the call with its update done, and leaves the stored value to the task with the next
+    /// turn.
     ///
     /// The value was stored by a request that was sent at `sent`.
     pub fn done(self, stored: Bytes, sent: Instant) {
@@ -222,7 +223,7 @@ impl CasLoop {
         self.until
     }
 
-    /// Returns the error for a call whose time is over because others were faster.
+    /// Returns the error for a call that timed out because others were faster.
     pub fn contended(&self) -> ObjectError {
         ObjectError::Contended { name: self.name.clone(), times: self.lost }
     }

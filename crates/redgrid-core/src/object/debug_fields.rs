@@ -1,4 +1,4 @@
-//! `Debug` of handles, whose clients and codecs say little.
+//! `Debug` of handles, without their clients and codecs.
 
 /// Implements `Debug` for a type: its generic parameters in brackets, its name, and the fields that
 /// are shown, as expressions of a reference to the value. The output marks that there are others.

@@ -1,6 +1,6 @@
-//! Types whose codec has a default.
+//! Types with a default codec.
 
-/// Defines a type whose first codec defaults to `Json`, and a second one to the first.
+/// Defines a type with default codecs: the first defaults to `Json`, and a second one to the first.
 ///
 /// Only the feature `json` of the calling crate gives the first codec a default, so that the stored
 /// format never depends on features that other crates enable.

@@ -151,7 +151,7 @@ impl Restore {
 
     /// Makes the server delete the object after this time: 1 ms to 3650 days.
     ///
-    /// Without it, the object has no end.
+    /// Without it, the object never expires.
     pub fn expires_in(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self

@@ -37,7 +37,7 @@ pub enum ObjectError {
     Unexpected {
         /// Name of the object.
         name: Name,
-        /// What was expected, and what was received.
+        /// The expected and the received reply.
         #[source]
         source: ServerError,
     },
@@ -60,7 +60,7 @@ pub enum ObjectError {
         name: Name,
         /// The number of elements that were certainly added or removed.
         done: u64,
-        /// What happened to the next part.
+        /// The error of the next part.
         #[source]
         source: Box<ObjectError>,
     },

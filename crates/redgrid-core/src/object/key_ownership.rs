@@ -2,11 +2,12 @@
 //! object is unknown.
 //!
 //! Deletion by name and streams of objects use it. The keys of each type are in
-//! [`layouts`](super::layouts); this module has what they share.
+//! [`layouts`](super::layouts); this module has the rules that they share.
 //!
-//! The object of a key is derived from the key itself, so only shapes count that users do not give
-//! as names. A companion whose key may be another user's object (`{a}:timeout`) is in
-//! [`COMPANION_SUFFIXES`], and has to be checked on the server.
+//! The object of a key is derived from the key itself. So a key counts as a companion only if it
+//! has a form that users do not give to names. A companion's key may also be the name of a user's
+//! object (`{a}:timeout`). The suffixes of such companions are in [`COMPANION_SUFFIXES`], and have
+//! to be checked on the server.
 
 use std::sync::LazyLock;
 
@@ -15,7 +16,7 @@ use bytes::Bytes;
 use super::layouts::{ALL, CACHE_OPTIONS, LIST_MULTIMAP_ENDS, SET_MULTIMAP_ENDS};
 use crate::name::{companion, suffixed, tagged};
 
-/// What happens to a key if the object to which it belongs is deleted by its name.
+/// The effect on a key when the object to which it belongs is deleted by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub enum OnDelete {
@@ -132,7 +133,8 @@ pub fn suffixed_companions(key: &[u8]) -> [Bytes; 5] {
     COMPANION_SUFFIXES.map(|suffix| suffixed(key, suffix))
 }
 
-/// Returns the key of the object to which a key belongs by its shape, and what happens to it.
+/// Returns the key of the object to which a key belongs by its form, and the effect of the object's
+/// deletion on it.
 ///
 /// Returns `None` if the key is an object itself, or may be one.
 pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
@@ -158,7 +160,7 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 // Exhaustive: only authors of objects use it.
 pub struct MaybeOwned {
-    /// The key of the object whose companion it may be.
+    /// The key of the object to which it may belong.
     pub object: Bytes,
     /// The condition under which it is.
     pub evidence: Evidence,
@@ -176,7 +178,7 @@ pub enum Evidence {
     Multimap,
 }
 
-/// Returns the object whose companion this key may be.
+/// Returns the object to which this key may belong as a companion.
 pub fn possible_owner(key: &[u8]) -> Option<MaybeOwned> {
     if key.len() > MAX_KEY_LEN {
         return None;
@@ -275,7 +277,7 @@ fn is_id(part: &[u8]) -> bool {
     }
 }
 
-/// Returns the key whose hash tag this is, or the key itself if it has one.
+/// Returns the key within these braces, or the key itself if it has a hash tag.
 fn untagged(tagged: &[u8]) -> Option<Bytes> {
     let inner = tagged.strip_prefix(b"{").and_then(|rest| rest.strip_suffix(b"}"));
     match inner {

@@ -29,7 +29,7 @@ pub fn none(_key: &[u8]) -> Vec<Bytes> {
     Vec::new()
 }
 
-/// Returns the keys of a list: its elements, and the cursor of those that share a stream of it.
+/// Returns the keys of a list: its elements, and the cursor of its shared stream.
 ///
 /// A new list of that name has a new cursor.
 pub fn list(key: &[u8]) -> Vec<Bytes> {
@@ -51,7 +51,8 @@ fn semaphore_queue(key: &[u8]) -> [Bytes; 2] {
     ["redgrid_semaphore_line", "redgrid_semaphore_living"].map(|prefix| companion(prefix, key))
 }
 
-/// Returns the keys of a lock whose waiters are served in the order of arrival, with its queue.
+/// Returns the keys of a fair lock, which serves its waiters in the order of arrival, with its
+/// queue.
 pub fn fair_lock(key: &[u8]) -> Vec<Bytes> {
     alone(key).into_iter().chain(fair_lock_queue(key)).collect()
 }
@@ -93,7 +94,7 @@ pub fn id_generator(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "allocation")]
 }
 
-/// Returns the keys of a rate limiter whose permits all clients share.
+/// Returns the keys of a rate limiter with permits that all clients share.
 ///
 /// The permits of single clients are in keys of their own.
 pub fn rate_limiter(key: &[u8]) -> Vec<Bytes> {
@@ -160,7 +161,7 @@ pub fn sharded(key: &[u8]) -> Vec<Bytes> {
     vec![suffixed(key, "shards")]
 }
 
-/// Returns the keys of a map whose entries have lifetimes.
+/// Returns the keys of a map with a lifetime for each entry.
 ///
 /// They are the entries, when they expire, when each was used, and the options.
 pub fn map_cache(key: &[u8]) -> Vec<Bytes> {
@@ -175,7 +176,7 @@ pub(super) const CACHE_OPTIONS: &str = "redisson_options";
 /// Suffix of the key with the lifetimes of a multimap's keys, for a multimap of sets.
 pub const SET_MULTIMAP_ENDS: &str = "redisson_set_multimap_ttl";
 
-/// The same suffix for a multimap of lists.
+/// Suffix of the key with the lifetimes of a multimap's keys, for a multimap of lists.
 pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
 
 /// Returns the keys of a multimap: its keys, and when they expire.
@@ -207,7 +208,7 @@ const fn of(name: &'static str, keys: Layout) -> Kind {
     Kind { name, keys, primary_keys: 1, renamed_with: none }
 }
 
-/// All types of objects. Those whose first key is the plain name come first.
+/// All types of objects. Types that store their first key under the plain name come first.
 pub static ALL: [Kind; 34] = [
     Kind { renamed_with: fence, ..of("bucket", alone) },
     Kind { renamed_with: fence, ..of("map", alone) },

@@ -43,8 +43,8 @@ static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("s
 
 /// The keys of an object, derived from the key of its name, all of one slot.
 ///
-/// Those by which it exists come first, then its companions. They are deleted, renamed and expire
-/// together.
+/// The keys without which the object does not exist come first, then its companions. All are
+/// deleted, renamed and expire together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
 /// Returns the key of the fence of an object that is written under one.
@@ -105,7 +105,7 @@ impl Object {
         Object(name.map(|name| Inner::of(client, name, layout, none)).map_err(Into::into))
     }
 
-    /// Returns an object whose calls all fail with this error.
+    /// Returns an object that fails all calls with this error.
     ///
     /// For authors of object types: an invalid name is kept until the first call.
     pub fn unusable(why: impl Into<ObjectError>) -> Self {

@@ -174,7 +174,7 @@ impl ObjectRef {
     ///
     /// # Errors
     ///
-    /// As [`ObjectRef::encoded`], for the first that fails.
+    /// As [`ObjectRef::encoded`], for the first value that cannot be encoded.
     pub fn encoded_all<'a, C, Q: ?Sized + 'a>(
         &self,
         codec: &C,

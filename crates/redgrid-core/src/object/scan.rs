@@ -70,7 +70,8 @@ impl<T> Scan<T> {
         Scan::asking(width, object_ref, request, read)
     }
 
-    /// Creates a stream by requests of another kind, whose replies have the form of those commands.
+    /// Creates a stream from requests of another kind. Their replies have the form of those
+    /// commands.
     ///
     /// `request` gets the cursor of the page, its approximate number of entries, and the pattern,
     /// if there is one. For authors of object types.
@@ -94,8 +95,8 @@ impl<T> Scan<T> {
         Scan { pages: Pages::of(position) }
     }
 
-    /// Returns only entries whose keys match this pattern of the server; in a set, whose values
-    /// match.
+    /// Returns only entries with keys that match this pattern of the server; for a set, only values
+    /// that match.
     ///
     /// The pattern is compared with the encoded bytes: `*` matches anything, `?` one byte, `[ab]`
     /// one of these.

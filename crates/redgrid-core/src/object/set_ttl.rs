@@ -38,7 +38,7 @@ impl SetTtl {
             SetTtl::None => Vec::new(),
             SetTtl::Keep => vec!["KEEPTTL".into()],
             SetTtl::For(lifetime) => vec!["PX".into(), checked_millis(lifetime)?],
-            // SET refuses 0; 1 has passed as well.
+            // SET refuses the time 0. The time 1 has passed as well.
             SetTtl::Until(at) => vec!["PXAT".into(), checked_unix_time(at)?.max(1).to_string().into()],
         })
     }

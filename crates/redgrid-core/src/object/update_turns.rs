@@ -1,8 +1,8 @@
 //! The turns of a client's updates: one update of an object is in flight at a time.
 //!
-//! Turns only save attempts: the server decides whether an update succeeds. So an update whose task
-//! is not polled, or that receives no reply, loses its turn to the waiting ones, one after the
-//! other. It continues without a turn when it is polled again.
+//! Turns only save attempts: the server decides whether an update succeeds. If the task of an
+//! update is not polled, or no reply arrives, the update loses its turn to the next waiting one. It
+//! continues without a turn when it is polled again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Objects whose values have one codec.
+//! Objects with one codec for their values.
 
 /// Defines the type of an object with values of type `T`, its constructors, its `object()`, `Clone`
 /// and `Debug`. The codec has the default of [`default_codec`](crate::default_codec).

@@ -8,7 +8,7 @@ use super::Metric;
 use crate::connection::ConnectionEvent;
 use crate::lock::LostReason;
 
-/// A node's connection has completed its handshake, for the first time or again.
+/// Records that a node's connection has completed its handshake, for the first time or again.
 pub(crate) fn connected(again: bool) {
     gauge(&super::CONNECTIONS_UP, None, 1.0);
     if again {
@@ -20,7 +20,7 @@ pub(crate) fn disconnected() {
     gauge(&super::CONNECTIONS_UP, None, -1.0);
 }
 
-/// A node is in use from now on, reachable or not.
+/// Records that a node is in use from now on, reachable or not.
 pub(crate) fn node_added() {
     gauge(&super::NODES, None, 1.0);
 }
@@ -29,7 +29,7 @@ pub(crate) fn node_removed() {
     gauge(&super::NODES, None, -1.0);
 }
 
-/// An interruption of subscriptions has ended.
+/// Records that an interruption of subscriptions has ended.
 pub(crate) fn gap() {
     add(&super::GAPS, []);
 }
@@ -45,7 +45,7 @@ pub(crate) fn waiting(kind: &'static str) {
     gauge(&super::WAITING, Some(kind), 1.0);
 }
 
-/// A request has ended after `waited`.
+/// Records that a request has ended after `waited`.
 pub(crate) fn waited(kind: &'static str, outcome: &'static str, waited: Duration) {
     gauge(&super::WAITING, Some(kind), -1.0);
     refused(kind, outcome, waited);
@@ -56,12 +56,12 @@ pub(crate) fn waited(kind: &'static str, outcome: &'static str, waited: Duration
     }
 }
 
-/// A request has ended that never started.
+/// Records a request that ended before it was started.
 pub(crate) fn refused(kind: &'static str, outcome: &'static str, waited: Duration) {
     record(&super::ACQUIRE_WAIT, [kind, outcome], waited);
 }
 
-/// A name was taken over or released by force.
+/// Records that a name was taken over or released by force.
 pub(crate) fn forced(kind: &'static str) {
     add(&super::FORCED, [kind]);
 }
@@ -70,7 +70,7 @@ pub(crate) fn held(kind: &'static str) {
     gauge(&super::HELD, Some(kind), 1.0);
 }
 
-/// A hold ends after `held`: released, lost, or (`None`) left to its lease.
+/// Records the end of a hold after `held`: released, lost, or (`None`) left to its lease.
 pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), LostReason>>) {
     gauge(&super::HELD, Some(kind), -1.0);
     record(&super::HOLD, [kind], held);
@@ -81,7 +81,7 @@ pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), L
     }
 }
 
-/// A hold ends that no caller has accepted.
+/// Records the end of a hold that no caller has accepted.
 pub(crate) fn never_held(kind: &'static str) {
     gauge(&super::HELD, Some(kind), -1.0);
 }
@@ -90,12 +90,12 @@ pub(crate) fn renewal_failed(kind: &'static str) {
     add(&super::RENEWALS_FAILED, [kind]);
 }
 
-/// A queue position of this process was evicted although the process lives.
+/// Records that a queue position of this process was evicted although the process lives.
 pub(crate) fn position_lost(kind: &'static str) {
     add(&super::POSITIONS_LOST, [kind]);
 }
 
-/// A hold was handed over without a request.
+/// Records that a hold was handed over without a request.
 pub(crate) fn handed_over(kind: &'static str) {
     add(&super::LOCAL_HANDOVERS, [kind]);
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::into_future;
 use crate::lease::LeaseMode;
 
-/// Maximum number of permits of one request: what Redisson can count.
+/// Maximum number of permits of one request: the limit of Redisson's counter.
 pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;
 
 /// Maximum number of leased permits of one request: each has an id.
@@ -126,8 +126,8 @@ macro_rules! options {
 
             /// Waits at most this long for permits, and for an unreachable server; zero only tries.
             ///
-            /// Without it, an acquire waits for permits without limit, but not without any contact
-            /// to the server. A try does not wait.
+            /// Without it, an acquire waits for permits without limit, as long as there is contact
+            /// with the server. A try does not wait.
             pub fn timeout(mut self, timeout: Duration) -> Self {
                 self.0.timeout = Some(timeout);
                 self
@@ -163,7 +163,7 @@ macro_rules! options {
 
             /// Makes the grant valid only once it is as durable as this; the default is configured.
             ///
-            /// A grant that is not as durable in time is returned. The request fails with
+            /// A grant that does not become as durable in time is returned. The request fails with
             /// [`NotDurable`](AcquireError::NotDurable).
             pub fn durability(mut self, durability: Durability) -> Self {
                 self.0.durability = Some(durability);

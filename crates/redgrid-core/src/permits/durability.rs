@@ -1,4 +1,4 @@
-//! What a reply grants or extends, and is valid only once it is as durable as requested.
+//! Grants and extensions that are valid only once they are as durable as requested.
 //!
 //! Separate tasks wait for replicas and disks, so that other exchanges of the semaphore go on.
 
@@ -29,7 +29,7 @@ impl GrantedPermits {
         let failure = match committed {
             Err(source) => Some(AcquireError::NotDurable { name: name.clone(), source: source.clone() }),
             Ok(()) if state.closed => Some(semaphore.ended()),
-            // An exchange may have found them gone meanwhile.
+            // An exchange may meanwhile have found that they are gone.
             Ok(()) if permits.lost().is_some() => {
                 let reason = "the lease had ended when it was known to be granted";
                 Some(AcquireError::of(name, ServerError::unknown(reason)))

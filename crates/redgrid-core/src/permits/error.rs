@@ -31,7 +31,7 @@ pub enum AcquireError {
     /// The semaphore has another number of permits than this handle gives. Nothing is held.
     ///
     /// Another process gives another number, the number was changed, or plain permits of the
-    /// semaphore are held: those are missing from `found`.
+    /// semaphore are held, which `found` does not include.
     #[error(
         "`{name}` has {found} permits and was given {expected}: use one number in all processes, and no plain permits \
          beside leased ones"
@@ -102,7 +102,7 @@ pub enum ReleaseError {
     OutcomeUnknown {
         /// Name of the semaphore.
         name: Name,
-        /// What happened to the reply.
+        /// The reason why the outcome is unknown.
         #[source]
         source: ServerError,
     },

@@ -15,8 +15,8 @@ use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
 static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
-/// The same with the server queue of a fair semaphore. Other kinds do not declare its keys: absent
-/// keys are a problem while a slot migrates.
+/// The same script with the keys of a fair semaphore's server queue. Other kinds do not declare
+/// these keys: absent keys are a problem while a slot migrates.
 static FAIR_EXCHANGE: IdempotentScript<4> =
     IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 
@@ -112,11 +112,11 @@ pub(super) struct LeaseCheck {
     pub(super) lease: Arc<PermitLease>,
     /// The lease from now on; zero only checks.
     pub(super) duration: Duration,
-    /// The lease is to end exactly then. Otherwise it ends then at the earliest.
+    /// The lease is to end exactly at that time; otherwise at that time at the earliest.
     pub(super) exact: bool,
 }
 
-/// What one exchange carries.
+/// The contents of one exchange.
 #[derive(Default)]
 pub(super) struct Exchange {
     pub(super) returns: Vec<PendingReturn>,

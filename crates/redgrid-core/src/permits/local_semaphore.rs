@@ -174,7 +174,7 @@ impl LocalSemaphore {
         DriverHandoff { inline: Some(inline_loop), to_background: None }
     }
 
-    /// Adds a request to the queue. A result that is clear at once is already sent.
+    /// Adds a request to the queue. If the result is known at once, it is already sent.
     pub(super) fn enqueue(self: &Arc<Self>, waiter: Waiter) -> DriverHandoff {
         let now = self.clock().now();
         let mut state = self.state();
@@ -256,7 +256,8 @@ impl LocalSemaphore {
         ReleaseError::Lost { name: self.keys.name.clone(), reason }
     }
 
-    /// Leaves permits to the end of their leases. Those without a lease are never available again.
+    /// Leaves permits to the end of their leases. Permits without a lease are never available
+    /// again.
     pub(super) fn forget(self: &Arc<Self>, permits: &PermitSet) {
         let mut state = self.state();
         state.held = state.held.saturating_sub(permits.count);

@@ -215,7 +215,7 @@ impl Permit {
 
     /// Leaves the permits as they are.
     ///
-    /// Those with a lease are available again when it ends, the others never.
+    /// Permits with a lease are available again when it ends; permits without a lease never are.
     pub fn forget(mut self) {
         self.semaphore.forget(&std::mem::take(&mut self.permits));
     }

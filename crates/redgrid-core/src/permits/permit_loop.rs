@@ -296,7 +296,7 @@ impl LocalSemaphore {
         }
     }
 
-    /// Returns the permits that a request got, if it was executed.
+    /// Returns the permits that a request has acquired, if it was executed.
     fn permits_of(&self, request: RequestArgs, durability: Durability, sent: Instant) -> PermitSet {
         let RequestArgs { count, lease, ids, .. } = request;
         let lease_of = |id| Some(PermitLease::new(id, (lease?, durability), sent, self.clock().clone()));

@@ -165,7 +165,7 @@ impl LocalSemaphore {
     /// Marks expired leases as lost, and triggers the renewal of those that are due.
     fn renew_due(self: &Arc<Self>) {
         let now = self.clock().now();
-        // Those that are due soon are renewed by the same exchange.
+        // Leases that are due soon are renewed by the same exchange.
         let soon = now + self.core.settings.watchdog_lease / 6;
         let mut state = self.state();
         let expired = state.leases.ended(now, soon);

@@ -45,7 +45,7 @@ pub struct Counts {
     pub leased: u64,
 }
 
-/// What became of a permit that was returned by its id.
+/// The outcome for a permit that was returned by its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Returned {
@@ -69,7 +69,7 @@ pub struct SemaphoreHandle {
 }
 
 impl SemaphoreHandle {
-    /// Creates a handle for the semaphore with this name, whose permits have leases or not.
+    /// Creates a handle for the semaphore with this name. `leased`: its permits have leases.
     pub fn new(client: &Client, name: impl AsRef<str>, leased: bool) -> Self {
         let keys = SemaphoreKeys::new(client, name, leased).map(Arc::new);
         SemaphoreHandle { client: client.clone(), keys, closed: Arc::new(watch::Sender::new(false)) }

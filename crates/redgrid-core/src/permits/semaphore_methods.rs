@@ -35,8 +35,8 @@ macro_rules! semaphore_methods {
             /// Acquires `permits` permits at once: all of them or none. Permits with leases: up to
             /// 1,000.
             ///
-            /// 0 permits are granted without a request, as by Redisson. That guard can take over
-            /// the permits of others with [`Permit::merge`](crate::Permit::merge).
+            /// Zero permits are granted without a request, as by Redisson. Their guard can take
+            /// over the permits of other guards with [`Permit::merge`](crate::Permit::merge).
             ///
             /// # Errors and cancel safety
             ///

@@ -54,7 +54,7 @@ pub(super) struct SemaphoreState {
     pub(super) idle_permits: PermitSet,
     /// Permits to be returned to the server.
     pub(super) returns: Vec<PendingReturn>,
-    /// Positions in the server queue whose requests have ended.
+    /// Positions in the server queue that belonged to ended requests.
     pub(super) cancelled_positions: Vec<Bytes>,
     /// Changes of leases. An exchange carries one at a time, because the last one counts.
     pub(super) extensions: VecDeque<Extension>,
@@ -62,7 +62,7 @@ pub(super) struct SemaphoreState {
     pub(super) held: u64,
     /// Leases of this process: of guards, and of permits that no guard holds.
     pub(super) leases: Schedule<PermitLease>,
-    /// Those that the next exchanges renew or check.
+    /// Leases that the next exchanges renew or check.
     pub(super) due: Vec<Arc<PermitLease>>,
     /// Whether the loop runs and, while its caller polls it, the loop itself.
     pub(super) loop_running: bool,
@@ -120,7 +120,7 @@ impl SemaphoreState {
         }
     }
 
-    /// Schedules the renewal or check of a lease again that has failed.
+    /// Schedules a failed renewal or check of a lease again.
     pub(super) fn retry_renewal(&mut self, lease: &PermitLease, now: Instant) {
         self.leases.reschedule(lease.id, now + retry_pause(lease.mode.duration()));
     }
@@ -228,7 +228,7 @@ impl SemaphoreState {
         }
     }
 
-    /// Grants permits of this process to a waiter, who has a second to take them.
+    /// Grants permits of this process to a waiter. Its caller has one second to take them.
     ///
     /// If its caller was dropped meanwhile, the permits become idle again.
     pub(super) fn grant(&mut self, semaphore: &Arc<LocalSemaphore>, waiter: Waiter, permits: PermitSet) {
@@ -309,7 +309,7 @@ impl SemaphoreState {
         (!exchange.is_empty()).then_some(exchange)
     }
 
-    /// Returns the next change of leases whose caller still waits.
+    /// Returns the next change of leases with a caller that still waits.
     fn next_extension(&mut self) -> Option<Extension> {
         loop {
             let next = self.extensions.pop_front()?;

@@ -79,7 +79,7 @@ pub(super) fn name_at_node(node: &NodeId, channel: &[u8]) -> Bytes {
     qualified_name(&node.0, channel)
 }
 
-/// Returns the internal name of a channel that is of one sort, whatever its name.
+/// Returns the internal name of a channel of one sort, whatever its name on the wire.
 pub(super) fn qualified_name(sort: &str, channel: &[u8]) -> Bytes {
     [b"\0", sort.as_bytes(), b"\0", channel].concat().into()
 }

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_slow_is_told_how_much_was_missed_and_where() {
+    fn a_slow_reader_learns_how_much_it_missed_and_where() {
         let buffer = MessageBuffer::new(2);
         let message = |text: &'static str| (Bytes::from_static(b"c"), Bytes::from_static(text.as_bytes()));
         let push = |text| buffer.push(&message(text).0, &message(text).1);
@@ -218,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_time_in_force_is_the_beginning_and_each_later_one_a_gap() {
+    fn the_first_confirmation_is_the_start_and_each_later_one_a_gap() {
         let buffer = MessageBuffer::new(2);
-        assert!(!is_active(&buffer), "nothing is heard yet");
+        assert!(!is_active(&buffer), "no channel is active yet");
         let (one, other, leaves) = (buffer.add_channel(), buffer.add_channel(), buffer.add_channel());
         buffer.channel_active(one);
         buffer.channel_active(other);
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_heard_before_it_is_known_to_be_in_force_has_the_gap_in_front() {
+    fn a_gap_precedes_messages_from_before_the_confirmation() {
         let buffer = MessageBuffer::new(8);
         let message = |text: &'static str| (Bytes::from_static(b"c"), Bytes::from_static(text.as_bytes()));
         let early = |channel_id, text| buffer.push_unconfirmed(channel_id, &message(text).0, &message(text).1);

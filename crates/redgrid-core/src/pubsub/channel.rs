@@ -155,8 +155,8 @@ impl Channel {
 
     /// Returns whether the channel may be subscribed at its node.
     ///
-    /// A gap is reported a moment after it happens. So a subscription that a lost connection
-    /// confirmed, or none, may exist on the current one.
+    /// A gap is reported a moment after it happens. So a subscription may be recorded that only a
+    /// lost connection has confirmed; the current one may have it or not.
     pub(super) fn may_be_subscribed(&self) -> bool {
         self.subscribe_sent
             && (self.confirmed_or_unknown

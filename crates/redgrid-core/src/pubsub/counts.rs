@@ -1,4 +1,4 @@
-//! What is known of the subscriptions: counts, and the last contact.
+//! The state of the subscriptions: counts, and the last contact.
 
 use bytes::Bytes;
 

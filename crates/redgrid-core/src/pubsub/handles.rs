@@ -1,4 +1,4 @@
-//! What subscribers hold: registrations, and how their events arrive.
+//! The handles of subscribers: registrations, and how their events arrive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -211,7 +211,7 @@ impl SubscriptionManager {
         take_watcher(&mut self.state(), name, id);
     }
 
-    /// Removes a watcher, whose sink still receives messages until the server has unsubscribed the
+    /// Removes a watcher. Its sink still receives messages until the server has unsubscribed the
     /// channel.
     ///
     /// If the channel has other watchers, the sink ends at once.

@@ -1,4 +1,4 @@
-//! Polls keys for waiters whose message may have been lost: many keys in one script, under a budget
+//! Polls keys in case a message to their waiters was lost: many keys in one script, under a budget
 //! per node.
 
 use std::collections::HashMap;
@@ -93,8 +93,8 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
                     }
                 }
             }
-            // One key that the user may not read fails the whole call, so each waiter finds out by
-            // itself. The same applies if the slot has moved: the attempt follows it.
+            // One key that the user may not read fails the whole call, so each waiter tries by
+            // itself. If the slot has moved, the waiter's own attempt follows it.
             Err(error) if error.code().is_some() => group.iter().for_each(|due_poll| manager.resync(&due_poll.channel)),
             // Without contact there is nothing to report.
             Err(_) => {}

@@ -1,4 +1,4 @@
-//! Applies the wanted subscriptions of a node, and what the server says of them.
+//! Applies the wanted subscriptions of a node, and processes the server's replies to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl SubscriptionManager {
         self.topology.suspect(TopologyHint::Node(node.clone()));
     }
 
-    /// Schedules another try of channels whose denial has expired; returns when the next denial
+    /// Schedules another try of channels with an expired denial; returns when the next denial
     /// expires.
     fn retry_denied(&self) -> Instant {
         let now = self.clock.now();

@@ -1,4 +1,4 @@
-//! Subscriber counts: at a replica, whose subscribers the primary does not count, and at the
+//! Subscriber counts: at a replica (the primary does not count its subscribers), and at the
 //! primary itself.
 
 use std::pin::Pin;

@@ -1,8 +1,9 @@
 //! Resources that serve their waiters strictly in order, such as the permits of a rate limiter.
 //!
-//! A poll finds that the first waiter has to wait. Those behind it then wait too, whatever they ask
-//! for, and the time of the next poll is the first waiter's. The queue is blocked until that poll
-//! starts or the first waiter leaves. While it is blocked, a new waiter is no reason to poll.
+//! A poll finds that the first waiter has to wait. The waiters behind it then wait too, whatever
+//! they ask for, and the next poll is due at the time of the first waiter. The queue is blocked
+//! until that poll starts or the first waiter leaves. While it is blocked, a new waiter is no
+//! reason to poll.
 
 use std::sync::Arc;
 

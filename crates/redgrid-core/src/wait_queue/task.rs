@@ -80,7 +80,7 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
             let linger = if subscription.is_some() { R::LINGER } else { Duration::ZERO };
             let ends_at = *ends_at.get_or_insert_with(|| clock.now() + linger);
             if in_flight.is_none() && clock.now() >= ends_at {
-                // Callers whose wait has ended run first, and the unsubscription follows.
+                // Callers of ended waits run first, and the unsubscription follows.
                 tokio::task::yield_now().await;
                 if task.end_if_idle() {
                     return;
@@ -158,7 +158,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     }
 }
 
-/// Starts a poll if there are waiters and a reason to; returns it with the number of the next waiter.
+/// Starts a poll if there are waiters and a reason to; returns it with the number of the next
+/// waiter.
 fn start_poll<R: Resource>(queue: &WaitQueue<R>, next_poll: Instant) -> Option<(WaiterId, PollFuture<R::Reply>)> {
     let now = queue.client.clock().now();
     let mut state = queue.state();

@@ -125,7 +125,7 @@ impl NearCache {
         self.store.all().into_iter().filter(|entry| is_valid(entry)).map(CachedEntry).collect()
     }
 
-    /// Begins a read whose result may be cached. Must be called before the request is sent.
+    /// Begins a read with a result that may be cached. Must be called before the request is sent.
     pub(crate) fn begin_read(&self) -> PendingRead<'_> {
         let generation = self.staleness.current_generation();
         let start = self.pending_reads().begin();

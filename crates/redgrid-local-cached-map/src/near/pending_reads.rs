@@ -79,7 +79,7 @@ impl PendingReads {
 
     pub(super) fn disable(&mut self, hashes: &[Hash], all: bool, until: Instant, now: Instant) {
         if self.disabled.len() + hashes.len() > MAX_DISABLED {
-            // Removes keys whose time is over and that were never enabled again.
+            // Removes disabled keys that were not enabled again before their time was over.
             self.disabled.retain(|_, until| *until > now);
         }
         if all || self.disabled.len() + hashes.len() > MAX_DISABLED {

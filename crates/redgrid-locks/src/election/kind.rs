@@ -14,7 +14,7 @@ static RENEW: BulkScript = BulkScript::new("leader/renew", include_str!("../scri
 static RESIGN_MANY: BulkScript =
     BulkScript::new("leader/resign-many", include_str!("../scripts/leader_resign_many.lua"));
 
-/// The protocol of a lock whose holder leads.
+/// The protocol of an election's lock: its holder is the leader.
 ///
 /// It is not handed over locally: each leader has its own term and id.
 pub(super) struct Leading;

@@ -124,7 +124,7 @@ pub(crate) fn evict_expired_requests(target: &LockKeys, holders: &[Bytes]) -> Ve
 
 /// Removes the read of one holder.
 ///
-/// It is sent once: a second transmission could not tell whether the first one had removed the
+/// It is sent once: a second transmission could not determine whether the first one had removed the
 /// read.
 pub(crate) fn evict_reader_request(target: &LockKeys, reader: &Bytes, notices: &str) -> Request {
     let claim = HoldArgs { target, field: reader, lease: Duration::ZERO };

@@ -62,7 +62,8 @@ impl<K, V, KC: Codec, VC: Codec> Map<K, V, KC, VC> {
     /// # where S: redgrid_map::Loader<String, u64> + redgrid_map::Writer<String, u64> + Clone {
     /// use redgrid_map::WriteBehind;
     ///
-    /// let prices = prices.backed().loader(store.clone()).writer(store).write_behind(WriteBehind::default()).build()?;
+    /// let backed = prices.backed().loader(store.clone()).writer(store);
+    /// let prices = backed.write_behind(WriteBehind::default()).build()?;
     /// # Ok(()) }
     /// ```
     #[doc(alias = "MapOptions")]

@@ -75,7 +75,7 @@ pub trait Writer<K: Send + Sync + 'static, V: Send + Sync + 'static>: Send + Syn
 #[non_exhaustive]
 pub struct StoreTimeout(pub Duration);
 
-/// What failed in a map in front of a store, and what is true afterwards.
+/// The error of a map in front of a store. Each variant states what is true afterwards.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackedError {

@@ -31,8 +31,8 @@ whole_script!(EXPIRE, "expire_whole");
 whole_script!(MOVE, "move_whole");
 static MEMORY: BulkScript = BulkScript::new("multimap/memory", include_str!("../scripts/memory.lua"));
 
-/// Maximum number of keys of a map whose lifetime or name is changed. The change is one step, which
-/// takes some tens of milliseconds.
+/// Maximum number of keys of a map for a change of its lifetime or name. The change is one step,
+/// which takes some tens of milliseconds.
 const MAX_KEYS: u64 = 10_000;
 
 /// A multimap as a whole, by its kind `Y`; created by [`Multimap::object`].

@@ -13,8 +13,8 @@ pub(super) fn priority_bytes(priority: i64) -> [u8; 8] {
     (priority ^ i64::MIN).to_be_bytes()
 }
 
-/// Returns the member that a script has added and whose number it has returned. It is never shorter
-/// than [`HEAD`].
+/// Returns the member that a script has added; `number` is from the script's reply. A member is
+/// never shorter than [`HEAD`].
 pub(super) fn pack(priority: i64, number: &[u8], element: &[u8]) -> Result<Bytes, InvalidNumbers> {
     match number.len() {
         8 => Ok([&priority_bytes(priority), number, element].concat().into()),

@@ -32,8 +32,8 @@ queue_type! {
     ///
     /// A priority is an `i64`, exact over its whole range. For the largest first, push `!priority`,
     /// which reverses the order of all numbers, and apply `!` to the priority that is returned.
-    /// Other orders can be expressed as a number: a time in milliseconds, a class of service. The
-    /// same element may be added more than once.
+    /// Other orders can be expressed as a number: a time in milliseconds, a class of service. An
+    /// element may be added more than once.
     ///
     /// ```no_run
     /// # #[cfg(feature = "json")]
@@ -117,9 +117,9 @@ impl<T, C: Codec> PriorityQueue<T, C> {
     /// Gives another priority to an element that was not taken yet, in one step.
     ///
     /// The element is placed after all that have this priority, even if it had the same one before.
-    /// Returns what can cancel it from now on. `None` if it no longer existed with the priority
-    /// that `pushed` has: it was taken, or its priority was changed. If it was taken for a call
-    /// that is dropped, it is put back as it was, even after `None` was returned.
+    /// Returns the value that identifies it from now on. `None` if it no longer existed with the
+    /// priority that `pushed` has: it was taken, or its priority was changed. If it was taken for a
+    /// call that is dropped, it is put back as it was, even after `None` was returned.
     ///
     /// # Errors
     ///
@@ -151,8 +151,8 @@ impl<T, C: Codec> PriorityQueue<T, C> {
 }
 
 impl<T, C: Codec> PriorityQueue<T, C> {
-    /// Adds an element after those that have the same priority, and returns what can cancel it. One
-    /// request, which also wakes waiters.
+    /// Adds an element after those that have the same priority. Returns a value that identifies it
+    /// for [`PriorityQueue::cancel`]. One request, which also wakes waiters.
     ///
     /// # Errors
     ///
@@ -172,8 +172,8 @@ impl<T, C: Codec> PriorityQueue<T, C> {
         pushed.pop().ok_or_else(|| self.invalid_reply(InvalidNumbers::Count { returned: 0, pushed: 1 }))
     }
 
-    /// Adds elements, each with its priority, in their order, and returns for each what can cancel
-    /// it.
+    /// Adds elements, each with its priority, in their order. Returns for each a value that
+    /// identifies it for [`PriorityQueue::cancel`].
     ///
     /// Up to 500 of them or about 4 MiB are added in one step. Between two steps, other processes
     /// may add elements.

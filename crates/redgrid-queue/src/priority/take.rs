@@ -174,9 +174,10 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     ///
     /// # Errors
     ///
-    /// As for [`PriorityQueue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the other queue is in
-    /// another slot of a cluster; [`Failure::Refused`](crate::Failure::Refused) if the other name is not a list. An
-    /// element that cannot be decoded is moved nevertheless.
+    /// As for [`PriorityQueue::pop`]; [`Failure::InvalidArgument`](crate::Failure::InvalidArgument)
+    /// if the other queue is in another slot of a cluster;
+    /// [`Failure::Refused`](crate::Failure::Refused) if the other name is not a list. An element
+    /// that cannot be decoded is moved nevertheless.
     ///
     /// # Cancel safety
     ///
@@ -193,9 +194,10 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
     /// Takes the first element, with its priority, and waits for one if there is none, as
     /// [`Queue::take`](crate::Queue::take).
     ///
-    /// A waiter gets what is first when the server is polled. It may also get an element that was
-    /// taken for a dropped call. Such elements are offered in the order in which they were taken.
-    /// They are not compared with elements that were added since, nor with each other.
+    /// A waiter gets the element that is first when the server is polled. It may also get an
+    /// element that was taken for a dropped call. Such elements are offered in the order in which
+    /// they were taken. They are not compared with elements that were added since, nor with each
+    /// other.
     ///
     /// # Errors
     ///

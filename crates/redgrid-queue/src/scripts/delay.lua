@@ -7,7 +7,7 @@
 -- ARGV[4…] delay in milliseconds and element, in turn; up to 500 of them
 -- Returns  the ids, in their order
 --
--- An id is the server's time in microseconds (51 of 64 bits) and below it a counter, so elements
+-- An id is the server's time in microseconds (51 of 64 bits), and below it a counter. So elements
 -- that are due in the same millisecond are in the order in which they were added. An id that exists
 -- is skipped.
 --

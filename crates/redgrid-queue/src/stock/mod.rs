@@ -1,4 +1,4 @@
-//! Elements that were taken from a queue, and that no caller has yet.
+//! Elements that were taken from a queue, and that no caller has claimed yet.
 //!
 //! An element belongs to a caller once its call has returned it. Until then it belongs to the stock
 //! of its [`TakeSource`], of which a client has one. The stock offers it to the first waiter, which
@@ -6,7 +6,8 @@
 //! waiters it is put back to the server, to where it was taken.
 //!
 //! One task of the client sends the requests of the stock: those that take, and those that put
-//! back. One request is in flight at a time, so what is put back is in front of what is taken next.
+//! back. One request is in flight at a time, so elements that are put back are in front of those
+//! that are taken next.
 
 mod task;
 
@@ -25,10 +26,10 @@ use task::RunningTask;
 
 /// A source of elements: one queue on the server.
 pub(crate) trait TakeSource: Send + Sync + 'static {
-    /// The key whose slot all of its keys and channels are in.
+    /// The key that determines the slot. All keys and channels of the source are in it.
     fn key(&self) -> &Bytes;
 
-    /// The channels whose messages mean that there may be something to take.
+    /// The channels with messages that elements may be available.
     fn channels(&self) -> Vec<Bytes>;
 
     /// Returns the request that takes up to `limit` elements. Its reply is a [`TakeReply`].
@@ -60,7 +61,7 @@ pub(crate) struct Found {
     pub(crate) due_in: Option<Duration>,
 }
 
-/// The elements of a source that were taken through one client, and that no caller has yet.
+/// The elements of a source that were taken through one client, and that no caller has claimed yet.
 pub(crate) struct Stock<S: TakeSource> {
     source: S,
     waiters: Mutex<Weak<TakeQueue<S>>>,
@@ -109,7 +110,7 @@ impl<S: TakeSource> Stock<S> {
         &self.source
     }
 
-    /// Sets the queue whose waiters elements are offered to.
+    /// Sets the queue of the waiters to which elements are offered.
     pub(crate) fn offer_to(&self, waiters: &Arc<TakeQueue<S>>) {
         *self.waiters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::downgrade(waiters);
     }
@@ -118,7 +119,7 @@ impl<S: TakeSource> Stock<S> {
         self.waiters.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).upgrade()
     }
 
-    /// Takes elements for the waiters; returns what was found.
+    /// Takes elements for the waiters; returns the result of the poll.
     ///
     /// The request is sent also if the receiver is dropped, unless it waits for another one.
     pub(crate) fn poll(self: &Arc<Self>, client: &Client) -> oneshot::Receiver<Result<Found, ServerError>> {

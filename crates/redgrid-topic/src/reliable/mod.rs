@@ -37,9 +37,8 @@ static ACKNOWLEDGE: Script<2> = script!("acknowledge");
 static LEAVE: Script<2> = script!("leave");
 
 redgrid_core::default_codec! {
-    /// A topic whose messages are delivered to each subscriber at least once, even if it is
-    /// away for a while. Redisson's `RReliableTopic` on the wire: a stream with a group for
-    /// each subscriber.
+    /// A topic that delivers its messages to each subscriber at least once, even if it is away for
+    /// a while. Redisson's `RReliableTopic` on the wire: a stream with a group for each subscriber.
     ///
     /// A subscriber receives the messages that are published while it is registered: from when
     /// [`subscribe`](ReliableTopic::subscribe) is awaited until it [leaves](Deliveries::leave),
@@ -68,7 +67,7 @@ handle!(ReliableTopic, "name");
 pub struct Published {
     /// The id that the server assigned to the message.
     pub id: MessageId,
-    /// The number of subscribers that receive it. It may include some whose lease has ended and
+    /// The number of subscribers that receive it. It may include subscribers with an ended lease
     /// that were not removed yet.
     pub subscribers: u64,
 }
@@ -153,7 +152,7 @@ impl<T, C: Codec> ReliableTopic<T, C> {
 
     /// Returns the number of subscribers, including those of Redisson.
     ///
-    /// It may include some whose lease has ended and that were not removed yet.
+    /// It may include subscribers with an ended lease that were not removed yet.
     ///
     /// # Errors and cancel safety
     ///

@@ -161,8 +161,8 @@ impl<T, C: Codec + Decode<T>> SubscribeReliably<T, C> {
 into_future!(
     /// # Errors
     ///
-    /// [`ObjectError`] states what failed. After `OutcomeUnknown` the subscriber may exist until its
-    /// lease ends.
+    /// [`ObjectError`] states what failed. After `OutcomeUnknown` the subscriber may exist until
+    /// its lease ends.
     ///
     /// # Cancel safety
     ///

@@ -22,7 +22,8 @@ pub(super) struct Options {
     pub(super) redelivery_delay: Duration,
 }
 
-/// The state of a subscriber, shared by [`Deliveries`](super::Deliveries) and its [`Delivery`](super::Delivery)s.
+/// The state of a subscriber, shared by [`Deliveries`](super::Deliveries) and its
+/// [`Delivery`](super::Delivery)s.
 pub(super) struct Subscriber {
     pub(super) object_ref: ObjectRef,
     pub(super) keys: [Bytes; 2],

@@ -69,9 +69,9 @@ impl Window {
 
     /// Restarts reading after the message `after`.
     ///
-    /// Later messages are read again. Those that the user holds or has acknowledged are kept here.
-    /// With `redeliver_acknowledged` the acknowledgements are lost at the server: acknowledged
-    /// messages are delivered again.
+    /// Later messages are read again. Messages that the user holds or has acknowledged are kept
+    /// here. With `redeliver_acknowledged` the acknowledgements are lost at the server:
+    /// acknowledged messages are delivered again.
     pub(super) fn restart(&mut self, after: MessageId, redeliver_acknowledged: bool) {
         // Messages that were acknowledged meanwhile stay acknowledged.
         let after = if redeliver_acknowledged { after } else { after.max(self.acknowledged_up_to) };

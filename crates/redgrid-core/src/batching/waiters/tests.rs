@@ -107,9 +107,9 @@ impl World {
             to_wake.wake();
             let deadline = |who: &Caller| if who.was_sent { who.until + TIMEOUT } else { who.until };
             let first = self.callers.iter().flatten().filter(|who| !who.is_woken()).map(deadline).min();
-            assert!(first.is_none_or(|first| next <= first && first > self.now), "looks again too late");
-            assert!(next > self.now, "looks again at once, and again");
-            assert!(!self.is_awaited() || next <= self.now + PATIENCE, "too late for who comes meanwhile");
+            assert!(first.is_none_or(|first| next <= first && first > self.now), "the next check is too late");
+            assert!(next > self.now, "the next check is not in the future");
+            assert!(!self.is_awaited() || next <= self.now + PATIENCE, "the next check is too late for new callers");
             self.check_abandoned();
         }
     }
@@ -125,10 +125,10 @@ impl World {
             let expected = (0..self.batches.len()).find(|index| self.is_abandoned(*index));
             match abandoned {
                 Poll::Ready(index) => {
-                    assert_eq!(Some(index), expected, "somebody waits for it, or it was given up");
+                    assert_eq!(Some(index), expected, "a caller waits for it, or it was given up");
                     self.batches[index] = None;
                 }
-                Poll::Pending => break assert_eq!(None, expected, "nobody waits for it"),
+                Poll::Pending => break assert_eq!(None, expected, "no caller waits for it"),
             }
         }
     }
@@ -175,15 +175,15 @@ impl World {
         let all = &self.waiters;
         for who in self.callers.iter().flatten() {
             let waiter = &all.slots[who.index];
-            assert!(!matches!(waiter, Waiter::Free | Waiter::Cancelled), "his seat is another's, or nobody's");
-            assert!(!matches!(waiter, Waiter::Done(_)) || who.is_woken(), "told, and asleep");
+            assert!(!matches!(waiter, Waiter::Free | Waiter::Cancelled), "the caller's slot is free or cancelled");
+            assert!(!matches!(waiter, Waiter::Done(_)) || who.is_woken(), "its call is done, and it was not woken");
             let shares = self.callers.iter().flatten().filter(|other| other.index == who.index).count();
             assert_eq!(shares, 1);
         }
         let free = all.slots.iter().filter(|seat| matches!(seat, Waiter::Free)).count();
         assert_eq!(free, all.free.len());
         let is_forgotten = all.driver_waker.is_some() && (0..self.batches.len()).any(|index| self.is_abandoned(index));
-        assert!(!is_forgotten || self.driver.0.load(Ordering::Relaxed), "drives for nobody");
+        assert!(!is_forgotten || self.driver.0.load(Ordering::Relaxed), "an abandoned batch has not woken the driver");
     }
 
     /// Ends without new callers: either the loop completes all, or it ends and fails all.
@@ -197,13 +197,13 @@ impl World {
             self.check_invariants();
         }
         (0..4).for_each(|caller| self.poll(caller));
-        assert!(self.callers.iter().all(Option::is_none), "somebody was not told");
+        assert!(self.callers.iter().all(Option::is_none), "a caller got no result");
         assert_eq!(self.waiters.free.len() + self.waiters.queue.len(), self.waiters.slots.len());
     }
 }
 
 #[test]
-fn each_is_told_his_own_in_time_and_woken_for_it_whatever_happens_in_whatever_order() {
+fn each_caller_gets_its_own_result_in_time_in_any_order_of_events() {
     for seed in 0..20_000 {
         fastrand::seed(seed);
         let mut world = World { now: Instant::MIN + TIMEOUT, ..World::default() };

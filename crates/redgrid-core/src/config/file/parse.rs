@@ -173,7 +173,7 @@ impl<'de> Visitor<'de> for Node<'_> {
             let below = self.below(&key);
             if all.contains_key(&key) {
                 self.duplicate.set(Some(below.path));
-                return Err(A::Error::custom("a key stands twice"));
+                return Err(A::Error::custom("a duplicate key"));
             }
             let value = map.next_value_seed(below)?;
             all.insert(Yaml::String(key), value);

@@ -51,14 +51,15 @@ pub(super) const SECTIONS: [Section; 5] = [
     Section { name: "clusterServersConfig", own: CLUSTER, address: "nodeAddresses", has_replicas: true },
 ];
 
-const JAVA: &str = "it is about Java's own threads and classes";
+const JAVA: &str = "it concerns Java's own threads and classes";
 const POOL: &str = "there are no pools here, one connection carries all requests to a node; see `connections_per_node`";
-const TLS: &str = "certificates are verified by this library's own means; give PEM files in `tls_ca_file`, `tls_cert_file` and `tls_key_file`";
+const TLS: &str =
+    "this library verifies certificates itself; give PEM files in `tls_ca_file`, `tls_cert_file` and `tls_key_file`";
 const VERIFIED: &str = "the server's certificate and its name are always verified";
-const TCP: &str = "sockets are looked after by this library itself; see `ping_interval`";
-const SYNC: &str = "waiting for replicas is the setting `durability`, which refuses what they did not get";
+const TCP: &str = "this library manages its sockets itself; see `ping_interval`";
+const SYNC: &str = "the setting `durability` waits for replicas, and rejects a grant that they did not confirm";
 const TOPOLOGY: &str = "the topology is always checked";
-const OTHER: &str = "it is about objects that are not in this library, or works without being set";
+const OTHER: &str = "it concerns objects that this library does not have, or something that needs no setting here";
 
 use Take::{
     Address, Addresses, Already, Class, Codec, Delay, Ignored, Millis, MillisOrOff, Plain, TrustStore, Vital, Word,
@@ -72,21 +73,21 @@ pub(super) const COMMON: Rows = &[
         "nameMapper",
         Vital(
             "org.redisson.config.DefaultNameMapper",
-            "changes the names of keys by a Java class, so that the same locks would have other keys here; where it only puts a prefix in front, leave it out and set `namespace`",
+            "changes the names of keys with a Java class, so the same locks would have other keys here; if it only adds a prefix, leave it out and set `namespace`",
         ),
     ),
     (
         "commandMapper",
         Vital(
             "org.redisson.config.DefaultCommandMapper",
-            "changes the names of commands by a Java class, which can not be followed here; leave it out where the server knows their usual names",
+            "changes the names of commands with a Java class, which cannot be followed here; leave it out if the server knows their usual names",
         ),
     ),
     (
         "credentialsResolver",
         Class(
             "org.redisson.config.DefaultCredentialsResolver",
-            "a Java class is asked for the password; here, set a provider in code (`Config::password_from`)",
+            "it asks a Java class for the password; here, set a provider in code (`Config::password_from`)",
         ),
     ),
     ("sslVerificationMode", Already("STRICT", VERIFIED)),
@@ -112,11 +113,11 @@ pub(super) const COMMON: Rows = &[
 
 pub(super) const GLOBAL: Rows = &[
     ("lockWatchdogTimeout", Millis("watchdog_lease")),
-    ("lockWatchdogBatchSize", Ignored("renewals go in batches of 100 names")),
+    ("lockWatchdogBatchSize", Ignored("renewals are sent in batches of 100 names")),
     ("fairLockWaitTimeout", Millis("fair_wait")),
     ("checkLockSyncedSlaves", Ignored(SYNC)),
     ("slavesSyncTimeout", Ignored(SYNC)),
-    ("useScriptCache", Already("true", "scripts always go by their hash")),
+    ("useScriptCache", Already("true", "scripts are always sent by their hash")),
     ("keepPubSubOrder", Already("true", "messages always keep their order")),
     ("codec", Codec),
     ("threads", Ignored(JAVA)),
@@ -148,7 +149,7 @@ pub(super) const BASE: Rows = &[
     ("retryDelay", Delay("retry_delay")),
     ("retryInterval", Millis("retry_delay")),
     ("reconnectionDelay", Ignored("reconnection waits 50 ms to 2 s")),
-    ("subscriptionTimeout", Ignored("a subscription has `response_timeout`")),
+    ("subscriptionTimeout", Ignored("`response_timeout` applies to subscriptions")),
     ("subscriptionsPerConnection", Ignored("one connection carries all subscriptions of a node")),
     ("pingConnectionInterval", MillisOrOff("ping_interval")),
     ("clientName", Plain("client_name")),
@@ -159,9 +160,9 @@ pub(super) const BASE: Rows = &[
     ("dnsMonitoringInterval", Ignored("a host name is looked up anew for every connection")),
     ("dnsMonitoringTimes", Ignored("a host name is looked up anew for every connection")),
     // Removed from Redisson, but still in files.
-    ("pingTimeout", Ignored("a PING has `response_timeout`")),
+    ("pingTimeout", Ignored("`response_timeout` applies to a PING")),
     ("reconnectionTimeout", Ignored("reconnection waits 50 ms to 2 s")),
-    ("failedAttempts", Ignored("a node that fails is noticed by its connection")),
+    ("failedAttempts", Ignored("a failed node is detected by its connection")),
     ("tlsVersion", Ignored(TLS)),
 ];
 
@@ -177,9 +178,9 @@ pub(super) const REPLICAS: Rows = &[
     ("slaveSubscriptionConnectionMinimumIdleSize", Ignored(POOL)),
     ("slaveSubscriptionConnectionPoolSize", Ignored(POOL)),
     ("failedSlaveReconnectionInterval", Ignored("reconnection waits 50 ms to 2 s")),
-    ("failedSlaveCheckInterval", Ignored("a node that fails is noticed by its connection")),
-    ("failedSlaveNodeDetector", Ignored("a node that fails is noticed by its connection")),
-    ("fallbackLoadingToMaster", Ignored("reads go to the primary where no replica is fit")),
+    ("failedSlaveCheckInterval", Ignored("a failed node is detected by its connection")),
+    ("failedSlaveNodeDetector", Ignored("a failed node is detected by its connection")),
+    ("fallbackLoadingToMaster", Ignored("reads go to the primary if no replica is usable")),
 ];
 
 const SINGLE: Rows = &[
@@ -198,7 +199,7 @@ const SENTINEL: Rows = &[
     ("scanInterval", Millis("scan_interval")),
     ("checkSentinelsList", Ignored(TOPOLOGY)),
     ("checkSlaveStatusWithSyncing", Ignored(TOPOLOGY)),
-    ("sentinelsDiscovery", Ignored("other sentinels are always found by the first")),
+    ("sentinelsDiscovery", Ignored("further sentinels are always found through the first")),
     ("natMapper", Class("org.redisson.config.DefaultNatMapper", NAT)),
     ("natMap", Ignored(NAT)),
 ];
@@ -228,4 +229,4 @@ const CLUSTER: Rows = &[
     ("natMap", Ignored(NAT)),
 ];
 
-const NAT: &str = "addresses are used as the servers announce them; `address_map` says what they are from here";
+const NAT: &str = "addresses are used as the servers announce them; `address_map` translates them";

@@ -86,7 +86,7 @@ pub(super) fn read(tree: &Tree<'_>) -> Result<Vec<Layer>, ConfigError> {
     if let Some(name) =
         UNSUPPORTED.into_iter().find(|name| tree.root.get(name).is_some_and(|section| !section.is_null()))
     {
-        let clause = "is a topology that is not spoken here; name the primary by `singleServerConfig`, or all nodes by \
+        let clause = "is a topology that is not supported here; name the primary by `singleServerConfig`, or all nodes by \
                       `replicatedServersConfig`, `masterSlaveServersConfig`, `sentinelServersConfig` or `clusterServersConfig`";
         return Err(ConfigError::Unsupported { origin: tree.at(name), clause: clause.into() });
     }
@@ -158,7 +158,7 @@ impl Reader<'_> {
                 });
             };
             if key == "retryInterval" && mapping.contains_key("retryDelay") {
-                layer.warn(self.tree.at(&self.path(key)), "`retryDelay` says the same and is newer");
+                layer.warn(self.tree.at(&self.path(key)), "`retryDelay` sets the same and is newer");
             } else if !value.is_null() {
                 self.one(key, take, value, layer)?;
             }

@@ -24,13 +24,13 @@ impl Reader<'_> {
                     .parse()
                     .map_err(|_| self.tree.value(&path, "milliseconds, a whole number"))?;
                 if millis == 0 && matches!(take, Take::MillisOrOff(_)) {
-                    layer.warn(origin, format!("this can not be switched off; `{setting}` has its default"));
+                    layer.warn(origin, format!("this cannot be switched off; `{setting}` has its default"));
                     return Ok(());
                 }
                 layer.set_one(setting, shown(Duration::from_millis(millis)), origin)
             }
             Take::Plain(setting) if self.addresses.has(setting) => {
-                layer.warn(origin, "the address has another one, which counts");
+                layer.warn(origin, "the address contains this value too, and overrides it");
                 Ok(())
             }
             Take::Plain(setting) => layer.set_one(setting, self.text(key, value)?, origin),
@@ -83,13 +83,13 @@ impl Reader<'_> {
                 match is_pem && self.addresses.encrypted {
                     true => layer.set_one("tls_ca_file", file, origin),
                     false if !self.addresses.encrypted => {
-                        layer.warn(origin, "no address says `rediss://`, so nothing is encrypted");
+                        layer.warn(origin, "no address begins with `rediss://`, so nothing is encrypted");
                         Ok(())
                     }
                     false => {
                         layer.warn(
                             origin,
-                            "a Java key store can not be read here; give its authorities as PEM in `tls_ca_file`",
+                            "a Java key store cannot be read here; give its authorities as PEM in `tls_ca_file`",
                         );
                         Ok(())
                     }

@@ -43,7 +43,7 @@ fn bad_urls_name_the_part_and_hide_the_password() {
         ("redis://h?db=1", "`db` in the URL is no setting; did you mean `database`?"),
         ("redis://h?ssl=true", "`ssl` in the URL is no setting; did you mean `tls`?"),
         ("redis://h?insecure=true", "`insecure` in the URL is no setting: certificates are always verified"),
-        ("rediss://h/#insecure", "expected no `#` part: certificates are always verified; `tls_ca_file` names"),
+        ("rediss://h/#insecure", "expected no `#` part: certificates are always verified; `tls_ca_file` has"),
         ("redis://h?user=hunter2", "did you mean `username`?"),
         ("redis://u:hun/ter2@h", "expected `/`, `?`, `#` and `@` in user and password as %2F"),
         ("redis://u:hun?hunter2=1@h", "as %2F"),
@@ -67,10 +67,10 @@ fn bad_urls_name_the_part_and_hide_the_password() {
             "`response_timeout` in the URL: expected a time with its unit, like `1s` or `250ms`",
         ),
         ("redis://h?response_timeout=1ms", "from 10ms to 1day, found `1ms`"),
-        ("redis://h?response_timeout=1s&response_timeout=2s", "they set the same"),
+        ("redis://h?response_timeout=1s&response_timeout=2s", "they set the same value"),
         (
             "redis://:hunter2@h?password=hunter2",
-            "`password` in the URL and `password` in the URL do not fit: they set the same",
+            "`password` in the URL and `password` in the URL do not fit: they set the same value",
         ),
         ("redis://h?cluster=a", "the servers before the `?`"),
         ("redis://h?read_mode=master", "expected one of `primary`, `replica`, `any`, found `master`"),
@@ -125,7 +125,7 @@ fn values_that_do_not_fit_are_both_named() {
         ("redis://h?tls_ca_pem=-----BEGIN%20", ["`tls_ca_pem` in the URL", "`tls: false`"]),
         (
             "rediss://h?tls_ca_file=/ca&tls_ca_pem=-----BEGIN%20",
-            ["`tls_ca_file` in the URL", "`tls_ca_pem` in the URL do not fit: they give the same"],
+            ["`tls_ca_file` in the URL", "`tls_ca_pem` in the URL do not fit: they give the same certificate or key"],
         ),
     ] {
         let text = error_text(url, Config::from_url(url));
@@ -134,7 +134,7 @@ fn values_that_do_not_fit_are_both_named() {
 }
 
 #[test]
-fn a_user_without_a_password_is_written_so_or_gets_one_in_code() {
+fn a_user_needs_a_password_in_the_url_or_in_code() {
     let user = |url: &str| Config::from_url(url).unwrap();
     assert!(user("redis://app:@h").check().is_ok());
     assert!(user("redis://app@h").credentials(Some("app"), "hunter2").check().is_ok());
@@ -177,7 +177,7 @@ fn bad_files_name_the_file_and_the_key() {
         ("c.yaml", "single: redis://:hunter2@h", "`single` in {}: expected `host:port`; a whole URL goes into `url`"),
         ("c.yaml", "single: hunter2@h", "`single` in {}: expected a host name"),
         ("c.yaml", "url: redis://:hunter2@h/x", "`url` in {} is not understood: expected a database number"),
-        ("c.yaml", "url: redis://:hunter2@h\nsingle: h", "they set the same"),
+        ("c.yaml", "url: redis://:hunter2@h\nsingle: h", "they set the same value"),
         ("c.yaml", "single: h\ncluster: [a]", "`single` in {} and `cluster` in {} do not fit: each names the servers"),
         ("c.yaml", "replicas: [a]", "`replicas` in {} and no `primary` do not fit"),
         ("c.yaml", "sentinels: [a]", "`sentinels` in {} and no `master_name` do not fit"),
@@ -290,7 +290,7 @@ fn bad_files_name_the_file_and_the_key() {
         (
             "r.yaml",
             "proxyServersConfig: {password: hunter2}",
-            "`proxyServersConfig` in {} is a topology that is not spoken here",
+            "`proxyServersConfig` in {} is a topology that is not supported here",
         ),
     ] {
         let file = TempFile::new(name, text);

@@ -108,7 +108,7 @@ fn a_file_may_have_a_url_and_settings() {
 }
 
 #[test]
-fn the_environment_stands_over_the_url_over_the_file() {
+fn the_environment_overrides_the_url_and_that_the_file() {
     let file = TempFile::new("c.toml", "cluster = ['a']\nresponse_timeout = '1s'\nretries = 1\nnamespace = 'file'\n");
     let path = file.path().to_str().unwrap();
     let config = variables(&[

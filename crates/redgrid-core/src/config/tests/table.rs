@@ -13,7 +13,7 @@ use super::value;
 
 /// `REWRITE=1 cargo test -p redgrid-core --lib the_reference` writes the reference.
 #[test]
-fn the_reference_in_docs_is_the_one_of_the_table() {
+fn the_reference_in_docs_equals_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating/configuration.md");
     if std::env::var_os("REWRITE").is_some() {
         std::fs::write(&path, reference()).unwrap();
@@ -22,7 +22,7 @@ fn the_reference_in_docs_is_the_one_of_the_table() {
     if path.parent().is_some_and(Path::exists) {
         assert!(
             std::fs::read_to_string(&path).unwrap() == reference(),
-            "docs/operating/configuration.md is not that of the table"
+            "docs/operating/configuration.md differs from the table"
         );
     }
 }
@@ -81,7 +81,7 @@ fn every_field_of_the_settings_has_a_row() {
 }
 
 #[test]
-fn words_and_kinds_belong_together() {
+fn each_word_selects_its_value() {
     let config = |url: &str| Config::from_url(url).unwrap();
     for (word, mode) in READ_MODES.iter().zip([ReadMode::Primary, ReadMode::Replica, ReadMode::Any]) {
         assert_eq!(config(&format!("redis://h?read_mode={word}")).settings.read_mode, mode);

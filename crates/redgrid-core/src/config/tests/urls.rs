@@ -28,7 +28,7 @@ fn a_url_is_read_with_all_its_parts() {
 }
 
 #[test]
-fn schemes_mean_topologies() {
+fn a_scheme_selects_the_topology() {
     let sentinel = Sentinel {
         provider: None,
         sentinels: vec![at("h1", 26379), at("h2", 5000)],

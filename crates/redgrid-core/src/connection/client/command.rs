@@ -22,8 +22,8 @@ impl Client {
 
     /// Sends a request, usually a script call, and reads its reply as `T`.
     ///
-    /// Without a connection the request is retried until `response_timeout × (retries + 1)` has passed.
-    /// After a lost reply it is retried only if it is [`idempotent`](Request::idempotent).
+    /// Without a connection the request is retried until `response_timeout × (retries + 1)` has
+    /// passed. After a lost reply it is retried only if it is [`idempotent`](Request::idempotent).
     ///
     /// # Errors
     ///

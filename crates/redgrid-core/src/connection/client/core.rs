@@ -88,7 +88,7 @@ impl Core {
     ///
     /// # Errors
     ///
-    /// The error is true of all its transmissions.
+    /// The error applies to all transmissions of the request.
     pub(crate) async fn ask(
         &self,
         request: Request,

@@ -21,8 +21,8 @@ pub(in crate::connection) const FAREWELL: Duration = Duration::from_secs(5);
 /// Drives the background work of a client.
 ///
 /// It is created before its task, because the task may be dropped before its first poll. If it is
-/// dropped before the shutdown has ended, the runtime has ended. All pending calls end then, as they
-/// could not complete any more.
+/// dropped before the shutdown has ended, the runtime has ended. All pending calls end then, as
+/// they could not complete any more.
 pub(in crate::connection) struct Driver {
     pub(in crate::connection) core: Arc<Core>,
     pub(in crate::connection) table: Arc<Table>,
@@ -79,8 +79,8 @@ impl Driver {
         others.abort_all();
         core.subscriptions.close();
         let mut closed = core.topology.close();
-        // Connections that do not end in time end by themselves soon after. Nothing is held on them
-        // any more.
+        // Connections that do not end in time end by themselves soon after. They carry no requests
+        // for holds any more.
         loop {
             tokio::select! {
                 // First, even after the deadline: its first poll makes all connections begin to

@@ -26,12 +26,13 @@ const KEPT: usize = 256;
 ///
 /// Events arrive in the order in which the client learned of them. These guarantees hold:
 ///
-/// - For each node, [`Connected`](ConnectionEvent::Connected) and [`Lost`](ConnectionEvent::Lost) alternate, beginning
-///   with `Connected`. A receiver that is created later may see a `Lost` first.
-/// - A [`Gap`](ConnectionEvent::Gap) is never reported for a node that is lost. It follows the node's next
-///   `Connected`.
-/// - A new primary's `Connected` follows the [`PrimaryChanged`](ConnectionEvent::PrimaryChanged) that names
-///   it.
+/// - For each node, [`Connected`](ConnectionEvent::Connected) and [`Lost`](ConnectionEvent::Lost)
+///   alternate, beginning with `Connected`. A receiver that is created later may see a `Lost`
+///   first.
+/// - A [`Gap`](ConnectionEvent::Gap) is never reported for a node that is lost. It follows the
+///   node's next `Connected`.
+/// - A new primary's `Connected` follows the [`PrimaryChanged`](ConnectionEvent::PrimaryChanged)
+///   that names it.
 ///
 /// There is no guaranteed order between different nodes. Two changes in quick succession may be
 /// reported as one.
@@ -76,8 +77,9 @@ pub enum ConnectionEvent {
 
 /// Receives the events of a client; made by [`Client::events`](crate::Client::events).
 ///
-/// It buffers up to 256 events. When more arrive, the oldest are dropped, and [`ConnectionEvent::Missed`]
-/// contains their number. A slow receiver delays no other part of the client.
+/// It buffers up to 256 events. When more arrive, the oldest are dropped, and
+/// [`ConnectionEvent::Missed`] contains their number. A slow receiver delays no other part of the
+/// client.
 #[derive(Debug)]
 pub struct ConnectionEvents(broadcast::Receiver<ConnectionEvent>);
 
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_slow_reader_is_told_how_much_it_missed() {
+    async fn a_slow_receiver_gets_the_number_of_missed_events() {
         let events = Events::new();
         let mut receiver = events.receiver();
         let node = NodeId("a".into());

@@ -59,7 +59,8 @@ struct Last {
     keys: usize,
 }
 
-/// The kind of a key or argument, as its first byte in [`Last::bytes`]. Four bytes of its size follow.
+/// The kind of a key or argument, as its first byte in [`Last::bytes`]. Four bytes of its size
+/// follow.
 const BYTES: u8 = 0;
 const NOT_AFTER: u8 = 1;
 const PUBLISH: u8 = 2;
@@ -168,7 +169,7 @@ impl Release {
     }
 }
 
-/// Splits the first word off: its kind, the word, and the bytes behind it.
+/// Splits off the first word. Returns its kind, the word, and the bytes after it.
 fn word(bytes: &[u8]) -> (u8, &[u8], &[u8]) {
     let (head, behind) = bytes.split_at(5);
     let size = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -210,7 +211,7 @@ impl GivenBack {
         }
     }
 
-    /// Removes and returns the releases whose keys now belong to another process, in the order of
+    /// Removes and returns the releases of keys that now belong to another process, in the order of
     /// their replies.
     ///
     /// Releases whose new primary is not connected yet stay. Its connection counts as a change.
@@ -223,8 +224,8 @@ impl GivenBack {
         moved.into_iter().map(|(_, request)| request).collect()
     }
 
-    /// Forgets releases older than [`KEPT`] whose process still answers; returns false if none is
-    /// left.
+    /// Forgets releases older than [`KEPT`] if their process still answers; returns false if none
+    /// is left.
     ///
     /// While a primary is missing, its last releases are kept for its successor.
     fn prune(&self, now: Instant, primaries: &[Arc<dyn Server>]) -> bool {

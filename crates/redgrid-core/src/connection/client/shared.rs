@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_for_each_type_and_key_while_somebody_has_it() {
+    fn one_value_per_type_and_key_is_shared_while_it_is_in_use() {
         let (shared, key) = (Shared::default(), Bytes::from_static(b"a"));
         let one = shared.get(&key, || 1_u32);
         assert_eq!(*shared.get(&key, || 2_u32), 1);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_stays_although_nobody_has_it() {
+    fn a_kept_value_stays_although_it_is_not_in_use() {
         let (kept, key) = (Kept::default(), Bytes::from_static(b"a"));
         assert_eq!(*kept.get(&key, || 1_u32), 1);
         assert_eq!((*kept.get(&key, || 2_u32), *kept.get(&key, || 3_u64)), (1, 3));
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_is_forgotten() {
+    fn an_unused_value_is_forgotten() {
         let shared = Shared::default();
         for n in 0..10_000_u32 {
             shared.get(&n.to_string().into(), || n);

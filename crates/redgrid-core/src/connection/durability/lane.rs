@@ -224,7 +224,7 @@ mod tests {
     const WITHIN: Duration = Duration::from_millis(40);
 
     #[test]
-    fn only_enough_acknowledgements_are_success_and_too_few_are_told_in_numbers() {
+    fn too_few_acknowledgements_are_an_error_with_their_number() {
         let asked = Durability::Replicas { at_least: 2, timeout: WITHIN };
         assert_eq!(verdict(asked, 2, 2, true), Some(Ok(())));
         assert_eq!(verdict(asked, 2, 3, false), Some(Ok(())));

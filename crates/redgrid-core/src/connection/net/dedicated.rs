@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_discarded_for_a_passing_reason_is_refused_for_that() {
+    fn a_transaction_discarded_for_a_passing_reason_reports_that_reason() {
         let code = |words: &str| discarded(ServerError::refused(words)).code();
         let because = |why: &str| code(&format!("EXECABORT Transaction discarded because of: {why}"));
         assert_eq!(because("READONLY You can't write against a read only replica."), Some(Code::ReadOnly));

@@ -46,8 +46,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A live server nearby answers within a millisecond. A suspicion causes a topology refresh.
 const SILENT: Duration = Duration::from_millis(100);
 
-/// The limit for distant servers: at most 1 s, so that a server that has long been slow is
-/// suspected at all.
+/// Upper bound of that limit for distant servers: 1 s. Without it, a server that has long been slow
+/// would not be suspected at all.
 const LONGEST_SILENT: Duration = Duration::from_secs(1);
 
 /// Minimum number of round trips before a server is suspected: 4. A lost packet is retransmitted
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_far_away_is_not_doubted_because_of_its_way() {
+    fn a_distant_server_is_not_suspected_because_of_its_round_trip() {
         let ms = Duration::from_millis;
         assert_eq!((patience(ms(0)), patience(ms(1)), patience(ms(25))), (SILENT, SILENT, SILENT));
         assert_eq!((patience(ms(120)), patience(ms(5000))), (ms(480), LONGEST_SILENT));

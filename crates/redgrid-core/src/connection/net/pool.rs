@@ -3,7 +3,7 @@
 //! All requests of a name use the same connection, which keeps their order. The pool has one
 //! connection id. It exists while all connections are up and lead to the same process, and changes
 //! as soon as any connection is new. All grants are verified then, as if all connections were new.
-//! That costs a few superfluous requests, and never misses one.
+//! That costs a few superfluous requests, but no necessary one is missed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

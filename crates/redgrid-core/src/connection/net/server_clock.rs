@@ -1,7 +1,7 @@
 //! A lower bound of how far the server's clock is ahead of the local clock.
 //!
 //! A request that must not be executed after some instant of the *local* clock carries that instant
-//! in the *server's* time. The offset is never too high, so the server refuses rather too early
+//! in the *server's* time. The offset is never too high, so the server refuses too early rather
 //! than too late. A late transmission of an acquire cannot execute after the moment from which the
 //! client considers it harmless.
 
@@ -109,8 +109,9 @@ impl ServerClock {
 
     /// Records a server time from the reply to a request sent at `sent`, and the round-trip time.
     ///
-    /// The server read its clock after the request was sent, so the offset is at most `server −
-    /// sent`. A higher lower bound dates from before the server's clock was set back.
+    /// The server read its clock after the request was sent, so the offset is at most
+    /// `server − sent`. If the lower bound is higher, it dates from before the server's clock was
+    /// set back.
     pub fn observe_exchange(&self, server_micros: u64, sent: Instant, received: Instant) {
         let is_older = {
             let mut samples = self.samples.lock();

@@ -56,7 +56,7 @@ pub(crate) async fn pass(mut stream: TcpStream, proxy: &Socks, host: &str, port:
     let mut answer = [0; 4];
     stream.read_exact(&mut answer).await.map_err(failed)?;
     if answer[1] != 0 {
-        return Err(format!("{at} can not reach {host}:{port}: {}", reason(answer[1])));
+        return Err(format!("{at} cannot reach {host}:{port}: {}", reason(answer[1])));
     }
     // The address that the proxy uses; it is ignored.
     let bound = match answer[3] {

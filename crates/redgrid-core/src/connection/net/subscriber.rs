@@ -2,8 +2,8 @@
 //! else.
 //!
 //! A subscription is active once the server has confirmed it. Plain and sharded channels share a
-//! connection that is always open. Those for keyspace events and for patterns are opened at the
-//! first subscription.
+//! connection that is always open. The connections for keyspace events and for patterns are opened
+//! at the first subscription.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

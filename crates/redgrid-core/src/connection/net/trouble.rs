@@ -49,7 +49,7 @@ impl Trouble {
         let said = of_system(error);
         let is_unknown =
             error.kind() == io::ErrorKind::NotFound || UNKNOWN_NAMES.iter().any(|mark| said.contains(mark));
-        let words = format!("the name `{host}` can not be resolved: {said}");
+        let words = format!("the name `{host}` cannot be resolved: {said}");
         if is_unknown { Trouble::lasting(words) } else { Trouble::passing(words) }
     }
 }
@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(kind(io::Error::new(io::ErrorKind::NotFound, "no record")), Kind::Lasting);
         assert_eq!(kind(io::Error::other("no record")), Kind::Passing);
         let words = Trouble::unresolved("db", &lookup("Name or service not known")).words;
-        assert_eq!(words, "the name `db` can not be resolved: Name or service not known");
+        assert_eq!(words, "the name `db` cannot be resolved: Name or service not known");
     }
 }

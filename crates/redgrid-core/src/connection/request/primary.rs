@@ -20,8 +20,8 @@ use crate::error::ServerError;
 /// The result of a request at each node that it was sent to.
 pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
 
-/// A node that was primary at the time of [`ClientExt::primaries`]. A node that replaces it is another
-/// `Primary`.
+/// A node that was primary at the time of [`ClientExt::primaries`]. A node that replaces it is
+/// another `Primary`.
 #[derive(Clone)]
 pub struct Primary {
     server: Arc<dyn Server>,
@@ -125,8 +125,8 @@ fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
 /// Sends a request to one node until it is finally answered, the node is not a primary any more, or
 /// `until` has passed.
 ///
-/// A refused login and the begin of a shutdown end it at once. So does [`Server::refusal`], unless a
-/// transmission is unanswered.
+/// A refused login and the begin of a shutdown end it at once. So does [`Server::refusal`], unless
+/// a transmission is unanswered.
 async fn ask(
     client: &Client,
     server: &Arc<dyn Server>,

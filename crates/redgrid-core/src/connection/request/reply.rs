@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misfit_names_what_was_expected_and_what_came() {
+    fn an_unexpected_reply_names_the_expected_and_the_received_type() {
         let error = Reply::Nil.into_typed::<i64>().unwrap_err();
         assert_eq!(error.to_string(), "unexpected reply: expected a whole number, got nil");
         let long = Reply::Bytes(Bytes::from("é".repeat(200))).into_typed::<i64>().unwrap_err();

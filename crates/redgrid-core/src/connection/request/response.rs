@@ -9,7 +9,8 @@ use crate::connection::Reply;
 use crate::error::ServerError;
 use crate::pinned::pinned;
 
-/// The future of the reply to one request, returned by [`Server::ask`](crate::connection::Server::ask).
+/// The future of the reply to one request, returned by
+/// [`Server::ask`](crate::connection::Server::ask).
 ///
 /// ```
 /// use redgrid_core::{Reply, ResponseFuture};
@@ -68,21 +69,21 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_waits_for_others_that_are_gone_does_not_know() {
-        let (tell, told) = oneshot::channel();
-        tell.send(Ok(Reply::Int(7))).unwrap();
-        assert_eq!(ResponseFuture::queued(told).await, Ok(Reply::Int(7)));
-        let (gone, told) = oneshot::channel();
+    async fn a_response_without_its_sender_is_unknown() {
+        let (sender, receiver) = oneshot::channel();
+        sender.send(Ok(Reply::Int(7))).unwrap();
+        assert_eq!(ResponseFuture::queued(receiver).await, Ok(Reply::Int(7)));
+        let (gone, receiver) = oneshot::channel();
         drop(gone);
-        assert!(ResponseFuture::queued(told).await.unwrap_err().is_unknown());
+        assert!(ResponseFuture::queued(receiver).await.unwrap_err().is_unknown());
     }
 
     #[tokio::test]
-    async fn others_see_that_nobody_waits_any_more() {
-        let (tell, told) = oneshot::channel();
-        let answering = ResponseFuture::queued(told);
-        assert!(!tell.is_closed());
-        drop(answering);
-        assert!(tell.is_closed());
+    async fn the_sender_sees_that_the_future_was_dropped() {
+        let (sender, receiver) = oneshot::channel();
+        let response = ResponseFuture::queued(receiver);
+        assert!(!sender.is_closed());
+        drop(response);
+        assert!(sender.is_closed());
     }
 }

@@ -43,11 +43,13 @@ pub(super) struct Tries {
     until: Instant,
     /// When the first transmission that was not answered was sent.
     ///
-    /// A reply that a later one was too late does not reset it: the first one may have executed.
+    /// If a later transmission is answered as too late, this is not reset: the first one may have
+    /// executed.
     first: Option<Instant>,
     /// Number of unanswered transmissions that may still execute.
     ///
-    /// A reply that a later one was too late sets it to 0: their limits were not later.
+    /// If a later transmission is answered as too late, this is set to 0: the limits of earlier
+    /// ones were not later.
     unknowns: u32,
     /// Until when an unanswered transmission may execute. `Some` if one may have executed.
     pub(super) unanswered: Option<Instant>,
@@ -230,8 +232,8 @@ pub(super) async fn admitted<'a>(
     Ok(permit)
 }
 
-/// Completes when a primary without a reply has been replaced, and has had the time for its last
-/// words.
+/// Completes when a primary without a reply has been replaced, and has had the time `last_words`
+/// for late replies.
 ///
 /// Never completes if another node has received the request.
 pub(super) async fn replaced(
@@ -323,7 +325,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn after_a_lost_answer_no_copy_may_execute_when_the_window_of_the_first_is_over() {
+    fn after_a_lost_answer_no_copy_executes_after_the_first_ones_window() {
         let sent = Instant::MIN + 100 * MS;
         let limits = |policy| {
             let first = Tries::new(policy, Instant::MAX);

@@ -92,7 +92,7 @@ mod tests {
     use crate::connection::traits::of_asking;
 
     #[test]
-    fn a_refused_asking_is_the_cause_of_what_the_copy_was_told() {
+    fn a_refused_asking_is_the_cause_of_a_second_redirection() {
         let refused = |message: &str| Err(ServerError::refused(message));
         let denied = || refused("NOPERM this user has no permissions to run the 'asking' command");
         assert_eq!(of_asking(vec![denied(), refused("MOVED 1 a:1")]).unwrap_err().code(), Some(Code::NoPermission));

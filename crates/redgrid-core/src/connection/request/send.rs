@@ -83,7 +83,8 @@ impl Core {
                     Some(limit) if policy != RetryPolicy::ToTheEnd => match limit.try_acquire() {
                         Ok(permit) => Some(permit),
                         Err(_) => match Box::pin(admitted(limit, &self.clock, until, progress)).await {
-                            // Replaced during the wait. The permit is for the former primary.
+                            // The primary was replaced during the wait. The permit is for the
+                            // former one.
                             Ok(_) if !request.reads && !is_same(&topology.primary(request.first_key()), &to) => {
                                 continue;
                             }
@@ -234,14 +235,14 @@ async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Ar
     }
 }
 
-/// Sends one transmission to the node of its key, without a look at who replaces it.
+/// Sends one transmission to the node of its key, without following a replacement of that node.
 pub(crate) async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
     let key = request.first_key();
     let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
     transmit(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
 }
 
-/// Sends one transmission to `by`, and on along its redirects; sets `sent_on` at the first of them.
+/// Sends one transmission to `by` and follows its redirects; sets `sent_on` at the first of them.
 async fn transmit(
     topology: &dyn Topology,
     by: Arc<dyn Server>,

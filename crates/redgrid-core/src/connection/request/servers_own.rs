@@ -54,7 +54,7 @@ mod tests {
     use crate::script::OwnedScript;
 
     #[test]
-    fn of_a_script_only_the_whole_words_of_a_server_are_not_its_own() {
+    fn only_a_complete_server_message_in_a_script_is_not_its_own() {
         let number = slot(b"a");
         let script = || OwnedScript::new("s", "return 1").with([Bytes::from_static(b"a")]);
         for words in [

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_node_with_an_old_view_takes_nothing_from_who_answers() {
+    async fn one_node_with_an_old_view_takes_no_slots_from_a_live_primary() {
         let cluster = cluster();
         let present = vec![range(0, 99, 11, &[12]), range(100, 199, 21, &[])];
         cluster.take_in(&present);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_node_alone_gives_slots_back_to_nobody_who_has_just_lost_them() {
+    async fn one_node_alone_cannot_give_slots_back_to_a_recent_owner() {
         let cluster = cluster();
         let before = vec![range(0, 99, 11, &[]), range(100, 199, 21, &[])];
         cluster.take_in(&before);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_is_to_have_what_the_primary_had_a_lag_ago() {
+    fn a_usable_replica_has_the_offset_of_the_primary_a_lag_ago() {
         let mut trail = Trail::default();
         let wanted = |trail: &Trail, asked: u64| trail.before(at(asked) - LAG);
         trail.passed(life("a", 1), (at(0), at(0)), 100, LAG);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_once_in_a_lag_has_a_place_to_compare_with_at_each_look() {
+    fn queries_once_per_lag_always_have_an_offset_to_compare_with() {
         let mut trail = Trail::default();
         // The replies take different times; the queries are sent once per lag.
         for (look, took) in [30, 80, 20, 90, 40, 0, 70].into_iter().enumerate() {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_primary_does_not_let_who_was_behind_catch_up() {
+    fn a_new_primary_does_not_make_a_lagging_replica_usable() {
         let replica = Place::Replica(0);
         for primary in [Place::Primary(7), Place::Silent, Place::Gone] {
             assert_eq!(is_behind(&replica, &primary, None), None, "{primary:?}");
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_often_keeps_a_few_places() {
+    fn frequent_queries_keep_only_a_few_offsets() {
         let mut trail = Trail::default();
         for millis in (0..60_000).step_by(10) {
             trail.passed(life("a", 1), (at(millis), at(millis)), i64::try_from(millis).unwrap(), LAG);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_says_where_a_server_is() {
+    fn a_role_contains_the_offset() {
         let text = |text: &'static str| Reply::Bytes(text.into());
         let primary = Reply::Array(vec![text("master"), Reply::Int(7), Reply::Array(Vec::new())]);
         let replica = vec![text("slave"), text("10.0.0.1"), Reply::Int(6379), text("connected"), Reply::Int(5)];

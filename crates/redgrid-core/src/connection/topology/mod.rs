@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_missed_for_long_is_looked_for_less_often_and_not_by_all_at_once() {
+    fn a_long_missed_primary_is_searched_less_often_with_jitter() {
         let secs = Duration::from_secs_f64;
         assert_eq!((pace(secs(0.0)), pace(secs(10.0))), (EAGERLY, EAGERLY));
         assert_eq!((pace(secs(11.0)), pace(secs(14.0))), (secs(0.35), SLOWEST));

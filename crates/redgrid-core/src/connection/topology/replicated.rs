@@ -186,8 +186,8 @@ impl Replicated {
     /// Sets the replicas.
     ///
     /// Replicas in `doubted` are regarded as down by another server. They stay while they are
-    /// connected, as the next server queried may report otherwise. Without reads and subscriptions
-    /// at replicas none is opened.
+    /// connected, as the next server queried may report otherwise. If replicas serve neither reads
+    /// nor subscriptions, none is opened.
     pub(super) fn set_replicas(&self, addresses: &[Address], doubted: &[Address]) {
         let mut members = self.change_members();
         if !self.nodes.settings.uses_replicas() || self.closed.load(Ordering::Acquire) {
@@ -324,7 +324,7 @@ mod tests {
     fn replicated() -> Arc<Replicated> {
         let config = Config::sentinel("primary", ["127.0.0.1:1"]).unwrap().read_mode(ReadMode::Replica);
         let nodes = Nodes::new(&config, &Clock::runtime()).unwrap();
-        Replicated::new(DeploymentKind::Sentinel, nodes, "nobody was asked yet")
+        Replicated::new(DeploymentKind::Sentinel, nodes, "no sentinel was asked yet")
     }
 
     fn replicas(of: &Replicated) -> Vec<Address> {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_been_promoted_is_no_replica_although_it_is_named_as_one() {
+    async fn a_promoted_node_is_no_replica_although_it_is_listed_as_one() {
         let replicated = replicated();
         replicated.set_primary(addresses(&[1])[0].clone(), None);
         replicated.set_replicas(&addresses(&[2, 3]), &[]);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_taken_for_down_and_not_connected_is_no_replica() {
+    async fn a_node_reported_down_and_not_connected_is_no_replica() {
         let replicated = replicated();
         replicated.set_replicas(&addresses(&[2, 3]), &[]);
         replicated.set_replicas(&addresses(&[2]), &addresses(&[3, 4]));

@@ -87,8 +87,8 @@ struct Watch {
     latest: u64,
     /// The likely winner of the next election.
     elected: Option<Elected>,
-    /// The replica for which requests were last suspended, and the election before it: never twice
-    /// for the same one.
+    /// The replica for which requests were last suspended, and the election before it. They are
+    /// never suspended twice for the same one.
     held_back_for: Option<(u64, Address)>,
     silent: u32,
 }
@@ -194,7 +194,7 @@ impl Watch {
             let errors = || answers.iter().filter_map(|(node, told)| Some((&***node, told.as_ref().err()?)));
             let kind = kind_of(errors());
             let why = errors().next().map_or_else(|| "none is set".into(), |(node, error)| said_by(node, error));
-            let why = format!("no sentinel tells which server `{name}` is: {why}");
+            let why = format!("no sentinel reports the address of `{name}`: {why}");
             self.silent = self.silent.saturating_add(1);
             if self.silent == MOST_SILENT {
                 tracing::warn!(why, "the sentinels have been silent for some time; a failover would not be noticed");
@@ -337,8 +337,8 @@ fn is_called_down<'a>(answers: impl Iterator<Item = &'a PrimaryReport>, primary:
     down * 2 > all
 }
 
-/// Returns whether the election `told` is followed after `latest`. It is the latest that `said` of
-/// `all` sentinels know of.
+/// Returns whether the election `told` is followed after `latest`. `told` is the latest election
+/// that `said` of `all` sentinels report.
 ///
 /// An older election comes from a sentinel that is cut off, perhaps together with the former
 /// primary. If most sentinels report an older one, they have been set up anew. Sentinels that were
@@ -358,7 +358,7 @@ mod tests {
     use super::{Address, PrimaryReport, is_called_down, is_followed};
 
     #[test]
-    fn a_primary_is_down_by_the_word_of_most() {
+    fn a_primary_is_down_if_a_majority_reports_it() {
         let one = Address::new("one", 1);
         let told =
             |primary: &Address, is_down| PrimaryReport { primary: primary.clone(), epoch: 1, elected: None, is_down };
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn one_sentinel_that_is_cut_off_leads_nobody_back() {
+    fn one_isolated_sentinel_does_not_bring_back_an_old_primary() {
         assert!(is_followed(4, 3, 1, 3) && is_followed(3, 3, 1, 3));
         assert!(!is_followed(2, 3, 1, 3) && !is_followed(2, 3, 2, 4));
         assert!(is_followed(0, 3, 2, 3) && is_followed(0, 3, 1, 1));

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_node_is_the_primary_and_no_name_means_the_one_that_was_asked() {
+    fn the_first_node_is_the_primary_and_no_name_means_the_asked_node() {
         let range = vec![
             Reply::Int(0),
             Reply::Int(5460),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_slot_map_is_refused() {
+    fn other_replies_than_a_slot_map_are_refused() {
         for bad in [
             Reply::Int(1),
             Reply::Array(vec![Reply::Int(1)]),

@@ -50,9 +50,9 @@ impl<'a> Election<'a> {
     /// votes for it. Without such a vote it stays until it has been silent for long.
     ///
     /// Two states are left open for long. One is a tie that does not include the current primary.
-    /// The other one, without a current primary, is a best node without votes while other nodes are
-    /// silent. After that the number of connected replicas that each node claims decides, and then
-    /// the order of the list.
+    /// The other one arises without a current primary: the best node has no votes while other nodes
+    /// are silent. After that the number of connected replicas that each node claims decides, and
+    /// then the order of the list.
     pub(super) fn choice(&self) -> Choice<'a> {
         let is_by_name = self.is_by_name();
         let candidates = self.answers.iter().enumerate().filter_map(|(at, (address, answer))| {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_node_that_says_so_is_followed() {
+    fn the_only_node_that_claims_to_be_primary_is_followed() {
         follows(&[copies("b"), primary(1), copies("b")], Present::None, "b");
         follows(&[cut_from("z"), primary(0)], Present::None, "b");
         // The former primary has become a replica.

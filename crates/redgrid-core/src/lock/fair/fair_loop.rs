@@ -1,4 +1,4 @@
-//! Loop of a lock whose waiters queue on the server.
+//! Loop of a fair lock: its waiters queue on the server.
 //!
 //! Each of the first waiters gets a position of its own there, in their order. From then on, one
 //! keepalive every 250 ms covers all of these positions. A waiter sends its acquire request again

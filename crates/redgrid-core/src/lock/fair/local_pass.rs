@@ -32,7 +32,7 @@ use crate::lock::table::{Answers, Busy, LockId, LockState, State, Table, Waiter,
 pub(in crate::lock) struct LocalPass {
     /// Numbers of the next positions, in their order. Some may have left since the reply.
     next: VecDeque<u64>,
-    /// When the pass request left whose reply listed them.
+    /// When the pass request was sent that listed them in its reply.
     listed: Option<Instant>,
     /// Numbers of the served positions, which stay in the server's queue until that is reported.
     served: Vec<u64>,
@@ -40,8 +40,8 @@ pub(in crate::lock) struct LocalPass {
     asking: bool,
     /// Served positions that it reports.
     reporting: Vec<u64>,
-    /// Server lease whose hand-over is suspended until the pass request completes, and the waiter to
-    /// which its lease was adjusted.
+    /// Server lease with a hand-over that is suspended until the pass request completes. Also the
+    /// waiter to which its lease was adjusted.
     suspended: Option<(u64, Option<Fitted>)>,
     /// Server lease that is no longer passed along: a pass request was not answered, or a
     /// retransmission of one may still release it.
@@ -60,7 +60,7 @@ impl LocalPass {
 }
 
 impl LockState {
-    /// Moves the next waiter of the run to the front of the local queue; false where none is known.
+    /// Moves the next waiter of the run to the front of the local queue; false if none is known.
     fn promote_next_of_pass(&mut self, now: Instant) -> bool {
         let Some(pass) = &mut self.local_pass else { return false };
         if pass.listed.is_none_or(|listed| now >= listed + LONGEST_WINDOW) {
@@ -297,7 +297,8 @@ impl Table {
         match reply {
             Ok(PassReply::Held(next)) => {
                 (pass.next, pass.listed) = (next, Some(asked.sent));
-                // A late retransmission could release what another task has got meanwhile.
+                // A late retransmission could release the lock that another task has acquired
+                // meanwhile.
                 let may_be_undone = frees && asked.was_retransmitted();
                 if may_be_undone {
                     pass.ended = Some(server_lease.id);

@@ -1,4 +1,4 @@
-//! Locks whose waiters queue on the server, in the order of their arrival there.
+//! Fair locks: their waiters queue on the server, in the order of their arrival there.
 //!
 //! | file | contents |
 //! |---|---|

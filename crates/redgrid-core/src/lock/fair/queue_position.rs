@@ -64,8 +64,8 @@ impl QueuePosition {
         place.is_asked |= !waits;
     }
 
-    /// Records that the position left the queue: it was granted, removed, given up, or is about to be
-    /// enqueued again. Returns `false` if no request for it was sent.
+    /// Records that the position left the queue: it was granted, removed, given up, or is about to
+    /// be enqueued again. Returns `false` if no request for it was sent.
     pub(in crate::lock) fn left(&self) -> bool {
         let mut place = self.place();
         let number = place.number;

@@ -13,13 +13,13 @@ fn audience(listeners: u64, message_count: Option<u64>) -> SubscriberCount {
 }
 
 #[test]
-fn alone_there_is_no_turn() {
+fn a_process_without_other_listeners_does_not_yield() {
     assert_eq!(YieldPlan::after(audience(1, Some(7)), MS), None);
     assert_eq!(YieldPlan::after(audience(0, None), MS), None);
 }
 
 #[test]
-fn a_turn_lets_everybody_go_once() {
+fn a_yield_ends_after_one_message_of_each_process() {
     let mut turn = YieldPlan::after(audience(3, Some(7)), MS).unwrap();
     assert_eq!([8, 9].map(|message_count| turn.is_over(Some(message_count))), [false, false]);
     assert!(turn.is_over(Some(10)));
@@ -39,7 +39,7 @@ fn a_listener_that_may_be_this_process_is_not_waited_for_once_the_subscription_i
 }
 
 #[test]
-fn who_was_not_subscribed_counts_from_when_it_is() {
+fn a_new_subscription_counts_from_its_own_start() {
     let mut turn = YieldPlan::after(audience(2, None), MS).unwrap();
     assert!(!turn.is_over(None));
     assert_eq!([5, 6, 7].map(|message_count| turn.is_over(Some(message_count))), [false, false, true]);
@@ -49,7 +49,7 @@ fn who_was_not_subscribed_counts_from_when_it_is() {
 }
 
 #[test]
-fn who_can_only_poll_is_given_the_time_of_a_poll() {
+fn a_waiter_without_messages_is_given_the_time_of_a_poll() {
     let unseen = SubscriberCount { unseen: true, ..audience(1, Some(0)) };
     let mut turn = YieldPlan::after(unseen, MS).unwrap();
     assert_eq!(turn.quiet_period(Some(2)), SILENCE_FOR_POLLERS);
@@ -68,7 +68,7 @@ fn listeners_to_a_release_that_was_not_published_are_given_the_time_of_their_pol
 }
 
 #[test]
-fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
+fn listeners_at_a_replica_are_counted_and_get_more_time() {
     // The primary reaches no subscriber: without the replica's count there would be no yield.
     assert_eq!(YieldPlan::after(audience(0, Some(7)), MS), None);
     let mut turn = YieldPlan::after(audience(0, Some(7)).with(Some(ReplicaSubscribers::Count(2))), MS).unwrap();
@@ -85,7 +85,7 @@ fn who_listens_at_a_replica_is_counted_there_and_given_the_time_to_hear() {
 }
 
 #[test]
-fn who_is_next_probes_first() {
+fn the_quiet_period_is_shorter_for_the_next_process() {
     let turn = YieldPlan::after(audience(5, Some(0)), MS).unwrap();
     assert_eq!(turn.quiet_period(Some(5)), 2 * MS);
     assert!(

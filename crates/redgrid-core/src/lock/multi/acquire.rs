@@ -52,7 +52,7 @@ enum LocalCheck {
     NotBefore(Instant),
     /// No other request of this process may use the remaining keys meanwhile.
     Reserved {
-        /// Guards of keys whose holder re-entered, each with its index in the request.
+        /// Guards of keys that the holder re-entered, each with its index in the request.
         entered: Entered,
         /// Indexes of the other keys, each with the end of the hand-over window that it continues.
         wanted: Wanted,
@@ -209,8 +209,8 @@ impl Table {
         Err(failure.into_error(&self.core, &look.targets[at].name))
     }
 
-    /// Schedules the release of what transmissions of the request may acquire; `at_once` if the
-    /// answered one may have.
+    /// Schedules the release of all keys that transmissions of the request may acquire; `at_once`
+    /// if the answered one may have acquired them.
     fn clean_up_copies(self: &Arc<Self>, look: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
         if at_once || call.asked.was_retransmitted() {
             self.schedule_cleanup(DeferredRelease { at_once, ..call.deferred_release(look, lease) });
@@ -308,7 +308,7 @@ impl Table {
         MultiCall { claims, asked }
     }
 
-    /// Installs each granted key as a server lease whose first hold belongs to the caller.
+    /// Installs each granted key as a server lease with a first hold for the caller.
     fn install_all(
         self: &Arc<Self>,
         look: &MultiRequest,

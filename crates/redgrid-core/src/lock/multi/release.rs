@@ -73,8 +73,8 @@ impl MultiGrant {
         self.0.drain(..).for_each(HoldGuard::forget);
     }
 
-    /// Drops all guards. Returns the receiver of the errors, and the client, whose last handle they
-    /// may own.
+    /// Drops all guards. Returns the receiver of the errors, and a handle of the client, because
+    /// the guards may own the last one.
     fn drop_guards(&mut self) -> Option<(oneshot::Receiver<Vec<ReleaseError>>, Client)> {
         let client = self.0.first()?.client().clone();
         let table = Arc::clone(client.table());
@@ -113,8 +113,8 @@ impl Table {
         answer: oneshot::Sender<Vec<ReleaseError>>,
     ) {
         let now = self.now();
-        // Release separately what stays retained for a while, or what a retransmission may acquire
-        // again.
+        // Release separately the keys that stay retained for a while, or that a retransmission may
+        // acquire again.
         let (plain, alone): (Vec<_>, Vec<_>) = releases
             .into_iter()
             .partition(|release| release.keep_until <= now && release.server_lease.retransmission_ends().is_none());

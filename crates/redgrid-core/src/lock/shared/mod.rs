@@ -59,8 +59,8 @@ pub trait ReadWriteMode: Send + Sync {
 
     /// Announces that the client with this id has a waiting request.
     ///
-    /// Each announcement has a higher number than those before it. That includes acquires, whose
-    /// number is in the holder field.
+    /// Each announcement has a higher number than all announcements and acquires before it. The
+    /// number of an acquire is in the holder field.
     fn announce(&self, _target: &LockKeys, _client: &str, _number: u64) -> Option<Request> {
         None
     }
@@ -82,7 +82,8 @@ pub trait ReadWriteMode: Send + Sync {
         Vec::new()
     }
 
-    /// Ends what [`LockProtocol::retain`] keeps, if the lifetime of the key does not.
+    /// Ends a retention by [`LockProtocol::retain`], for kinds where the lifetime of the key does
+    /// not end it.
     ///
     /// Further holders extend the key's lifetime. The request is sent more than once.
     fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
@@ -272,8 +273,8 @@ impl Table {
 impl HoldGuard {
     /// Requests a hold of another kind on the same key, under this one.
     ///
-    /// Returns `None` if other holders have the key. The same holds if tasks share this hold that
-    /// the new one would exclude.
+    /// Returns `None` if other holders have the key, or if tasks share this hold that the new one
+    /// would exclude.
     ///
     /// # Errors
     ///

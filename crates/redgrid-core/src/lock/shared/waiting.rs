@@ -1,5 +1,5 @@
-//! Requests of waiters of a read-write lock beside their acquires: announcements of writers, and
-//! the removal of holders whose process has died.
+//! Requests of a read-write lock's waiters, other than their acquires: announcements of writers,
+//! and the removal of holders whose process has died.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Table {
         }
     }
 
-    /// Ends at `keep_until` what was retained, for kinds where the lifetime of the key may not.
+    /// Ends a retention at `keep_until`, for kinds where the lifetime of the key may not end it.
     pub(in crate::lock) fn end_retained(&self, server_lease: &ServerLease, keep_until: Instant) {
         let field = self.core.field(server_lease.id);
         let mode = server_lease.protocol.read_write();
@@ -78,8 +78,8 @@ impl Table {
         self.give_back_at(server_lease.lease_ends(), request, server_lease.lease());
     }
 
-    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for it: the
-    /// lifetime of the key ends what is left.
+    /// Sends `request` at the instant `at`, for `within` at most. A shutdown does not wait for it:
+    /// the lifetime of the key ends what is left.
     fn give_back_at(&self, at: Instant, request: Request, within: Duration) {
         let core = Arc::clone(&self.core);
         self.spawn_background(Box::pin(async move {

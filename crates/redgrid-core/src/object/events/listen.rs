@@ -54,7 +54,8 @@ impl Object {
     /// that has the key, even if the key moves.
     ///
     /// ```no_run
-    /// # async fn demo(greeting: redgrid_core::object::Object) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use redgrid_core::object::Object;
+    /// # async fn demo(greeting: Object) -> Result<(), Box<dyn std::error::Error>> {
     /// use redgrid_core::object::events::{Kind, Notice};
     ///
     /// let mut events = greeting.events(Kind::Expired).await?;
@@ -194,7 +195,7 @@ impl Listen {
             }
         };
         client.wait_active(&buffer, until).await.map_err(subscribe_error)?;
-        // By now the server may be another one than the one that was checked.
+        // The server may meanwhile have been replaced by one that was not checked.
         if let Some(notify_config) = &notify_config {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }

@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use crate::config::network::Stream;
 use crate::connection::trouble::Trouble;
 
-/// Limit for connecting and for an answer: 250 ms each. Two answers, after [`super::set_up::LATE`], take
-/// less than a second.
+/// Limit for connecting and for an answer: 250 ms each. Two answers, after [`super::set_up::LATE`],
+/// take less than a second.
 const WITHIN: Duration = Duration::from_millis(250);
 
-/// What listens at an address.
+/// The kind of process that listens at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listener {
     /// A server that speaks RESP without TLS.

@@ -1,4 +1,4 @@
-//! What a new connection asks the server, and the probes of a live one.
+//! The requests of a new connection to the server, and the probes of a live one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 //! Requests are written in the order of their creation and answered in that order. Their callers
 //! encode them. One task per connection writes the encoded bytes, reads the replies, and passes
 //! each to the oldest outstanding request. Messages and subscription confirmations may arrive
-//! between replies; `pushes` tells them apart.
+//! between replies; `pushes` distinguishes them.
 
 mod end;
 mod pushes;
@@ -36,7 +36,8 @@ use crate::connection::{Push, Reply};
 use crate::error::ServerError;
 use crate::sync::Mutex;
 
-/// The maximum number of outstanding requests: above any burst of ours, below all memory.
+/// The maximum number of outstanding requests. It is above any burst of this client, and below the
+/// available memory.
 const LONGEST_QUEUE: usize = 65_536;
 
 /// Buffer capacity that is kept; what a long reply or request needed beyond it is freed.

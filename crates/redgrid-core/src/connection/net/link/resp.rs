@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_may_have_words_that_are_no_text() {
+    fn an_error_may_contain_bytes_that_are_no_text() {
         let frame = decode(&mut BytesMut::from(&b"-ERR no key '\xff'\r\n"[..]), true).unwrap().unwrap();
         let Frame::Reply(Reply::Error(ServerError::Refused { message, .. })) = frame else { panic!("{frame:?}") };
         assert!(message.starts_with("ERR no key"), "{message}");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_protocol_is_an_error() {
+    fn other_bytes_than_the_protocol_are_an_error() {
         for is_resp2 in [false, true] {
             assert_eq!(decode(&mut BytesMut::from("HTTP/1.1 400 Bad Request\r\n"), is_resp2).err(), Some(NoProtocol));
         }

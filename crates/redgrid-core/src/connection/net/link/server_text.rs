@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_of_the_protocol_is_told_from_other_errors() {
+    fn a_refusal_of_the_protocol_is_distinguished_from_other_errors() {
         for why in [
             "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2' ",
             "ERR unknown command `HELLO`, with args beginning with: `3`, ",

@@ -126,7 +126,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_is_silent_while_it_owes_an_answer_and_none_comes() {
+    async fn a_server_is_silent_while_an_answer_is_outstanding() {
         let (silence, clock) = (Silence::default(), Clock::runtime());
         tokio::time::advance(50 * MS).await;
         assert_eq!(silence.lasts(&clock), Duration::ZERO);
@@ -148,15 +148,15 @@ mod tests {
     const LIMIT: Duration = Duration::from_millis(100);
 
     #[tokio::test(start_paused = true)]
-    async fn who_watches_is_told_when_nothing_has_come_since_something_was_asked() {
+    async fn a_watch_ends_when_no_answer_came_within_the_limit() {
         let (silence, clock) = (Silence::default(), Clock::runtime());
         let begin = clock.now();
-        let told = async || {
+        let ended_after = async || {
             silence.lasts_for(&clock, LIMIT).await;
             clock.now().since(begin)
         };
-        let nobody_asks = tokio::time::timeout(3600 * LIMIT, told()).await;
-        assert!(nobody_asks.is_err(), "nothing is owed");
+        let idle = tokio::time::timeout(3600 * LIMIT, ended_after()).await;
+        assert!(idle.is_err(), "no answer is outstanding");
         let begin = clock.now();
         // The request is cancelled and nothing was received. A later request restarts the limit.
         drop(silence.asked(clock.now()));
@@ -172,30 +172,30 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_clock_is_looked_at_once_in_that_time_and_not_at_all_when_nobody_asks() {
+    async fn the_clock_is_read_once_per_limit_and_never_without_requests() {
         let (silence, clock) = (Silence::default(), Clock::runtime());
-        let is_told = || silence.begins.notified().now_or_never().is_some();
-        let looks = || {
+        let is_notified = || silence.begins.notified().now_or_never().is_some();
+        let next_look = || {
             let now = clock.now();
             silence.ends(now, LIMIT).map(|end| end.since(now))
         };
-        assert_eq!((looks(), is_told()), (None, false));
+        assert_eq!((next_look(), is_notified()), (None, false));
         let ask = || {
             let _asked = silence.asked(clock.now());
             silence.heard(clock.now());
         };
         ask();
-        assert!(is_told(), "somebody asks");
+        assert!(is_notified(), "a request was sent");
         for _ in 0..3 {
-            assert_eq!(looks(), Some(LIMIT));
+            assert_eq!(next_look(), Some(LIMIT));
             tokio::time::advance(LIMIT / 2).await;
             ask();
             ask();
             tokio::time::advance(LIMIT / 2).await;
-            assert!(!is_told(), "who asks is seen at the next look");
+            assert!(!is_notified(), "the next reading of the clock sees the request");
         }
-        assert_eq!((looks(), looks()), (Some(LIMIT), None));
+        assert_eq!((next_look(), next_look()), (Some(LIMIT), None));
         ask();
-        assert!(is_told(), "nobody has asked for long");
+        assert!(is_notified(), "the last request was long ago");
     }
 }

@@ -231,11 +231,11 @@ impl BatchQueue {
         }
     }
 
-    /// Takes the calls of the next batch, for a task that sends them, and the lock that orders their
-    /// replies.
+    /// Takes the calls of the next batch, for a task that sends them, and the lock that orders
+    /// their replies.
     ///
-    /// It takes none if no call waits, and the task is no longer counted. The same is true of a task
-    /// that has sent before, if the other senders suffice for the waiting calls.
+    /// It takes none if no call waits, and the task is no longer counted. It also takes none for a
+    /// task that has sent before, if the other senders suffice for the waiting calls.
     pub(super) fn take_batch(
         &mut self,
         mode: BatchMode,
@@ -305,11 +305,11 @@ mod tests {
         let take = |queue: &mut BatchQueue| queue.take_batch(BatchMode::InTurns, Instant::MIN, false).0.len();
         let (mut many, _replies) = queue(0, 1, 30);
         assert_eq!([(); 4].map(|()| take(&mut many)), [8, 8, 8, 6]);
-        // Calls in flight count: a caller that sends again is one of as many as before.
+        // Calls in flight count: when their callers send again, there are as many calls as before.
         let (mut again, _replies) = queue(0, 1, 20);
         again.in_flight = 10;
         assert_eq!(take(&mut again), 8);
-        // A sender beside four takes all: the calls have waited too long.
+        // A sender beside four others takes all calls, because they have waited too long.
         for (inline_in_flight, senders) in [(0, 5), (4, 1)] {
             let (mut late, _replies) = queue(inline_in_flight, senders, 20);
             assert_eq!(take(&mut late), 20);

@@ -6,11 +6,11 @@
 //! briefly.
 //!
 //! Measured on two cores over loopback. Up to four concurrent calls never wait. With more callers
-//! on several threads, all calls share one batch. It is sent once as many calls wait as the last
-//! one answered. A request has a fixed cost on both sides: wake-ups, a write and a read; a larger
-//! batch spreads it over more calls. Compared with two requests of half the size, 16 tasks needed
-//! three quarters of the client's CPU time and four fifths of the server's. With 8 tasks it was two
-//! thirds of both.
+//! on several threads, all calls share one batch. The next batch is sent as soon as it has as many
+//! calls as the last one. A request has a fixed cost on both sides: wake-ups, a write and a read; a
+//! larger batch spreads it over more calls. Compared with two requests of half the size, 16 tasks
+//! needed three quarters of the client's CPU time and four fifths of the server's. With 8 tasks it
+//! was two thirds of both.
 //!
 //! With about a hundred callers or more, four requests in flight are faster (256 tasks: 1.13
 //! times). Four are also faster with a distant server, where waiting for the next batch costs a
@@ -21,10 +21,10 @@
 //! flight. There four requests are in flight with a quarter of the calls in each, and their replies
 //! are delivered in order. The callers of one reply send again before the next reply is delivered,
 //! so the server has work meanwhile. With 64 tasks this has 1.7 times the rate, while the machine
-//! has a core for the server; with 8 tasks it has the same rate for twice the CPU time. On a machine
-//! without a free core it is slower (0.5 with 8 tasks, 0.9 with 256). On several threads the woken
-//! callers start on other threads, some time later. There ordered delivery only delays the rest (0.8
-//! times).
+//! has a core for the server; with 8 tasks it has the same rate for twice the CPU time. On a
+//! machine without a free core it is slower (0.5 with 8 tasks, 0.9 with 256). On several threads
+//! the woken callers start on other threads, some time later. There ordered delivery only delays
+//! the rest (0.8 times).
 //!
 //! Compared by `W1` of `redgrid bench`: with four requests in flight to a near server, 16 tasks had
 //! 0.95 of the rate, at 1.4 times the CPU time. Without yields before a batch, 16 to 256 tasks had
@@ -215,8 +215,8 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
 
 /// Sends calls as a batch and returns those to send alone.
 ///
-/// The returned calls did nothing in the batch; their own script reports the reason. Also returns the
-/// turn of delivery if replies are ordered.
+/// The returned calls did nothing in the batch; their own script reports the reason. Also returns
+/// the turn of delivery if replies are ordered.
 async fn send_batch(
     node: &Node,
     mut calls: Vec<Call>,

@@ -45,7 +45,7 @@ pub(crate) const NO_PROTOCOL: &str = "the server's answer is not that of a Redis
 fn system(why: &str) -> Option<String> {
     if let Some((_, details)) = why.split_once(LOOKUP) {
         let details = details.trim_matches([':', ' ', '"', '}', '\\']);
-        return Some(format!("the host name can not be resolved: {details}"));
+        return Some(format!("the host name cannot be resolved: {details}"));
     }
     if let Some((kind, rest)) = why.split_once("message: \"") {
         let message = rest.split_once('"')?.0;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn each_form_of_error_is_said_in_words() {
+    fn each_kind_of_error_has_its_own_words() {
         let custom = |error: &str| format!("Custom {{ kind: InvalidData, error: {error} }}");
         let expired =
             "InvalidCertificate(ExpiredContext { time: UnixTime(1764201600), not_after: UnixTime(1600000000) })";
@@ -184,7 +184,7 @@ mod tests {
             ("Kind(HostUnreachable)", "host unreachable"),
             ("WRONGPASS invalid username", "WRONGPASS invalid username"),
             (no_hello, no_hello),
-            (lookup, "the host name can not be resolved: Try again"),
+            (lookup, "the host name cannot be resolved: Try again"),
             (&custom("AlertReceived(HandshakeFailure)"), "the server ended the TLS handshake: handshake failure"),
             (
                 &custom("AlertReceived(UnknownCA)"),

@@ -31,7 +31,7 @@ impl Cluster {
             let mut interval = match looked {
                 Ok(()) => settings.scan_interval,
                 Err(Trouble { words, kind }) => {
-                    let words = format!("no node of the cluster tells which one serves what: {words}");
+                    let words = format!("no node of the cluster reports the slot map: {words}");
                     self.nowhere.because(Trouble { words, kind });
                     settings.retry_delay.min(settings.scan_interval)
                 }

@@ -30,7 +30,8 @@ pub(super) struct Elected {
     pub(super) leader: Arc<Node>,
     pub(super) chosen_at: Instant,
     pub(super) followed_at: Option<Instant>,
-    /// By the last answers it still is the chosen one, or the former primary is still down.
+    /// According to the last answers, it is still the chosen replica, or the former primary is
+    /// still down.
     pub(super) is_backed: bool,
 }
 

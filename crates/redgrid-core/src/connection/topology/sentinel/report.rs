@@ -123,7 +123,7 @@ mod tests {
     use super::{Facts, is_replaced};
 
     #[test]
-    fn another_takes_the_place_of_a_primary_that_is_down_or_as_planned() {
+    fn a_primary_is_replaced_if_it_is_down_or_as_planned() {
         let facts = |flags: &str| Facts::from([("flags".to_owned(), flags.to_owned())]);
         assert!(is_replaced(&facts("s_down,o_down,master,disconnected,failover_in_progress")));
         assert!(is_replaced(&facts("master,failover_in_progress")));

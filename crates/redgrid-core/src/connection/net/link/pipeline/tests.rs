@@ -35,7 +35,7 @@ async fn say(server: &mut DuplexStream, what: &str) {
 }
 
 #[tokio::test]
-async fn answers_come_in_the_order_of_the_requests_whoever_waits() {
+async fn answers_come_in_the_order_of_the_requests_also_after_a_drop() {
     let (pipeline, mut server, _messages) = connected(false, 1024);
     let (first, second, third) = (get(&pipeline), get(&pipeline), get(&pipeline));
     drop(second);
@@ -48,7 +48,7 @@ async fn answers_come_in_the_order_of_the_requests_whoever_waits() {
 }
 
 #[tokio::test]
-async fn only_what_was_written_whole_may_have_been_carried_out() {
+async fn only_a_completely_written_request_may_have_been_executed() {
     // The buffer holds one request and a part of the next.
     let (pipeline, server, _messages) = connected(false, 32);
     let (first, second, third) = (get(&pipeline), get(&pipeline), get(&pipeline));
@@ -85,7 +85,7 @@ async fn a_subscription_is_answered_when_all_of_it_is_confirmed() {
 }
 
 #[tokio::test]
-async fn a_subscription_that_the_server_ends_answers_nobody() {
+async fn a_subscription_that_the_server_ends_answers_no_request() {
     let (pipeline, mut server, mut messages) = connected(false, 1024);
     let joined = subscribe(&pipeline, "ssubscribe", &["a"]);
     let asked = get(&pipeline);
@@ -97,7 +97,7 @@ async fn a_subscription_that_the_server_ends_answers_nobody() {
 }
 
 #[tokio::test]
-async fn who_leaves_a_channel_whose_slot_has_moved_takes_no_answer_of_others() {
+async fn an_unsubscription_in_a_moved_slot_takes_no_other_answer() {
     let (pipeline, mut server, mut messages) = connected(false, 1024);
     let joined = subscribe(&pipeline, "ssubscribe", &["a"]);
     let left = pipeline.leave(&["a".into()]).unwrap();
@@ -120,7 +120,7 @@ async fn who_leaves_a_channel_whose_slot_has_moved_takes_no_answer_of_others() {
     assert_eq!(joined.await.unwrap(), Ok(Reply::Nil));
     assert!(left.await.unwrap().is_ok());
     assert_eq!(other.await.unwrap(), Ok(Reply::Nil));
-    assert!(messages.try_recv().is_err(), "nobody wants it any more");
+    assert!(messages.try_recv().is_err(), "the channel is no longer wanted");
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn by_resp2_a_list_is_a_message_only_where_something_is_subscribed() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_unasked_is_why_it_ends() {
+async fn an_unrequested_error_is_the_reason_why_a_connection_ends() {
     let (pipeline, mut server, _messages) = connected(false, 1024);
     say(&mut server, "-ERR max number of clients reached\r\n").await;
     assert_eq!(pipeline.lost().await, "ERR max number of clients reached");
@@ -145,7 +145,7 @@ async fn what_a_server_says_unasked_is_why_it_ends() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_when_the_task_is_aborted() {
+async fn callers_get_an_error_when_the_task_is_aborted() {
     let (near, _server) = tokio::io::duplex(1024);
     let outputs = Outputs {
         silence: Arc::default(),
@@ -161,7 +161,7 @@ async fn who_waits_is_told_when_the_task_is_aborted() {
 }
 
 #[tokio::test]
-async fn no_more_requests_wait_than_there_is_room_for() {
+async fn the_queue_of_requests_is_bounded() {
     let (pipeline, _server, _messages) = connected(false, 1024);
     let asked: Vec<_> = (0..LONGEST_QUEUE).map(|_| get(&pipeline)).collect();
     assert_eq!(pipeline.ask(&["GET".into()], Expects::Reply).err(), Some(Unanswered::Full));
