@@ -5,35 +5,35 @@ use super::network::{Call, Link, Memo, Reply, Request};
 use super::server::{Answer, Order};
 use super::{Rules, Timer, Timing};
 
-/// A process that wants the lock.
+/// A process that acquires the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client {
-    /// Whether it crashed, and if so whether it believed itself the holder.
+    /// Whether it crashed, and if so, whether it believed then.
     pub crashed: Option<bool>,
-    /// The attempt it is at, and those it is still clearing away.
+    /// Its current attempt, and the attempts that it is still releasing.
     pub holds: Vec<Hold>,
     /// Its connections.
     pub link: Link,
 }
 
-/// What a client tells its caller.
+/// What a client reports to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The lock is held, with this token.
+    /// The lock is held.
     Granted {
-        /// The fencing token.
+        /// Fencing token of the grant.
         token: u8,
     },
-    /// Others held the lock.
+    /// Another client held the lock.
     Busy {
-        /// Whether the server had said so.
+        /// Whether the server had answered so.
         said: bool,
     },
-    /// The release is done, and the lock was ours until then.
+    /// The release is done, and the lock was held until then.
     Released(Fate),
-    /// The hold had ended without us.
+    /// The hold had ended before the release.
     Lost(Fate),
-    /// The hold was answered "not yours"; whether the client still believes.
+    /// The server answered "not yours".
     NotYours {
         /// Whether the client still believes.
         believes: bool,
@@ -50,18 +50,18 @@ pub struct Ways {
 }
 
 impl Client {
-    /// The attempt it is at.
+    /// Returns the current attempt.
     pub fn current(&self) -> Option<&Hold> {
         self.holds.iter().find(|hold| hold.is_current())
     }
 
-    /// Whether its caller may think that it holds the lock.
+    /// Whether the client believes.
     pub fn believes(&self, rules: &Rules) -> bool {
         self.current()
             .is_some_and(|hold| hold.phase == Phase::Held && (hold.is_within_deadline() || !rules.deadline_ends_belief))
     }
 
-    /// Whether the client still has to do with this attempt.
+    /// Whether the client still has this attempt.
     pub fn knows(&self, serial: u8) -> bool {
         self.holds.iter().any(|hold| hold.serial == serial)
     }
@@ -80,21 +80,21 @@ impl Client {
         self.send_acquire(ways, serial);
     }
 
-    /// Releases the current attempt, whatever its outcome: behind a copy still under way, or
-    /// because it is held.
+    /// Releases the current attempt, whatever its outcome: it is held, or a copy is still in
+    /// flight.
     pub fn leave(&mut self, ways: &Ways) {
         let at = self.holds.iter().position(Hold::is_current).expect("there is an attempt to leave");
         self.holds[at].phase = Phase::Leaving;
         self.send_release(ways, at);
     }
 
-    /// Sends the release of a leaving hold again.
+    /// Sends the release again.
     pub fn leave_again(&mut self, ways: &Ways, at: usize) {
         self.send_release(ways, at);
     }
 
-    /// Whether a release of this hold is due: the first went unanswered, or the last one's time has
-    /// come.
+    /// Whether to send a release of this hold again: the first one went unanswered, or the time for
+    /// the last one has come.
     pub fn owes_release(&self, at: usize) -> bool {
         let hold = &self.holds[at];
         hold.phase == Phase::Leaving
@@ -115,7 +115,8 @@ impl Client {
         self.send(serial, Order::Renew { lease }, memo);
     }
 
-    /// Sends an extend of the current hold to `lease`, which may be shorter than what is left.
+    /// Sends an extend of the current hold to `lease`, which may be shorter than the rest of the
+    /// lease.
     pub fn extend(&mut self, ways: &Ways, lease: u8) {
         let raises = self.may_raise(ways);
         let hold = self.find(|hold| hold.phase == Phase::Held);
@@ -130,8 +131,8 @@ impl Client {
         } else {
             memo.refused_from = ways.timing.refused_from();
             memo.shortens = shortens;
-            // What left before it may be confirmed after it left, and was executed before it: no
-            // reason to rise.
+            // An earlier request may be confirmed after this extend leaves, but it ran before this
+            // extend. Its confirmation must not raise the deadline.
             overtaken = shortens && ways.rules.rise_waits_for_the_shortening;
             Order::Extend { lease, refused_from: written_refusal(ways, ways.rules.extend_carries_not_after) }
         };
@@ -151,7 +152,7 @@ impl Client {
         self.send(serial, Order::Extend { lease, refused_from }, Memo::default());
     }
 
-    /// Loses the living connection: the outcome of what was under way is unknown from here on.
+    /// Loses the living connection: the outcome of each request in flight becomes unknown.
     pub fn lose_connection(&mut self, ways: &Ways) {
         for call in self.link.lose() {
             let lapse = lapse(ways, &call);
@@ -177,14 +178,14 @@ impl Client {
         }
     }
 
-    /// Dies: nobody is left to clear away what it had.
+    /// Crashes: this client releases nothing any more.
     pub fn crash(&mut self, rules: &Rules) {
         self.crashed = Some(self.believes(rules));
         self.link.lose();
         self.holds.clear();
     }
 
-    /// Takes in the oldest reply and says what the caller is told, if anything.
+    /// Reads the oldest reply, and returns the report for the caller, if any.
     pub fn hear(&mut self, ways: &Ways) -> Option<Report> {
         let reply = self.link.replies.remove(0);
         let serial = reply.call.request.serial;
@@ -194,8 +195,8 @@ impl Client {
             Answer::TooLate | Answer::Kept(_) => Phase::Held,
             Answer::Released(_) => Phase::Leaving,
         };
-        // An attempt that went on meanwhile has no use for the answer: given up before its grant
-        // came, say.
+        // The attempt may have moved on, for instance by a release before the grant arrived. Then
+        // the answer has no effect.
         let at = self.holds.iter().position(|hold| hold.serial == serial && hold.phase == phase)?;
         match reply.answer {
             Answer::Granted { token } => self.hear_granted(ways, at, &reply, token),
@@ -226,7 +227,7 @@ impl Client {
         let hold = &mut self.holds[at];
         hold.deadline = confirmed_deadline(ways, reply);
         if !hold.is_within_deadline() {
-            // Granted so long ago that it may have ended: the caller never hears of it.
+            // The grant is so old that it may have ended, so it is not reported to the caller.
             self.leave(ways);
             return None;
         }
@@ -269,7 +270,7 @@ impl Client {
         if is_extend && !ways.rules.shortening_lowers_first {
             hold.deadline = deadline;
         }
-        // A deadline that passed was told to the caller: nothing brings it back.
+        // A passed deadline was reported to the caller, so no answer raises it again.
         if raises && hold.is_within_deadline() {
             hold.deadline = hold.deadline.max(deadline);
         }
@@ -289,8 +290,8 @@ impl Client {
         report
     }
 
-    /// A try was answered, and not by a grant. With every copy answered nothing of it can be left;
-    /// otherwise it may be asked again, or released.
+    /// Ends a try that was answered without a grant. If every copy is answered, the attempt is
+    /// over; otherwise the client may retry or release.
     fn end_try(&mut self, at: usize) {
         if self.holds[at].unclean {
             self.holds[at].phase = Phase::Unsure;
@@ -320,8 +321,8 @@ impl Client {
         self.link.requests.push(Call { request: Request { serial, order }, memo });
     }
 
-    /// Whether a confirmation of something sent now may raise the deadline: no shortening may run
-    /// after it.
+    /// Whether a confirmation of a request sent now may raise the deadline: no shortening may run
+    /// after that request.
     fn may_raise(&self, ways: &Ways) -> bool {
         let Some(hold) = self.current() else { return false };
         !ways.rules.rise_waits_for_the_shortening
@@ -333,8 +334,7 @@ impl Client {
     }
 }
 
-/// What a release's answer means for a hold the caller knew of; nothing is said where nothing is
-/// known.
+/// Returns the report for the answer of a release. Without knowledge there is no report.
 fn release_report(rules: &Rules, hold: &Hold, found: bool) -> Option<Report> {
     let within = hold.is_within_deadline();
     match (found, hold.repeat) {
@@ -364,8 +364,8 @@ fn counted_on(ways: &Ways, lease: u8) -> Timer {
     if ways.rules.deadline_keeps_a_margin { ways.timing.counted_on(lease) } else { Timer::after(lease) }
 }
 
-/// The first instant at which a copy sent now is refused, as the client writes it in the server's
-/// time.
+/// The first instant, in the server's time, at which the server refuses a copy sent now, as the
+/// client writes it.
 fn written_refusal(ways: &Ways, carried: bool) -> Timer {
     let Timing { window, offset_gap, .. } = ways.timing;
     match (carried, ways.rules.not_after_uses_the_lower_bound) {
@@ -375,7 +375,7 @@ fn written_refusal(ways: &Ways, carried: bool) -> Timer {
     }
 }
 
-/// When a lost copy can do nothing any more, by the clock that decides.
+/// The instant from which a lost copy can have no effect, by the clock that decides.
 fn lapse(ways: &Ways, call: &Call) -> Lapse {
     let client = call.memo.refused_from;
     if !ways.rules.server_time_decides {

@@ -12,33 +12,33 @@ use super::{Rules, Timing};
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct OneLevel {
-    /// What the clients and scripts keep to.
+    /// The rules of clients and scripts.
     pub rules: Rules,
     /// The lengths of leases and windows.
     pub timing: Timing,
-    /// How much may go wrong.
+    /// The limits of a run.
     pub bounds: Bounds,
 }
 
-/// How much may happen in one run.
+/// The limits of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bounds {
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: u8,
     /// Whether they renew.
     pub renewals: bool,
     /// Unanswered requests per connection; a retry after "too late" may be one more.
     pub under_way: u8,
-    /// What may go wrong, all told.
+    /// The total of what may go wrong.
     pub mishaps: Mishaps,
-    /// Attempts one client may be at, those it is clearing away included.
+    /// Attempts per client, including those that are still being released.
     pub holds: u8,
-    /// Bytes of a lost connection that can do nothing any more, whenever they arrive, are taken out
-    /// of the state.
+    /// Whether bytes of a lost connection that can have no effect any more are removed from the
+    /// state.
     pub drop_idle_bytes: bool,
 }
 
-/// How often each thing may still go wrong.
+/// How often each fault may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mishaps {
     /// Connections lost: each loses a request or a reply, or several.
@@ -47,57 +47,58 @@ pub struct Mishaps {
     pub crashes: u8,
     /// Ticks that some client's clock misses.
     pub slow_ticks: u8,
-    /// Ticks that some client's clock counts too many.
+    /// Extra ticks that some client's clock counts.
     pub fast_ticks: u8,
     /// Deletions of the key by an administrator.
     pub deletions: u8,
-    /// Attempts, no mishap in themselves; [`u8::MAX`]: any number.
+    /// Attempts (not a fault); [`u8::MAX`]: any number.
     pub attempts: u8,
 }
 
-/// One state. The clients are sorted, so that states which differ only by the clients' numbers are
-/// one.
+/// One state. The clients are sorted, so that states that differ only by the numbers of the clients
+/// are one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The server.
     pub server: Server,
     /// The clients.
     pub clients: Vec<Client>,
-    /// What may still go wrong.
+    /// The faults that may still occur.
     pub left: Mishaps,
     /// The highest token any client believed in.
     pub highest_token: u8,
-    /// What was said or done wrong.
+    /// The violations so far that show in an event.
     pub flaws: Flaws,
     /// An administrator deleted the key of a holder.
     pub meddled: bool,
 }
 
-/// Wrongs that show in an event, not in a state.
+/// Violations that show in an event and not in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flaws {
-    /// "Lost" was reported of a hold that did not end without us.
+    /// "Lost" was reported, although our own release ended the hold.
     pub untrue_lost: bool,
-    /// "Released" was reported of a hold that was not ours until we released it.
+    /// "Released" was reported, although our release did not end the hold.
     pub untrue_released: bool,
-    /// "Busy" was reported though the server had not said so.
+    /// "Busy" was reported, although the server had not answered so.
     pub untrue_busy: bool,
-    /// A grant was believed with a token not above all believed before.
+    /// A client believed in a grant whose token was not above all earlier ones.
     pub token_not_above: bool,
     /// A client went on believing after "not yours".
     pub deaf: bool,
 }
 
-/// What can happen. The numbers are the client's place in the state.
+/// Everything that can happen. The numbers are indexes of clients, and then of holds or
+/// connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client begins an attempt.
     Ask(u8),
-    /// A client sends another copy of an acquire it knows nothing about.
+    /// A client sends another copy of an acquire whose outcome it does not know.
     AskAgain(u8),
     /// A client releases its current attempt, held or not.
     Leave(u8),
-    /// A client sends the release of a leaving hold again.
+    /// A client sends the release of a hold again.
     LeaveAgain(u8, u8),
     /// A client renews.
     Renew(u8),
@@ -117,11 +118,11 @@ pub enum Action {
     Crash(u8),
     /// An administrator deletes the key.
     Delete,
-    /// Time passes, for everybody.
+    /// Time passes for the server and all clients.
     Tick,
-    /// Time passes, but one client's clock does not show it.
+    /// Time passes, but one client's clock misses the tick.
     SlowTick(u8),
-    /// One client's clock shows a tick that did not pass.
+    /// One client's clock counts a tick that did not pass.
     FastTick(u8),
 }
 
@@ -173,12 +174,12 @@ impl Model for OneLevel {
 }
 
 impl OneLevel {
-    /// What clients are made of in this configuration.
+    /// Returns the part of this configuration that clients use.
     pub fn ways(&self) -> Ways {
         Ways { rules: self.rules, timing: self.timing }
     }
 
-    /// What a client may want to do.
+    /// Adds what a client may do of its own accord.
     fn intentions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
         for hold in (0..client.holds.len()).filter(|&hold| client.owes_release(hold)) {
             actions.push(Action::LeaveAgain(at, small(hold)));
@@ -209,13 +210,13 @@ impl OneLevel {
         }
     }
 
-    /// What may go wrong with a client.
+    /// Adds the faults that may hit a client.
     fn mishaps_of(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
         if state.left.losses > 0 && client.link.under_way() > 0 {
             actions.push(Action::Lose(at));
         }
         if client.holds.is_empty() {
-            return; // nothing to leave behind, and no clock that matters
+            return; // such a client leaves nothing on the server, and its clock does not matter
         }
         if state.left.crashes > 0 {
             actions.push(Action::Crash(at));
@@ -302,8 +303,8 @@ impl OneLevel {
         }
     }
 
-    /// When the key stops holding a field, whoever believes in it has a new fate, known to nobody
-    /// but the model.
+    /// When the key stops holding a field, records it in the hold of a client that believes. Only
+    /// the model knows it.
     fn note_the_end_of_holds(&self, last: &State, state: &mut State, action: Action) {
         let Some(gone) = last.server.holder().filter(|&field| state.server.holder() != Some(field)) else { return };
         let released = match action {
@@ -320,7 +321,7 @@ impl OneLevel {
 }
 
 impl State {
-    /// The client that is at this place.
+    /// Returns the client with this index.
     fn client(&mut self, at: u8) -> &mut Client {
         &mut self.clients[usize::from(at)]
     }
@@ -333,8 +334,8 @@ impl State {
         self.clients[usize::from(at)].link.late[usize::from(late)][0].order
     }
 
-    /// A field of this client that is nowhere in use, neither at the server nor in any bytes under
-    /// way: as good as one never used before.
+    /// Returns a field number of this client that is in use neither at the server nor in any bytes
+    /// in flight. It is equivalent to a number never used before.
     fn unused_serial(&self, at: u8) -> u8 {
         let client = &self.clients[usize::from(at)];
         let held = self.server.holder().filter(|field| field.client == at).map(|field| field.serial);
