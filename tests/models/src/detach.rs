@@ -2,44 +2,44 @@
 //!
 //! # What is modelled
 //!
-//! One process asks for the lock, renews it and detaches it; what it detached is known to all
-//! others from then on, and stays known. Others attach it, each under a field of its own; they
-//! believe, and release. A stranger takes the lock when it is free. Requests and answers are
-//! carried out and arrive in any order and at any time, or are lost; a request without an answer
-//! may be sent once more.
+//! One process acquires the lock, renews it and detaches the hold. From then on all others know the
+//! detached hold for good. They attach it, each under a field of its own; they believe, and
+//! release. A stranger takes the lock when it is free. Requests and answers are executed and arrive
+//! in any order and at any time, or are lost. An unanswered request may be sent once more.
 //!
 //! # Time
 //!
-//! In ticks, the same for all. A lease is believed a tick less than the server keeps it.
+//! Time passes in ticks, the same for all. A process believes one tick less than the server keeps
+//! the lock.
 //!
 //! # What is left out
 //!
-//! Leases that are not renewed, clocks that differ, the tasks inside a process, force.
+//! The model leaves out leases without renewal, clocks that differ, the tasks inside a process, and
+//! force.
 
 use stateright::{Model, Property};
 
-/// One process believes at a time.
+/// At most one process believes.
 pub const ONE_BELIEVES: &str = "one believes at a time";
-/// Who believes has the lock on the server.
+/// A process that believes has the lock on the server.
 pub const IS_HELD: &str = "who believes has it";
-/// What was detached is had by one of those who attach it.
+/// At most one process attaches the detached hold.
 pub const ONCE: &str = "it is attached once";
-/// Somebody attached it, and gave it back.
+/// A process attached the hold and released it.
 pub const DETACHED: &str = "it is handed on and given back";
-/// A stranger had it after that.
+/// A stranger acquired the lock after that.
 pub const FREE_AGAIN: &str = "others have it afterwards";
 
-/// What processes and scripts keep to. All on is the design.
+/// The rules of processes and scripts. The design has all of them on.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Who detaches stops to believe before it tells. Off: when its lease ends.
+    /// A process stops believing before it publishes the detached hold. Off: when its lease ends.
     pub stops_to_believe: bool,
-    /// Nothing is detached while a copy of its acquire may be carried out.
+    /// No hold is detached while a copy of its acquire may still be executed.
     pub waits_for_late_copies: bool,
-    /// What is carried out after its time does nothing.
+    /// The server refuses late requests.
     pub refuses_what_is_late: bool,
-    /// An attach takes the lock from the field that was detached, and no other. Off: from whoever
-    /// has it.
+    /// An attach takes the lock only from the detached field. Off: from any holder.
     pub compares_the_former: bool,
     /// A lease counts from before its request left. Off: from the answer.
     pub counts_from_before: bool,
@@ -59,21 +59,21 @@ impl Rules {
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Detach {
-    /// What is kept to.
+    /// The rules of processes and scripts.
     pub rules: Rules,
-    /// How many ticks there are.
+    /// Number of ticks.
     pub ticks: u8,
-    /// How many processes attach.
+    /// Number of processes that attach.
     pub others: usize,
-    /// How many messages may be lost.
+    /// Messages that may be lost.
     pub losses: u8,
 }
 
 /// How long the server keeps the lock, in ticks.
 const LEASE: u8 = 4;
-/// How long after it was sent a request may be carried out.
+/// Ticks after sending during which a request may be executed.
 const WINDOW: u8 = 1;
-/// Copies of a request.
+/// Highest number of copies of a request.
 const COPIES: u8 = 2;
 /// The field of the process that detaches; the others have 1, 2, …
 const FIRST: u8 = 0;
@@ -83,14 +83,15 @@ const STRANGER: u8 = u8::MAX;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     now: u8,
-    /// Who has the lock on the server, and when that ends.
+    /// The field that holds the lock on the server, and the tick at which its lease ends.
     server: Option<(u8, u8)>,
     detached: bool,
-    /// When the copies of the first acquire were sent that have no answer and may be carried out.
+    /// Ticks at which the unanswered copies of the first acquire were sent that may still be
+    /// executed.
     unanswered: Vec<u8>,
-    /// The one that detaches, then those that attach.
+    /// The process that detaches, then the processes that attach.
     processes: Vec<Process>,
-    /// Until when the stranger believes.
+    /// The stranger believes until this tick.
     stranger: u8,
     under_way: Vec<Message>,
     losses: u8,
@@ -99,24 +100,24 @@ pub struct State {
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Copies of its request that were sent.
+    /// Number of copies of its request that were sent.
     copies: u8,
-    /// Until when it believes.
+    /// It believes until this tick.
     until: u8,
-    /// It had it.
+    /// Whether it was granted the lock.
     had: bool,
-    /// It has asked for a renewal.
+    /// Whether it has requested a renewal.
     renewed: bool,
     released: bool,
 }
 
-/// A request on its way, or the answer to it.
+/// A request in flight, or its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Message {
     what: What,
     field: u8,
     sent: u8,
-    /// Whether it was granted.
+    /// Whether the request was granted.
     answer: Option<bool>,
 }
 
@@ -127,30 +128,30 @@ pub enum What {
     Acquire,
     /// Lengthens the lease.
     Renew,
-    /// Takes over what was detached.
+    /// Takes over the detached hold.
     Attach,
-    /// Gives it back.
+    /// Frees the lock.
     Release,
 }
 
-/// What can happen. A number is the place of a process or a message.
+/// Everything that can happen. A number is the index of a process or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time goes on.
     Tick,
-    /// A process asks for the lock, or once more; who attaches asks for what was detached.
+    /// A process requests the lock, possibly once more; all but the first attach the detached hold.
     Ask(usize),
-    /// The one that has it first asks for a whole lease.
+    /// The first process renews its lease.
     Renew,
-    /// It detaches.
+    /// The first process detaches the hold.
     Detach,
-    /// Who attached gives it back.
+    /// A process that attached the hold releases it.
     Release(usize),
-    /// A request is carried out, or an answer arrives.
+    /// A request is executed, or an answer arrives.
     Arrive(usize),
     /// A message is lost.
     Lose(usize),
-    /// Somebody else takes a free lock.
+    /// A stranger takes a free lock.
     Stranger,
 }
 
@@ -267,7 +268,7 @@ impl Model for Detach {
 }
 
 impl Detach {
-    /// What can have no effect any more is left out: states that differ in it are the same.
+    /// Removes what can have no effect any more: states that differ only in that become one.
     fn forget(&self, state: &mut State) {
         let (now, holder) = (state.now, state.server.map(|(holder, _)| holder));
         let may_come = |message: &Message| now <= message.sent + WINDOW || !self.rules.refuses_what_is_late;
@@ -325,7 +326,7 @@ impl Detach {
             state.unanswered.remove(at);
         }
         let until = from + LEASE - 1;
-        // What is over stays over, and what was let go of is not had again.
+        // An ended belief stays ended, and a released hold is not held again.
         let may = match message.what {
             What::Renew => process.until > now,
             _ if message.field == FIRST => !detached && (!process.had || process.until > now),
@@ -356,7 +357,7 @@ impl State {
         self.under_way.push(Message { what, field, sent: self.now, answer: None });
     }
 
-    /// The fields of those who believe.
+    /// Returns the fields of the processes that believe.
     fn believers(&self) -> impl Iterator<Item = u8> + '_ {
         let ours = self.processes.iter().enumerate().filter(|(_, process)| process.until > self.now);
         let stranger = (self.stranger > self.now).then_some(STRANGER);

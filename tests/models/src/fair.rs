@@ -1,42 +1,43 @@
-//! The queue of a fair lock: our clients beside those of Redisson.
+//! The queue of a fair lock that our clients share with clients of Redisson.
 //!
 //! # What is modelled
 //!
-//! The server's queue with its scores, and who keeps which place. A client of ours asks for a place
-//! by a request that may come late or whose answer is lost, keeps it at each tick, tries when it is
-//! told or finds itself next, gives up, crashes. A client of Redisson tries whenever it likes, by a
-//! clock that is ahead, throws out any head whose score is over, and crashes.
+//! The model has the server's queue with its scores. A client of ours requests a place; the request
+//! may come late, or its answer may be lost. The client keeps its place alive at each tick, and
+//! tries when it is notified or finds itself next. It may give up, or crash. A client of Redisson
+//! tries at any time, by a clock that is ahead. It removes any head whose score has passed, and may
+//! crash.
 //!
 //! # Time
 //!
-//! Ticks. A place of ours is kept for one tick more; a score is worth [`WAIT`] of them, one of
-//! Redisson's [`THEIRS`]. Who lives keeps its place, and renews what it holds, before the next
-//! tick.
+//! Time passes in ticks. A place of ours is kept alive for one more tick. A score is worth [`WAIT`]
+//! ticks, one of Redisson's [`THEIRS`]. A living client keeps its place alive, and renews its lock,
+//! before the next tick.
 //!
 //! # What is left out
 //!
-//! Leases of one's own, re-entry, force: [`one_level`](crate::one_level) has them. That a grant is
-//! answered: whoever is granted knows.
+//! The model has no leases per task, no re-entry and no force: [`one_level`](crate::one_level) has
+//! them. The answer of a grant is never lost: a granted client always knows it.
 
 use stateright::{Model, Property};
 
-/// Nobody gets in while a living place is before it.
+/// No client gets the lock while a living client is before it in the queue.
 pub const ORDER: &str = "whoever lined up first is in first";
-/// No living place of ours is thrown out by Redisson.
+/// Redisson's clients remove no living place of ours.
 pub const KEPT: &str = "living places are kept";
-/// A client has one place at most.
+/// A client has at most one place.
 pub const ONE: &str = "nobody has two places";
-/// Who has given up has no place when nothing is under way any more.
+/// A client that gave up has no place once none of its requests is in flight.
 pub const CLEAN: &str = "who gives up leaves nothing";
-/// When nothing more happens, nobody who lives waits.
+/// When nothing more can happen, no living client waits.
 pub const SERVED: &str = "everybody is served";
-/// A dead head of ours was thrown out.
+/// A place of a dead client of ours was removed.
 pub const DEAD_OUT: &str = "a dead place goes";
-/// Both kinds have had the lock in one run.
+/// Clients of both kinds have had the lock in one run.
 pub const BOTH: &str = "both kinds are served";
 
-/// Ticks that a place of ours is worth: more than Redisson's clock is ahead, and a tick until it is
-/// kept again.
+/// Ticks that a place of ours is worth: more than Redisson's clock is ahead, plus the tick until
+/// the next keep-alive.
 pub const WAIT: u8 = 3;
 /// Ticks that a place of Redisson's is worth.
 pub const THEIRS: u8 = 4;
@@ -45,27 +46,27 @@ pub const AHEAD: u8 = 1;
 /// Ticks of a lease.
 const LEASE: u8 = 1;
 
-/// What our clients and scripts keep to. All on is the design.
+/// The rules of our clients and scripts. The design has all of them on.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// A client tries under the field of its place. Off: each request has a field of its own.
     pub one_field: bool,
-    /// Requests refuse themselves when they are late.
+    /// The server refuses late requests.
     pub not_after: bool,
-    /// Who gives up while a request is under way gives up once more when that can not be carried
-    /// out any more.
+    /// A client that gives up during a request gives up once more when that request can no longer
+    /// be executed.
     pub gives_up_twice: bool,
-    /// Only the head gets in. Off: whoever finds the lock free.
+    /// Only the head gets the lock. Off: any client that finds the lock free.
     pub only_the_head: bool,
-    /// Clients of ours throw out dead places of ours.
+    /// Clients of ours remove dead places of ours.
     pub throws_out_the_dead: bool,
-    /// They throw out a head of Redisson's whose score is over.
+    /// Clients of ours remove a head of Redisson's whose score has passed.
     pub throws_out_theirs: bool,
-    /// The scores of living places outlast what is before them.
+    /// The scores of living places outlast the places before them.
     pub lifts_scores: bool,
-    /// A client looks by itself. Off: only messages have it try.
+    /// A waiting client checks by itself. Off: it tries only after a message.
     pub looks_by_itself: bool,
-    /// Who was thrown out alive lines up again.
+    /// A client whose place was removed while it lives enqueues again.
     pub lines_up_again: bool,
 }
 
@@ -87,80 +88,80 @@ impl Rules {
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Fair {
-    /// What our clients keep to.
+    /// The rules of our clients.
     pub rules: Rules,
-    /// Clients of ours.
+    /// Number of our clients.
     pub ours: u8,
-    /// Clients of Redisson.
+    /// Number of Redisson's clients.
     pub theirs: u8,
-    /// Answers and messages that are lost.
+    /// Answers and messages that may be lost.
     pub losses: u8,
-    /// Clients that crash.
+    /// Clients that may crash.
     pub crashes: u8,
-    /// Clients of ours that give up.
+    /// Clients of ours that may give up.
     pub leaves: u8,
-    /// Places of ours that are lost at the server, as by a deletion.
+    /// Places of ours that may be lost at the server, as by a deletion.
     pub deletions: u8,
-    /// From this tick on nothing goes wrong any more.
+    /// No fault happens from this tick on.
     pub calm: u8,
     /// The last tick.
     pub ticks: u8,
 }
 
-/// Where a client is.
+/// State of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Has not asked.
+    /// Has not sent a request.
     Idle,
-    /// Has a request under way, or an answer that was lost.
+    /// Has a request in flight, or its answer was lost.
     Asks,
     /// Knows that it has a place.
     Waits,
-    /// Holds.
+    /// Has the lock.
     Holds,
     /// Has had the lock.
     Done,
     /// Has given up.
     Gone,
-    /// Is dead.
+    /// Has crashed.
     Dead,
 }
 
 /// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client {
-    /// Of Redisson.
+    /// Whether it is a client of Redisson.
     pub theirs: bool,
-    /// Where it is.
+    /// Its state.
     pub phase: Phase,
-    /// It was told, or has seen, that it is to try.
+    /// Whether it was notified, or has seen, that it is next.
     pub told: bool,
-    /// It knows that it has a place, and keeps it.
+    /// Whether it knows that it has a place, and keeps it alive.
     pub inside: bool,
-    /// It has kept its place in this tick.
+    /// Whether it has sent its keep-alive in this tick.
     pub beat: bool,
-    /// When it gives up a second time.
+    /// The tick of its second giving up.
     pub again_at: Option<u8>,
     /// The field of its next request.
     pub field: u8,
-    /// It was granted.
+    /// Whether it was granted the lock.
     pub served: bool,
 }
 
 /// A place on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// Whose it is.
+    /// Index of the client.
     pub who: u8,
-    /// Under which field.
+    /// Field of the place.
     pub field: u8,
-    /// Until when Redisson leaves it.
+    /// Redisson's clients leave it until this tick.
     pub score: u8,
-    /// Until when its process keeps it; not for Redisson's.
+    /// Its client keeps it alive until this tick; `None` for Redisson's.
     pub kept: Option<u8>,
 }
 
-/// A request for a place, under way.
+/// A request for a place, in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Copy {
     who: u8,
@@ -173,7 +174,7 @@ pub struct Copy {
 pub struct State {
     /// The server's clock.
     pub now: u8,
-    /// Who holds, and until when.
+    /// The client that holds the lock, and the tick at which its lease ends.
     pub lock: Option<(u8, u8)>,
     /// The queue.
     pub queue: Vec<Place>,
@@ -189,14 +190,14 @@ pub struct State {
     dead_out: bool,
 }
 
-/// What can happen.
+/// Everything that can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A client of ours asks, or tries.
+    /// A client of ours requests a place or the lock.
     Ask(u8),
     /// A request arrives; its answer may be lost.
     Arrive(Copy, bool),
-    /// A client of ours keeps its place and looks.
+    /// A client of ours keeps its place alive and checks the lock.
     Beat(u8),
     /// A client of Redisson tries.
     Try(u8),
@@ -204,7 +205,7 @@ pub enum Action {
     Release(u8, bool),
     /// A client of ours gives up; its message to the next may be lost.
     Leave(u8, bool),
-    /// It does so again.
+    /// A client of ours gives up once more.
     LeaveAgain(u8),
     /// A client crashes.
     Crash(u8),
@@ -264,7 +265,7 @@ impl Model for Fair {
             } else {
                 let tries = client.phase == Phase::Waits && client.told || client.phase == Phase::Asks;
                 may(Action::Ask(who), !asks && (client.phase == Phase::Idle && !calm || tries));
-                // More than once in a tick, where it would see something.
+                // It may run more than once in a tick, if it would find the lock free.
                 let head = state.queue.first().is_some_and(|head| head.who == who);
                 let sees = state.lock.is_none() && head && !client.told && self.rules.looks_by_itself;
                 may(Action::Beat(who), waits && client.inside && (!client.beat || sees));
@@ -281,12 +282,12 @@ impl Model for Fair {
             let works = lives && (waits || client.phase == Phase::Holds);
             may(Action::Crash(who), works && state.crashes > 0 && !calm);
         }
-        // Who lives has kept what it has.
+        // A living client has sent its keep-alive.
         let waits = |client: &Client| matches!(client.phase, Phase::Asks | Phase::Waits);
         let kept = |client: &Client| !waits(client) || !client.inside || client.beat;
         let again = |client: &Client| client.again_at.is_some_and(|at| state.now >= at);
         let in_time = state.clients.iter().all(|client| kept(client) && !again(client));
-        // And has tried where it may; a request is a tick later than it should be at most.
+        // It has also tried where it may. A request is at most one tick late.
         let prompt = (0..).zip(&state.clients).all(|(who, client)| match client.phase {
             Phase::Waits if client.theirs => self.tried(state, who).lock == state.lock,
             Phase::Waits => !client.told,
@@ -384,7 +385,7 @@ impl Model for Fair {
 }
 
 impl Fair {
-    /// Our script that takes the lock, or a place.
+    /// Runs our script that takes the lock, or a place.
     fn enter(&self, state: &mut State, copy: Copy, lost: bool) {
         let Copy { who, field, not_after } = copy;
         if self.rules.not_after && state.now > not_after {
@@ -404,7 +405,7 @@ impl Fair {
             state.lock = Some((who, state.now + LEASE));
             let client = state.client(who);
             match client.phase {
-                // What nobody waits for is given back, and the dead do not know.
+                // An unwanted grant is released; a dead client does not know of its grant.
                 Phase::Gone if client.again_at.is_none() => {
                     state.lock = None;
                     state.tell_head(false);
@@ -423,7 +424,7 @@ impl Fair {
         let client = state.client(who);
         match client.phase {
             Phase::Asks if !lost => (client.phase, client.inside, client.beat) = (Phase::Waits, true, false),
-            // Its answer finds nobody: it is given up where it lands.
+            // Its answer finds no waiter: the client gives up on the arrival.
             Phase::Gone if client.again_at.is_none() && !lost && self.rules.gives_up_twice => {
                 self.give_up(state, who, false);
             }
@@ -431,7 +432,7 @@ impl Fair {
         }
     }
 
-    /// Our script that keeps places and looks.
+    /// Runs our script that keeps a place alive and checks the lock.
     fn beat(&self, state: &mut State, who: u8) {
         let now = state.now;
         state.client(who).beat = true;
@@ -455,7 +456,7 @@ impl Fair {
         }
     }
 
-    /// The dead of ours go out, and a head of Redisson's whose time is over.
+    /// Removes dead places of ours, and a head of Redisson's whose score has passed.
     fn tidy(&self, state: &mut State) {
         let now = state.now;
         let rules = self.rules;
@@ -477,7 +478,7 @@ impl Fair {
         }
     }
 
-    /// Living places of ours get scores that outlast those before them.
+    /// Raises the scores of our living places so that they outlast the places before them.
     fn lift(&self, state: &mut State) {
         if !self.rules.lifts_scores {
             return;
@@ -507,7 +508,7 @@ impl Fair {
         }
     }
 
-    /// What a try of Redisson's does, by its clock.
+    /// Returns the state after a try of a Redisson client, by its clock.
     fn tried(&self, last: &State, who: u8) -> State {
         let mut state = last.clone();
         let now = state.now + AHEAD;
@@ -557,7 +558,7 @@ impl State {
         matches!(self.clients[usize::from(place.who)].phase, Phase::Asks | Phase::Waits)
     }
 
-    /// Takes a place out, and its worth off those behind.
+    /// Removes a place, and lowers the scores behind it by what it was worth.
     fn take_out(&mut self, wait: u8, which: impl Fn(&Place) -> bool) {
         let Some(at) = self.queue.iter().position(which) else { return };
         self.queue.remove(at);

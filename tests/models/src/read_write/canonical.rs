@@ -1,4 +1,4 @@
-//! Merges states that differ only in names: numbers are ranks, and processes are sorted.
+//! Merges states that differ only by names: numbers become ranks, and processes are sorted.
 
 use super::{Request, State};
 
@@ -23,7 +23,7 @@ impl State {
         self
     }
 
-    /// All numbers in it, whose order alone means something.
+    /// Visits all numbers of which only the order matters.
     fn each_number(&mut self, mut see: impl FnMut(&mut u8)) {
         for process in &mut self.processes {
             if let Some(read) = &mut process.read {

@@ -8,7 +8,7 @@ pub struct Process {
     pub(crate) read: Option<Reading>,
     pub(crate) write: Option<Writing>,
     pub(crate) request: Option<Request>,
-    /// It was refused, and waits for word.
+    /// Whether the request was refused, and the client waits for a message.
     pub(crate) asleep: bool,
     pub(crate) woken: bool,
     pub(crate) crashed: bool,
@@ -17,7 +17,7 @@ pub struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Reading {
     pub(crate) field: u8,
-    /// Who has it, where it is one.
+    /// The task that has it, if only one does.
     pub(crate) holder: u8,
     pub(crate) guards: u8,
     pub(crate) sealed: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Writing {
 }
 
 impl Process {
-    /// Whether it will see to what is on the server under this field.
+    /// Whether the process will release this field on the server.
     pub(crate) fn knows(&self, field: u8) -> bool {
         let asks = self.request.is_some_and(|request| request.field == field);
         let reads = self.read.is_some_and(|read| read.field == field);
@@ -189,7 +189,7 @@ impl ReadWrite {
             }
             Action::KeyExpires => {
                 state.server.expire();
-                // They were told how long it lasts.
+                // Waiting clients know the key's lifetime.
                 state.wake();
             }
             Action::WordEnds(at) => {
@@ -209,7 +209,7 @@ impl ReadWrite {
         process(state, at).request = Some(request);
     }
 
-    /// The acquire script. True when it is granted.
+    /// Runs the acquire script. Returns whether the request is granted.
     fn run(&self, state: &mut State, at: u8, request: &Request) -> bool {
         state.clock += 1;
         let now = state.clock;

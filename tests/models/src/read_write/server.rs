@@ -1,22 +1,22 @@
-//! The scripts.
+//! The server with its scripts.
 
 use super::{Kind, Request, Rules};
 
-/// The lock's hash, and the hash of who waits to write.
+/// The lock's hash, and the hash of waiting writers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Server {
     pub(crate) holders: Vec<Holder>,
     pub(crate) writing: bool,
-    /// Processes whose writer waits, and since when.
+    /// Processes with a waiting writer, and the order of their arrival.
     pub(crate) waiting: Vec<(u8, u8)>,
-    /// Its lifetime was cut to less than that of somebody inside.
+    /// Whether a release cut the key's lifetime below that of a remaining holder.
     pub(crate) shortened: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holder {
     pub(crate) field: u8,
-    /// Its lease has not ended.
+    /// Whether its lease has not ended.
     pub(crate) live: bool,
 }
 
@@ -29,7 +29,7 @@ impl Server {
         self.holders.is_empty()
     }
 
-    /// Whether the request's script would grant it.
+    /// Whether the script would grant the request.
     pub(crate) fn admits(&self, rules: &Rules, request: &Request) -> bool {
         if self.has(request.field) {
             return true;
@@ -48,7 +48,7 @@ impl Server {
         }
     }
 
-    /// The acquire scripts. True when it is granted.
+    /// Runs an acquire script. Returns whether the request is granted.
     pub(crate) fn acquire(&mut self, rules: &Rules, process: u8, request: &Request, now: u8) -> bool {
         if !self.admits(rules, request) {
             if request.kind == Kind::Write && request.waits && !self.waiting.iter().any(|(who, _)| *who == process) {
@@ -72,7 +72,7 @@ impl Server {
         self.waiting.retain(|(who, _)| *who != process);
     }
 
-    /// The release scripts. True when they wake those who wait.
+    /// Runs a release script. Returns whether it wakes the waiters.
     pub(crate) fn release(&mut self, rules: &Rules, kind: Kind, field: u8) -> bool {
         if !self.has(field) {
             return false;
@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    /// Whether the key's lifetime may be over.
+    /// Whether the key may expire.
     pub(crate) fn may_expire(&self) -> bool {
         !self.is_free() && (self.shortened || self.holders.iter().all(|holder| !holder.live))
     }

@@ -1,11 +1,11 @@
-//! Merges states that differ only by names, or by parts without further effect.
+//! Merges states that differ only by names, or by parts that have no effect any more.
 
 use super::process::{Dispossessed, Flight, Process};
 use super::server::{Answer, Field, Order};
 use super::{State, TwoLevel};
 
 impl State {
-    /// The same state under its one name.
+    /// Returns the canonical form of this state.
     pub(super) fn into_canonical(mut self, model: &TwoLevel) -> Self {
         for at in 0..self.processes.len() {
             let held = self.held_by(at);
@@ -25,7 +25,7 @@ impl State {
         self
     }
 
-    /// The attempt of this process that holds the key.
+    /// Returns the attempt of this process that holds the key.
     fn held_by(&self, at: usize) -> Option<u8> {
         self.server.holder().filter(|field| usize::from(field.process) == at).map(|field| field.serial)
     }
@@ -44,7 +44,7 @@ impl State {
     }
 }
 
-/// Drops what can have no effect any more.
+/// Clears what can have no effect any more.
 fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
     let rules = &model.rules;
     let Process { server_lease, owner, guards, flight, late, queue, .. } = process;
@@ -59,8 +59,7 @@ fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
         server_lease.lengthened &= owner.is_some();
     }
     if rules.release_names_its_owner {
-        // A guard that is told, of an ownership that is over: whatever its task does changes
-        // nothing.
+        // A notified guard of a former ownership has no effect, whatever its task does.
         let present = owner.map(|owner| owner.number);
         let believes = |told: bool, is_ahead: bool| !told && (is_ahead || !rules.owner_has_a_deadline);
         guards.retain(|guard| present == Some(guard.number) || believes(guard.told, guard.deadline.is_ahead()));
@@ -98,7 +97,7 @@ fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
     process.dispossessed = dispossessed;
 }
 
-/// Numbers the ownerships from 0 in the order they are met.
+/// Numbers the ownerships from 0 in the order of their appearance.
 fn number_guards(process: &mut Process) {
     process.guards.sort_unstable_by_key(|guard| (guard.deadline, guard.told, guard.number));
     let mut met = Vec::new();
@@ -108,8 +107,8 @@ fn number_guards(process: &mut Process) {
     process.guards.iter_mut().for_each(|guard| guard.number = place_in(&mut met, guard.number));
 }
 
-/// Numbers the attempts from 0 in the order they are met, and returns the new number of the one
-/// that is in the key.
+/// Numbers the attempts from 0 in the order of their appearance, and returns the new number of the
+/// attempt in the key.
 fn number_attempts(process: &mut Process, held: Option<u8>) -> Option<u8> {
     let mut met = Vec::new();
     let mut number = |serial: &mut u8| *serial = place_in(&mut met, *serial);

@@ -6,7 +6,7 @@ use super::server::{Answer, Order};
 use super::table::Ways;
 
 impl Process {
-    /// Takes in the reply.
+    /// Reads the reply.
     pub fn hear(&mut self, ways: &Ways) -> Option<Entry> {
         let flight = self.flight.take().expect("offered only with a reply");
         let serial = flight.request.serial;
@@ -39,7 +39,7 @@ impl Process {
         self.advance(ways)
     }
 
-    /// The connection is lost: whether the request was carried out, or will be, is unknown.
+    /// Loses the connection: it is unknown whether the request was or will be executed.
     pub fn lose_connection(&mut self, ways: &Ways) -> Option<Entry> {
         let flight = self.flight.take().expect("offered only with a request under way");
         if flight.answer.is_none() {
@@ -61,7 +61,7 @@ impl Process {
         if ways.rules.loss_is_looked_at { self.advance(ways) } else { None }
     }
 
-    /// Another process has taken the key by force, and this one is told.
+    /// Reads the notice that another process has taken the key by force.
     pub fn hear_notice(&mut self, ways: &Ways) -> Option<Entry> {
         let serial = self.notice.take()?;
         if let Some(flight) = &mut self.flight {
@@ -123,8 +123,8 @@ impl Process {
         self.advance(ways)
     }
 
-    /// A theft of unknown outcome: who was dispossessed may hand on for a hand-over window after it, so that the
-    /// name is kept so long.
+    /// Defers the release of a takeover of unknown outcome. The preempted process may hand over for
+    /// one more window, so the name stays taken that long.
     fn leave_theft_unsettled(&mut self, ways: &Ways, serial: u8, carried: Option<Timer>) {
         let Some(refused_from) = carried else { return };
         let by_force = ways.rules.unsure_theft_waits;

@@ -10,99 +10,98 @@ use super::{AcquireOptions, Rules, Timer, Timing, properties};
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoLevel {
-    /// What the tables keep to.
+    /// The rules of the tables.
     pub rules: Rules,
     /// The lengths of leases and windows.
     pub timing: Timing,
-    /// How much may happen.
+    /// The limits of a run.
     pub bounds: Bounds,
 }
 
-/// How much may happen in one run.
+/// The limits of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How many processes there are.
+    /// Number of processes.
     pub processes: u8,
     /// Tasks of one process that wait or have a guard.
     pub tasks: u8,
-    /// What they ask for.
+    /// The options that tasks may use.
     pub requests: &'static [AcquireOptions],
-    /// Waiting tasks may leave.
+    /// Whether waiting tasks may cancel.
     pub cancels: bool,
-    /// Owners may enter again.
+    /// Whether owners may enter again.
     pub reentry: bool,
-    /// An acquire without an answer may be sent again, with the same field.
+    /// Whether an unanswered acquire may be sent again, with the same field.
     pub repeats: bool,
-    /// What else is counted.
+    /// The events that are counted.
     pub mishaps: Mishaps,
 }
 
-/// How often each thing may still happen.
+/// How often each event may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mishaps {
     /// Connections lost: each loses a request or a reply.
     pub losses: u8,
     /// Processes that crash.
     pub crashes: u8,
-    /// Takings by force.
+    /// Takeovers by force.
     pub thefts: u8,
-    /// Requests of tasks, no mishap in themselves; [`u8::MAX`]: any number.
+    /// Acquires by tasks (not a fault); [`u8::MAX`]: any number.
     pub asks: u8,
 }
 
-/// One state. The processes are sorted, so that states which differ only by their numbers are one.
+/// One state. The processes are sorted, so that states that differ only by their numbers are one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The server.
     pub server: Server,
     /// The processes.
     pub processes: Vec<Process>,
-    /// What may still happen.
+    /// The events that may still happen.
     pub left: Mishaps,
-    /// The server's time less the highest token any task was given.
+    /// The server's time less the highest token of any task.
     pub highest: i8,
-    /// Until then nobody may enter who was not dispossessed: an `at_least` lasts.
+    /// End of an `at_least`: until then, only tasks of preempted processes may enter.
     pub kept: Timer,
-    /// What was done wrong.
+    /// The violations so far.
     pub flaws: Flaws,
 }
 
-/// Wrongs that show in an event, not in a state.
+/// Violations that show in an event and not in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flaws {
-    /// Somebody entered although the key was not its process's any more, and nobody had taken it by
-    /// force.
+    /// A task entered although its process had lost the key, and not by force.
     pub unheld: bool,
-    /// A token was given before the server's time had come to it.
+    /// A token was issued before the server's time had reached it.
     pub token_ahead: bool,
-    /// A token was given that is not above all given before.
+    /// A token was issued that is not above all earlier ones.
     pub token_not_above: bool,
-    /// Who was dispossessed gave a token that is not below those given since.
+    /// A preempted process issued a token that is not below those issued since.
     pub token_not_below: bool,
-    /// Somebody entered before another task of its process that had come first.
+    /// A task entered before an earlier waiter of its process.
     pub overtook: bool,
-    /// A server lease was handed on after the notice that it was taken.
+    /// A server lease was handed over after the notice of force.
     pub deaf: bool,
-    /// Somebody entered before an `at_least` was over.
+    /// A task entered before an `at_least` was over.
     pub too_early: bool,
-    /// A server lease was released although the first who waited could have entered.
+    /// A server lease was released although the first waiter could have entered.
     pub thrown_away: bool,
 }
 
-/// What can happen. The first number is the process's place in the state.
+/// Everything that can happen. The first number is the index of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A task asks, by this request.
+    /// A task acquires, with the options of this index.
     Ask(u8, u8),
-    /// A waiting task leaves.
+    /// A waiting task cancels.
     Cancel(u8, u8),
     /// The owner enters again.
     Reenter(u8),
-    /// A guard goes.
+    /// A guard is dropped.
     LetGo(u8, u8),
-    /// The table takes note that the owner's deadline has passed.
+    /// The table notices that the owner's deadline has passed.
     Enforce(u8),
-    /// The table looks again at a server lease nobody owns.
+    /// The table checks a server lease without an owner again.
     Pass(u8),
     /// An attempt is sent.
     Attempt(u8),
@@ -112,17 +111,17 @@ pub enum Action {
     Seize(u8),
     /// A queued release is sent.
     Release(u8),
-    /// The release of something unsettled is sent.
+    /// A deferred release is sent.
     Settle(u8, u8),
     /// A message, an expiry, or a poll ends the watch.
     Wake(u8),
-    /// The server executes the request under way.
+    /// The server executes the request in flight.
     Execute(u8),
     /// The server executes a request of a lost connection.
     ExecuteLate(u8, u8),
     /// A process reads the reply.
     Hear(u8),
-    /// A process reads the notice that it was dispossessed.
+    /// A process reads the notice that its key was taken by force.
     HearNotice(u8),
     /// A process's connection is lost.
     Lose(u8),
@@ -179,16 +178,16 @@ impl Model for TwoLevel {
 }
 
 impl TwoLevel {
-    /// What tables are made of in this configuration.
+    /// Returns the part of this configuration that tables use.
     pub fn ways(&self) -> Ways {
         Ways { rules: self.rules, timing: self.timing }
     }
 
-    /// What the tasks of a process may do.
+    /// Adds what the tasks of a process may do.
     fn tasks(&self, state: &State, process: &Process, at: u8, actions: &mut Vec<Action>) {
         let has_room = process.queue.len() + process.guards.len() < usize::from(self.bounds.tasks);
         if has_room && state.left.asks > 0 {
-            // A holder that owns does not wait: it enters again.
+            // A holder that owns the lease enters again and does not wait.
             let inside = process.owner.is_some_and(|owner| owner.options.by_holder);
             let requests = (0..).zip(self.bounds.requests).filter(|(_, options)| !(options.by_holder && inside));
             actions.extend(requests.map(|(options, _)| Action::Ask(at, options)));
@@ -202,7 +201,7 @@ impl TwoLevel {
         actions.extend((0..process.guards.len()).map(|guard| Action::LetGo(at, small(guard))));
     }
 
-    /// What the table of a process may do, and what may go wrong with it.
+    /// Adds what the table of a process may do, and the faults that may hit it.
     fn table(&self, state: &State, process: &Process, at: u8, actions: &mut Vec<Action>) {
         if process.owner.is_some_and(|owner| !owner.deadline.is_ahead()) && self.rules.owner_has_a_deadline {
             actions.push(Action::Enforce(at));
@@ -278,7 +277,7 @@ impl TwoLevel {
         }
     }
 
-    /// The actions after which nobody enters.
+    /// Applies the actions after which no task enters.
     fn apply_quiet(&self, state: &mut State, action: Action) {
         let ways = &self.ways();
         match action {
@@ -356,7 +355,7 @@ impl TwoLevel {
         answer
     }
 
-    /// Takes note of somebody's entry.
+    /// Records the entry of a task, and the violations it shows.
     fn note(&self, state: &mut State, at: u8, entry: Entry) {
         let field = Field { process: at, serial: entry.serial };
         let held = state.server.holder() == Some(field);
@@ -392,7 +391,8 @@ impl State {
         &mut self.processes[usize::from(at)]
     }
 
-    /// A field of this process that is nowhere in use: as good as one never used before.
+    /// Returns a field number of this process that is not in use. It is equivalent to a number
+    /// never used before.
     fn unused_serial(&self, at: u8) -> u8 {
         let process = &self.processes[usize::from(at)];
         let used = |serial| process.names(serial) || self.server.holder() == Some(Field { process: at, serial });

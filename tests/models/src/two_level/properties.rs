@@ -1,4 +1,4 @@
-//! Invariants, and states that must be reachable for them to be meaningful.
+//! Invariants, and states that must be reachable to make the invariants meaningful.
 
 use stateright::Property;
 
@@ -6,57 +6,57 @@ use super::process::{Drive, Guard, Process};
 use super::server::Field;
 use super::{State, TwoLevel};
 
-/// At most one owner believes, over all tasks of all processes; who was dispossessed by force, and not
-/// told yet, aside.
+/// At most one owner believes, over all tasks of all processes. Preempted owners without a notice
+/// do not count.
 pub const ONE_BELIEVES: &str = "at most one owner believes";
-/// Who believes has its process's field in the key.
+/// The key holds the field of the process whose task believes.
 pub const BELIEVED_IS_HELD: &str = "believed is held";
-/// Nobody believes for longer than the key lives.
+/// No task believes for longer than the key lives.
 pub const DEADLINE_IN_EXPIRY: &str = "a deadline lies within the key's expiry";
-/// Who enters finds the key held by its process.
+/// A process holds the key whenever one of its tasks enters.
 pub const ENTERED_IS_HELD: &str = "who enters holds";
-/// Tokens rise, in the order in which they are given.
+/// Tokens rise in the order in which they are issued.
 pub const TOKENS_RISE: &str = "tokens rise";
-/// Who was dispossessed gives only tokens below those given since.
+/// A preempted process issues only tokens below those issued since the takeover.
 pub const ROBBED_STAYS_BELOW: &str = "tokens of the dispossessed stay below";
 /// No token is above the server's time.
 pub const TOKEN_IN_TIME: &str = "no token is ahead of the server's time";
-/// "Taken by force" ends hand-over.
+/// The notice of force ends hand-over.
 pub const TOLD_IS_KNOWN: &str = "who is told knows";
-/// Tasks of one process enter in the order they came.
+/// Tasks of one process enter in the order of their arrival.
 pub const FIRST_COME: &str = "first come, first served";
-/// Nobody enters before an `at_least` is over.
+/// No task enters before an `at_least` is over.
 pub const AT_LEAST: &str = "at least is kept";
-/// No server lease is released while the first who waits could have it.
+/// No server lease is released while the first waiter could have it.
 pub const NOTHING_THROWN_AWAY: &str = "no grant is thrown away";
-/// While somebody waits, somebody owns, something is under way, or the table is about to do
-/// something.
+/// While a task waits, the process has an owner, a server lease, a request in flight, or a next
+/// step.
 pub const NO_LOST_WAKE_UP: &str = "who waits is cared for";
-/// A server lease nobody owns is on its way out or on.
+/// A server lease without an owner always has a next step.
 pub const TENURE_MOVES: &str = "a server_lease nobody owns is cared for";
-/// A field its process forgot is not in the key, and stays out of it.
+/// The key never holds a field that its process has forgotten.
 pub const NOTHING_LEFT_BEHIND: &str = "nothing is left behind";
 
 /// A second task owns the same server lease.
 pub const HANDED_ON: &str = "a server_lease is handed on";
 /// A lease is lengthened for the next owner.
 pub const LENGTHENED: &str = "a lease is lengthened for the next";
-/// An owner is told that its deadline has passed while its server lease lasts.
+/// An owner's deadline passes while its server lease lasts.
 pub const ENFORCED: &str = "an owner's deadline passes within its server_lease";
 /// A taker believes.
 pub const STOLEN: &str = "a taker enters";
-/// A dispossessed process hands on.
+/// A preempted process still believes.
 pub const ROBBED_HANDS_ON: &str = "a dispossessed process still believes";
-/// A copy of a lost connection takes the key after all.
+/// A copy from a lost connection takes the key after all.
 pub const LATE_EXECUTED: &str = "a late copy is executed";
-/// A process enters although another crashed.
+/// A process enters after another one crashed.
 pub const TAKEN_OVER: &str = "a take-over after a crash";
-/// A grant goes to somebody although a copy of its acquire was never answered.
+/// A task enters by a grant although a copy of its acquire was never answered.
 pub const GRANT_AFTER_LOSS: &str = "a grant after a lost copy";
-/// Two guards of one ownership.
+/// One ownership has two guards.
 pub const ENTERED_AGAIN: &str = "a holder has two guards";
 
-/// All properties of the model.
+/// Returns all properties of the model.
 pub fn all() -> Vec<Property<TwoLevel>> {
     let mut all = always();
     all.extend(sometimes());
@@ -140,8 +140,8 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
     ]
 }
 
-/// The guards that are believed, with the field that should be in the key for them; those dispossessed by
-/// force aside.
+/// Returns the guards of tasks that believe, each with the field that the key should hold.
+/// Preempted ones are left out.
 fn believers<'a>(model: &'a TwoLevel, state: &'a State) -> impl Iterator<Item = (Field, &'a Guard)> {
     (0..).zip(&state.processes).flat_map(move |(at, process)| {
         process

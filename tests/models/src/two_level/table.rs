@@ -1,4 +1,5 @@
-//! The lock table of one process: who enters, when the lease is handed over, when it is released.
+//! The lock table of one process. It decides which task enters, and when a lease is handed over or
+//! released.
 
 use super::process::{Drive, Entry, First, Flight, Guard, Owner, Process, Request, ServerLease, Unsettled};
 use super::server::Order;
@@ -13,21 +14,21 @@ pub struct Ways {
     pub timing: Timing,
 }
 
-/// What is to be done with a server lease that nobody owns.
+/// The next step with a server lease that has no owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing now.
+    /// Do nothing now.
     Wait,
-    /// The first who waits enters, and believes until then.
+    /// The first waiter enters, and believes until this instant.
     Enter(Timer),
-    /// A request must be confirmed first.
+    /// Send a request, and wait for its confirmation.
     Ask(Order),
-    /// It is released.
+    /// Release it.
     Release,
 }
 
 impl Process {
-    /// A task asks for the lock.
+    /// A task acquires the lock.
     pub fn ask(&mut self, ways: &Ways, options: AcquireOptions) -> Option<Entry> {
         self.queue.push(options);
         if self.drive == Drive::Idle && self.flight.is_none() && self.server_lease.is_none() {
@@ -36,7 +37,7 @@ impl Process {
         self.advance(ways)
     }
 
-    /// A waiting task leaves.
+    /// A waiting task cancels.
     pub fn cancel(&mut self, ways: &Ways, place: usize) -> Option<Entry> {
         self.queue.remove(place);
         if place == 0 {
@@ -50,13 +51,13 @@ impl Process {
         self.advance(ways)
     }
 
-    /// Whether somebody may enter again by the guard of the present owner.
+    /// Whether a task may enter again by a guard of the present owner.
     pub fn may_reenter(&self, rules: &Rules) -> bool {
         let lives = |owner: Owner| owner.deadline.is_ahead() || !rules.reentry_ends_with_the_deadline;
         self.owner.is_some_and(|owner| lives(owner) && self.guards.iter().any(|guard| guard.number == owner.number))
     }
 
-    /// The owner enters again, past the queue, without asking anybody.
+    /// Lets the owner enter again, past the queue and without a request.
     pub fn reenter(&mut self, ways: &Ways) {
         let owner = self.owner.as_mut().expect("offered only with an owner");
         let own = self.guards.iter().find(|guard| guard.number == owner.number);
@@ -68,7 +69,7 @@ impl Process {
         self.guards.push(guard);
     }
 
-    /// A guard goes.
+    /// Drops a guard.
     pub fn let_go(&mut self, ways: &Ways, place: usize) -> Option<Entry> {
         let guard = self.guards.remove(place);
         let owner = self.owner?;
@@ -80,14 +81,14 @@ impl Process {
         self.advance(ways)
     }
 
-    /// The owner's deadline has passed: it is told, and the server lease goes on without it.
+    /// Notifies the owner that its deadline has passed; the server lease continues without it.
     pub fn enforce(&mut self, ways: &Ways) -> Option<Entry> {
         self.tell_owner();
         self.advance(ways)
     }
 
-    /// What the table does when nobody owns the server lease: hands it on, asks for more, or queues its
-    /// release.
+    /// Handles a server lease without an owner: hands it over, sends a request for it, or queues
+    /// its release.
     pub fn advance(&mut self, ways: &Ways) -> Option<Entry> {
         if self.owner.is_some() {
             return None;
@@ -117,7 +118,7 @@ impl Process {
         }
     }
 
-    /// What is to be done with a server lease that nobody owns, by the rules given.
+    /// Returns the next step with a server lease that has no owner, by the given rules.
     pub fn verdict(&self, ways: &Ways) -> Option<Verdict> {
         let Ways { rules, timing } = ways;
         let server_lease = self.server_lease.as_ref()?;
@@ -150,7 +151,7 @@ impl Process {
         })
     }
 
-    /// Sends an attempt for the first who waits.
+    /// Sends an attempt for the first waiter.
     pub fn send_attempt(&mut self, ways: &Ways, serial: u8, carried: Option<Timer>, by_force: bool) {
         if !ways.rules.unsettled_is_kept {
             self.unsettled.clear();
@@ -162,7 +163,7 @@ impl Process {
         self.flight.as_mut().expect("just sent").carried = carried;
     }
 
-    /// Sends the release of the server lease: from here on it is only something to be settled.
+    /// Sends the release of the server lease. From here on it is only a deferred release.
     pub fn send_release(&mut self) {
         let server_lease = self.server_lease.take().expect("offered only with a server_lease");
         self.unsettled.push(Unsettled {
@@ -176,21 +177,21 @@ impl Process {
         self.drive_on();
     }
 
-    /// Sends the release of something unsettled.
+    /// Sends a deferred release.
     pub fn settle(&mut self, place: usize) {
         let left = self.unsettled[place];
         let request = Request { serial: left.serial, order: Order::Release };
         self.flight = Some(Flight { last: !left.refused_from.is_ahead(), ..Flight::of(request) });
     }
 
-    /// Whether a release of this unsettled attempt is due: at once, and once more when every copy
-    /// is refused.
+    /// Whether to send a release of this attempt: at once, and once more when every copy is
+    /// refused.
     pub fn owes_release(&self, left: &Unsettled) -> bool {
         let again = !left.refused_from.is_ahead() || !left.answered && !left.by_force;
         again && !left.not_before.is_ahead()
     }
 
-    /// The server lease has ended without us.
+    /// Ends a server lease that the server no longer has.
     pub fn lose_server_lease(&mut self) {
         self.tell_owner();
         if let Some(server_lease) = self.server_lease.take() {
@@ -199,9 +200,10 @@ impl Process {
         self.drive_on();
     }
 
-    /// An attempt of which late copies may still take the key is given back when they are refused.
+    /// Defers the release of an attempt whose late copies may still take the key until they are
+    /// refused.
     ///
-    /// Also when that time has come meanwhile: a copy may have taken it between the answer and now.
+    /// Also if that instant has passed: a copy may have taken the key between the answer and now.
     pub fn leave_unsettled(&mut self, serial: u8, carried: Option<Timer>) {
         if let Some(refused_from) = carried {
             let (not_before, by_force, answered) = (Timer::PAST, false, false);
@@ -209,14 +211,14 @@ impl Process {
         }
     }
 
-    /// Somebody waits and nothing is under way for it: an attempt is due.
+    /// Marks an attempt as due if a task waits without a server lease.
     pub fn drive_on(&mut self) {
         if self.server_lease.is_none() && !self.queue.is_empty() {
             self.drive = Drive::Due;
         }
     }
 
-    /// The owner, if there is one, is told that its hold is lost.
+    /// Notifies the owner, if there is one, that its hold is lost.
     pub fn tell_owner(&mut self) {
         if let Some(owner) = self.owner.take() {
             self.guards.iter_mut().filter(|guard| guard.number == owner.number).for_each(|guard| guard.told = true);
@@ -228,7 +230,7 @@ impl Process {
         Some(if rules.first_come_first_served { 0 } else { last })
     }
 
-    /// The first who waits enters. Whoever waits by the same holder enters with it.
+    /// The first waiter enters. All waiters with the same holder enter with it.
     fn enter(&mut self, ways: &Ways, deadline: Timer) -> Entry {
         let place = self.next_in(&ways.rules).expect("somebody waits");
         let options = self.queue.remove(place);
@@ -289,7 +291,7 @@ impl Flight {
     }
 }
 
-/// Until when the next owner may believe; nothing where the server lease must be lengthened first.
+/// Returns the next owner's deadline, or `None` if the server lease must be lengthened first.
 fn owner_deadline(ways: &Ways, server_lease: &ServerLease, head: AcquireOptions) -> Option<Timer> {
     let Ways { rules, timing } = ways;
     let Some(lease) = head.lease else { return Some(server_lease.deadline) };
