@@ -22,17 +22,17 @@
 use stateright::{Model, Property};
 
 /// No client gets the lock while a living client is before it in the queue.
-pub const ORDER: &str = "whoever lined up first is in first";
+pub const ORDER: &str = "the first in the queue is served first";
 /// Redisson's clients remove no living place of ours.
 pub const KEPT: &str = "living places are kept";
 /// A client has at most one place.
-pub const ONE: &str = "nobody has two places";
+pub const ONE: &str = "no client has two places";
 /// A client that gave up has no place once none of its requests is in flight.
-pub const CLEAN: &str = "who gives up leaves nothing";
+pub const CLEAN: &str = "a client that gives up leaves nothing";
 /// When nothing more can happen, no living client waits.
-pub const SERVED: &str = "everybody is served";
+pub const SERVED: &str = "every client is served";
 /// A place of a dead client of ours was removed.
-pub const DEAD_OUT: &str = "a dead place goes";
+pub const DEAD_REMOVED: &str = "a dead place is removed";
 /// Clients of both kinds have had the lock in one run.
 pub const BOTH: &str = "both kinds are served";
 
@@ -59,15 +59,15 @@ pub struct Rules {
     /// Only the head gets the lock. Off: any client that finds the lock free.
     pub only_the_head: bool,
     /// Clients of ours remove dead places of ours.
-    pub throws_out_the_dead: bool,
+    pub removes_the_dead: bool,
     /// Clients of ours remove a head of Redisson's whose score has passed.
-    pub throws_out_theirs: bool,
+    pub removes_theirs: bool,
     /// The scores of living places outlast the places before them.
-    pub lifts_scores: bool,
+    pub raises_scores: bool,
     /// A waiting client checks by itself. Off: it tries only after a message.
-    pub looks_by_itself: bool,
+    pub checks_by_itself: bool,
     /// A client whose place was removed while it lives enqueues again.
-    pub lines_up_again: bool,
+    pub enqueues_again: bool,
 }
 
 impl Rules {
@@ -77,11 +77,11 @@ impl Rules {
         not_after: true,
         gives_up_twice: true,
         only_the_head: true,
-        throws_out_the_dead: true,
-        throws_out_theirs: true,
-        lifts_scores: true,
-        looks_by_itself: true,
-        lines_up_again: true,
+        removes_the_dead: true,
+        removes_theirs: true,
+        raises_scores: true,
+        checks_by_itself: true,
+        enqueues_again: true,
     };
 }
 
@@ -114,17 +114,17 @@ pub enum Phase {
     /// Has not sent a request.
     Idle,
     /// Has a request in flight, or its answer was lost.
-    Asks,
+    Requesting,
     /// Knows that it has a place.
-    Waits,
+    Waiting,
     /// Has the lock.
-    Holds,
+    Holding,
     /// Has had the lock.
     Done,
     /// Has given up.
-    Gone,
+    GaveUp,
     /// Has crashed.
-    Dead,
+    Crashed,
 }
 
 /// A client.
@@ -135,11 +135,11 @@ pub struct Client {
     /// Its state.
     pub phase: Phase,
     /// Whether it was notified, or has seen, that it is next.
-    pub told: bool,
+    pub notified: bool,
     /// Whether it knows that it has a place, and keeps it alive.
-    pub inside: bool,
+    pub queued: bool,
     /// Whether it has sent its keep-alive in this tick.
-    pub beat: bool,
+    pub kept_alive: bool,
     /// The tick of its second giving up.
     pub again_at: Option<u8>,
     /// The field of its next request.
@@ -152,7 +152,7 @@ pub struct Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// Index of the client.
-    pub who: u8,
+    pub id: u8,
     /// Field of the place.
     pub field: u8,
     /// Redisson's clients leave it until this tick.
@@ -163,8 +163,8 @@ pub struct Place {
 
 /// A request for a place, in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Copy {
-    who: u8,
+pub struct Request {
+    id: u8,
     field: u8,
     not_after: u8,
 }
@@ -180,33 +180,33 @@ pub struct State {
     pub queue: Vec<Place>,
     /// The clients.
     pub clients: Vec<Client>,
-    copies: Vec<Copy>,
+    requests: Vec<Request>,
     losses: u8,
     crashes: u8,
     leaves: u8,
     deletions: u8,
     overtaken: bool,
-    thrown_out: bool,
-    dead_out: bool,
+    removed_alive: bool,
+    dead_removed: bool,
 }
 
 /// Everything that can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client of ours requests a place or the lock.
-    Ask(u8),
+    Acquire(u8),
     /// A request arrives; its answer may be lost.
-    Arrive(Copy, bool),
+    Arrive(Request, bool),
     /// A client of ours keeps its place alive and checks the lock.
-    Beat(u8),
+    KeepAlive(u8),
     /// A client of Redisson tries.
     Try(u8),
     /// The holder releases; its message may be lost.
     Release(u8, bool),
     /// A client of ours gives up; its message to the next may be lost.
-    Leave(u8, bool),
+    GiveUp(u8, bool),
     /// A client of ours gives up once more.
-    LeaveAgain(u8),
+    GiveUpAgain(u8),
     /// A client crashes.
     Crash(u8),
     /// A place of ours is deleted.
@@ -223,9 +223,9 @@ impl Model for Fair {
         let client = |theirs| Client {
             theirs,
             phase: Phase::Idle,
-            told: false,
-            inside: false,
-            beat: false,
+            notified: false,
+            queued: false,
+            kept_alive: false,
             again_at: None,
             field: 0,
             served: false,
@@ -237,64 +237,64 @@ impl Model for Fair {
             lock: None,
             queue: Vec::new(),
             clients,
-            copies: Vec::new(),
+            requests: Vec::new(),
             losses,
             crashes,
             leaves,
             deletions,
             overtaken: false,
-            thrown_out: false,
-            dead_out: false,
+            removed_alive: false,
+            dead_removed: false,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let calm = state.now >= self.calm;
         let outcomes: &[bool] = if state.losses > 0 && !calm { &[false, true] } else { &[false] };
-        for copy in &state.copies {
-            actions.extend(outcomes.iter().map(|lost| Action::Arrive(*copy, *lost)));
+        for request in &state.requests {
+            actions.extend(outcomes.iter().map(|lost| Action::Arrive(*request, *lost)));
         }
-        for (who, client) in (0..).zip(&state.clients) {
-            let waits = matches!(client.phase, Phase::Asks | Phase::Waits);
-            let lives = client.phase != Phase::Dead;
-            let asks = state.copies.iter().any(|copy| copy.who == who);
+        for (id, client) in (0..).zip(&state.clients) {
+            let waits = matches!(client.phase, Phase::Requesting | Phase::Waiting);
+            let lives = client.phase != Phase::Crashed;
+            let requested = state.requests.iter().any(|request| request.id == id);
             let mut may = |action, when: bool| actions.extend(when.then_some(action));
             if client.theirs {
                 let useful = client.phase == Phase::Idle && !calm || waits;
-                may(Action::Try(who), useful && self.tried(state, who) != *state);
+                may(Action::Try(id), useful && self.after_try(state, id) != *state);
             } else {
-                let tries = client.phase == Phase::Waits && client.told || client.phase == Phase::Asks;
-                may(Action::Ask(who), !asks && (client.phase == Phase::Idle && !calm || tries));
+                let tries = client.phase == Phase::Waiting && client.notified || client.phase == Phase::Requesting;
+                may(Action::Acquire(id), !requested && (client.phase == Phase::Idle && !calm || tries));
                 // It may run more than once in a tick, if it would find the lock free.
-                let head = state.queue.first().is_some_and(|head| head.who == who);
-                let sees = state.lock.is_none() && head && !client.told && self.rules.looks_by_itself;
-                may(Action::Beat(who), waits && client.inside && (!client.beat || sees));
+                let head = state.queue.first().is_some_and(|head| head.id == id);
+                let sees = state.lock.is_none() && head && !client.notified && self.rules.checks_by_itself;
+                may(Action::KeepAlive(id), waits && client.queued && (!client.kept_alive || sees));
                 for lost in outcomes {
-                    may(Action::Leave(who, *lost), waits && state.leaves > 0 && !calm);
+                    may(Action::GiveUp(id, *lost), waits && state.leaves > 0 && !calm);
                 }
-                may(Action::LeaveAgain(who), client.again_at.is_some_and(|at| state.now >= at));
-                let place = state.queue.iter().any(|place| place.who == who);
-                may(Action::Delete(who), state.deletions > 0 && place && waits && !calm);
+                may(Action::GiveUpAgain(id), client.again_at.is_some_and(|at| state.now >= at));
+                let place = state.queue.iter().any(|place| place.id == id);
+                may(Action::Delete(id), state.deletions > 0 && place && waits && !calm);
             }
             for lost in outcomes {
-                may(Action::Release(who, *lost), client.phase == Phase::Holds);
+                may(Action::Release(id, *lost), client.phase == Phase::Holding);
             }
-            let works = lives && (waits || client.phase == Phase::Holds);
-            may(Action::Crash(who), works && state.crashes > 0 && !calm);
+            let works = lives && (waits || client.phase == Phase::Holding);
+            may(Action::Crash(id), works && state.crashes > 0 && !calm);
         }
         // A living client has sent its keep-alive.
-        let waits = |client: &Client| matches!(client.phase, Phase::Asks | Phase::Waits);
-        let kept = |client: &Client| !waits(client) || !client.inside || client.beat;
+        let waits = |client: &Client| matches!(client.phase, Phase::Requesting | Phase::Waiting);
+        let kept = |client: &Client| !waits(client) || !client.queued || client.kept_alive;
         let again = |client: &Client| client.again_at.is_some_and(|at| state.now >= at);
         let in_time = state.clients.iter().all(|client| kept(client) && !again(client));
         // It has also tried where it may. A request is at most one tick late.
-        let prompt = (0..).zip(&state.clients).all(|(who, client)| match client.phase {
-            Phase::Waits if client.theirs => self.tried(state, who).lock == state.lock,
-            Phase::Waits => !client.told,
-            Phase::Asks => state.copies.iter().any(|copy| copy.who == who),
+        let prompt = (0..).zip(&state.clients).all(|(id, client)| match client.phase {
+            Phase::Waiting if client.theirs => self.after_try(state, id).lock == state.lock,
+            Phase::Waiting => !client.notified,
+            Phase::Requesting => state.requests.iter().any(|request| request.id == id),
             _ => true,
         });
-        let on_time = state.copies.iter().all(|copy| copy.not_after + 1 >= state.now);
+        let on_time = state.requests.iter().all(|request| request.not_after + 1 >= state.now);
         if state.now < self.ticks && in_time && prompt && on_time {
             actions.push(Action::Tick);
         }
@@ -303,52 +303,53 @@ impl Model for Fair {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Ask(who) => {
+            Action::Acquire(id) => {
                 let now = state.now;
-                let client = state.client(who);
-                (client.phase, client.told) = (Phase::Asks, false);
+                let client = state.client(id);
+                (client.phase, client.notified) = (Phase::Requesting, false);
                 if !self.rules.one_field {
                     client.field += 1;
                 }
                 let field = client.field;
-                state.copies.push(Copy { who, field, not_after: now + 1 });
-                state.copies.sort_unstable();
+                state.requests.push(Request { id, field, not_after: now + 1 });
+                state.requests.sort_unstable();
             }
-            Action::Arrive(copy, lost) => {
+            Action::Arrive(request, lost) => {
                 state.losses -= u8::from(lost);
-                state.copies.retain(|other| *other != copy);
-                self.enter(&mut state, copy, lost);
+                state.requests.retain(|other| *other != request);
+                self.acquire(&mut state, request, lost);
             }
-            Action::Beat(who) => self.beat(&mut state, who),
-            Action::Try(who) => state = self.tried(&state, who),
-            Action::Release(who, lost) => {
+            Action::KeepAlive(id) => self.keep_alive(&mut state, id),
+            Action::Try(id) => state = self.after_try(&state, id),
+            Action::Release(id, lost) => {
                 state.losses -= u8::from(lost);
                 state.lock = None;
-                let client = state.client(who);
+                let client = state.client(id);
                 (client.phase, client.served) = (Phase::Done, true);
-                state.tell_head(lost);
+                state.notify_head(lost);
             }
-            Action::Leave(who, lost) => {
+            Action::GiveUp(id, lost) => {
                 state.losses -= u8::from(lost);
                 state.leaves -= 1;
                 let limit = state.now + 2;
-                let client = state.client(who);
-                let unsure = client.phase == Phase::Asks;
-                client.phase = Phase::Gone;
+                let client = state.client(id);
+                let unsure = client.phase == Phase::Requesting;
+                client.phase = Phase::GaveUp;
                 client.again_at = (unsure && self.rules.gives_up_twice).then_some(limit);
-                self.give_up(&mut state, who, lost);
+                self.give_up(&mut state, id, lost);
             }
-            Action::LeaveAgain(who) => {
-                state.client(who).again_at = None;
-                self.give_up(&mut state, who, false);
+            Action::GiveUpAgain(id) => {
+                state.client(id).again_at = None;
+                self.give_up(&mut state, id, false);
             }
-            Action::Crash(who) => {
+            Action::Crash(id) => {
                 state.crashes -= 1;
-                *state.client(who) = Client { phase: Phase::Dead, told: false, again_at: None, ..*state.client(who) };
+                *state.client(id) =
+                    Client { phase: Phase::Crashed, notified: false, again_at: None, ..*state.client(id) };
             }
-            Action::Delete(who) => {
+            Action::Delete(id) => {
                 state.deletions -= 1;
-                state.queue.retain(|place| place.who != who);
+                state.queue.retain(|place| place.id != id);
             }
             Action::Tick => self.tick(&mut state),
         }
@@ -358,25 +359,25 @@ impl Model for Fair {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(ORDER, |_: &Fair, state: &State| !state.overtaken),
-            Property::always(KEPT, |_: &Fair, state: &State| !state.thrown_out),
+            Property::always(KEPT, |_: &Fair, state: &State| !state.removed_alive),
             Property::always(ONE, |_: &Fair, state: &State| {
-                let places = |who| state.queue.iter().filter(|place| place.who == who).count();
-                (0..).zip(&state.clients).all(|(who, _)| places(who) <= 1)
+                let places = |id| state.queue.iter().filter(|place| place.id == id).count();
+                (0..).zip(&state.clients).all(|(id, _)| places(id) <= 1)
             }),
             Property::always(CLEAN, |_: &Fair, state: &State| {
-                (0..).zip(&state.clients).filter(|(_, client)| client.phase == Phase::Gone).all(|(who, client)| {
-                    let under_way = client.again_at.is_some() || state.copies.iter().any(|copy| copy.who == who);
-                    let held = state.lock.is_some_and(|(holder, _)| holder == who);
-                    under_way || !held && !state.queue.iter().any(|place| place.who == who)
+                (0..).zip(&state.clients).filter(|(_, client)| client.phase == Phase::GaveUp).all(|(id, client)| {
+                    let in_flight = client.again_at.is_some() || state.requests.iter().any(|request| request.id == id);
+                    let held = state.lock.is_some_and(|(holder, _)| holder == id);
+                    in_flight || !held && !state.queue.iter().any(|place| place.id == id)
                 })
             }),
             Property::always(SERVED, |model: &Fair, state: &State| {
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
-                let waits = |client: &Client| matches!(client.phase, Phase::Asks | Phase::Waits);
+                let waits = |client: &Client| matches!(client.phase, Phase::Requesting | Phase::Waiting);
                 !actions.is_empty() || !state.clients.iter().any(waits)
             }),
-            Property::sometimes(DEAD_OUT, |_: &Fair, state: &State| state.dead_out),
+            Property::sometimes(DEAD_REMOVED, |_: &Fair, state: &State| state.dead_removed),
             Property::sometimes(BOTH, |_: &Fair, state: &State| {
                 [false, true].iter().all(|theirs| state.clients.iter().any(|one| one.theirs == *theirs && one.served))
             }),
@@ -386,92 +387,94 @@ impl Model for Fair {
 
 impl Fair {
     /// Runs our script that takes the lock, or a place.
-    fn enter(&self, state: &mut State, copy: Copy, lost: bool) {
-        let Copy { who, field, not_after } = copy;
+    fn acquire(&self, state: &mut State, request: Request, lost: bool) {
+        let Request { id, field, not_after } = request;
         if self.rules.not_after && state.now > not_after {
             return;
         }
-        self.tidy(state);
-        let mine = |place: &Place| place.who == who && place.field == field;
-        let head = state.queue.first().is_none_or(mine);
+        self.remove_dead(state);
+        let own = |place: &Place| place.id == id && place.field == field;
+        let head = state.queue.first().is_none_or(own);
         let is_free = state.lock.is_none();
         if is_free && (head || !self.rules.only_the_head) {
             if !head {
-                let before = state.queue.iter().take_while(|place| !mine(place));
+                let before = state.queue.iter().take_while(|place| !own(place));
                 state.overtaken |= before.filter(|place| state.lives(place)).count() > 0;
             }
-            state.take_out(WAIT, mine);
-            self.lift(state);
-            state.lock = Some((who, state.now + LEASE));
-            let client = state.client(who);
+            state.remove_place(WAIT, own);
+            self.raise_scores(state);
+            state.lock = Some((id, state.now + LEASE));
+            let client = state.client(id);
             match client.phase {
                 // An unwanted grant is released; a dead client does not know of its grant.
-                Phase::Gone if client.again_at.is_none() => {
+                Phase::GaveUp if client.again_at.is_none() => {
                     state.lock = None;
-                    state.tell_head(false);
+                    state.notify_head(false);
                 }
-                Phase::Asks | Phase::Waits => (client.phase, client.told) = (Phase::Holds, false),
+                Phase::Requesting | Phase::Waiting => (client.phase, client.notified) = (Phase::Holding, false),
                 _ => {}
             }
             return;
         }
-        if !state.queue.iter().any(mine) {
+        if !state.queue.iter().any(own) {
             let last = state.queue.last().map_or(state.now, |place| place.score);
             let kept = Some(state.now + 1);
-            state.queue.push(Place { who, field, score: last + WAIT, kept });
-            self.lift(state);
+            state.queue.push(Place { id, field, score: last + WAIT, kept });
+            self.raise_scores(state);
         }
-        let client = state.client(who);
+        let client = state.client(id);
         match client.phase {
-            Phase::Asks if !lost => (client.phase, client.inside, client.beat) = (Phase::Waits, true, false),
+            Phase::Requesting if !lost => {
+                (client.phase, client.queued, client.kept_alive) = (Phase::Waiting, true, false);
+            }
             // Its answer finds no waiter: the client gives up on the arrival.
-            Phase::Gone if client.again_at.is_none() && !lost && self.rules.gives_up_twice => {
-                self.give_up(state, who, false);
+            Phase::GaveUp if client.again_at.is_none() && !lost && self.rules.gives_up_twice => {
+                self.give_up(state, id, false);
             }
             _ => {}
         }
     }
 
     /// Runs our script that keeps a place alive and checks the lock.
-    fn beat(&self, state: &mut State, who: u8) {
+    fn keep_alive(&self, state: &mut State, id: u8) {
         let now = state.now;
-        state.client(who).beat = true;
-        let Some(place) = state.queue.iter_mut().find(|place| place.who == who) else {
-            if self.rules.lines_up_again {
-                (state.client(who).phase, state.client(who).inside) = (Phase::Asks, false);
+        state.client(id).kept_alive = true;
+        let Some(place) = state.queue.iter_mut().find(|place| place.id == id) else {
+            if self.rules.enqueues_again {
+                (state.client(id).phase, state.client(id).queued) = (Phase::Requesting, false);
             }
             return;
         };
         place.kept = Some(now + 1);
         let before = state.queue.first().copied();
-        self.tidy(state);
-        self.lift(state);
-        if state.lock.is_none() && self.rules.looks_by_itself {
+        self.remove_dead(state);
+        self.raise_scores(state);
+        if state.lock.is_none() && self.rules.checks_by_itself {
             let head = state.queue.first().copied();
-            if head.is_some_and(|head| head.who == who) {
-                state.client(who).told = true;
+            if head.is_some_and(|head| head.id == id) {
+                state.client(id).notified = true;
             } else if head != before {
-                state.tell_head(false);
+                state.notify_head(false);
             }
         }
     }
 
     /// Removes dead places of ours, and a head of Redisson's whose score has passed.
-    fn tidy(&self, state: &mut State) {
+    fn remove_dead(&self, state: &mut State) {
         let now = state.now;
         let rules = self.rules;
         loop {
-            let dead = |place: &Place| rules.throws_out_the_dead && place.kept.is_some_and(|kept| kept < now);
+            let dead = |place: &Place| rules.removes_the_dead && place.kept.is_some_and(|kept| kept < now);
             let over = |at: usize, place: &Place| {
-                at == 0 && rules.throws_out_theirs && place.kept.is_none() && place.score <= now
+                at == 0 && rules.removes_theirs && place.kept.is_none() && place.score <= now
             };
             let Some(at) = state.queue.iter().enumerate().position(|(at, place)| dead(place) || over(at, place)) else {
                 return;
             };
             let out = state.queue[at];
-            state.dead_out |= out.kept.is_some() && !state.lives(&out);
+            state.dead_removed |= out.kept.is_some() && !state.lives(&out);
             if out.kept.is_some() {
-                state.take_out(WAIT, |place| *place == out);
+                state.remove_place(WAIT, |place| *place == out);
             } else {
                 state.queue.remove(at);
             }
@@ -479,8 +482,8 @@ impl Fair {
     }
 
     /// Raises the scores of our living places so that they outlast the places before them.
-    fn lift(&self, state: &mut State) {
-        if !self.rules.lifts_scores {
+    fn raise_scores(&self, state: &mut State) {
+        if !self.rules.raises_scores {
             return;
         }
         let (now, mut floor, mut before) = (state.now, state.now, None);
@@ -496,39 +499,39 @@ impl Fair {
         }
     }
 
-    fn give_up(&self, state: &mut State, who: u8, lost: bool) {
-        if state.lock.is_some_and(|(holder, _)| holder == who) {
+    fn give_up(&self, state: &mut State, id: u8, lost: bool) {
+        if state.lock.is_some_and(|(holder, _)| holder == id) {
             state.lock = None;
         }
-        state.take_out(WAIT, |place| place.who == who);
-        self.tidy(state);
-        self.lift(state);
+        state.remove_place(WAIT, |place| place.id == id);
+        self.remove_dead(state);
+        self.raise_scores(state);
         if state.lock.is_none() {
-            state.tell_head(lost);
+            state.notify_head(lost);
         }
     }
 
     /// Returns the state after a try of a Redisson client, by its clock.
-    fn tried(&self, last: &State, who: u8) -> State {
+    fn after_try(&self, last: &State, id: u8) -> State {
         let mut state = last.clone();
         let now = state.now + AHEAD;
         while state.queue.first().is_some_and(|head| head.score <= now) {
             let out = state.queue.remove(0);
-            state.thrown_out |= out.kept.is_some() && state.lives(&out) && state.clients[usize::from(out.who)].inside;
+            state.removed_alive |= out.kept.is_some() && state.lives(&out) && state.clients[usize::from(out.id)].queued;
         }
-        let head = state.queue.first().is_none_or(|head| head.who == who);
+        let head = state.queue.first().is_none_or(|head| head.id == id);
         if state.lock.is_none() && head {
-            state.take_out(0, |place| place.who == who);
+            state.remove_place(0, |place| place.id == id);
             for place in &mut state.queue {
                 place.score = place.score.saturating_sub(THEIRS);
             }
-            state.lock = Some((who, state.now + LEASE));
-            state.client(who).phase = Phase::Holds;
-        } else if !state.queue.iter().any(|place| place.who == who) {
+            state.lock = Some((id, state.now + LEASE));
+            state.client(id).phase = Phase::Holding;
+        } else if !state.queue.iter().any(|place| place.id == id) {
             let left = state.lock.map_or(0, |(_, until)| until.saturating_sub(state.now));
             let score = state.queue.last().map_or(now + left, |last| last.score) + THEIRS;
-            state.queue.push(Place { who, field: 0, score, kept: None });
-            state.client(who).phase = Phase::Waits;
+            state.queue.push(Place { id, field: 0, score, kept: None });
+            state.client(id).phase = Phase::Waiting;
         }
         state
     }
@@ -537,10 +540,10 @@ impl Fair {
         state.now += 1;
         let now = state.now;
         for client in &mut state.clients {
-            client.beat = false;
+            client.kept_alive = false;
         }
         if let Some((holder, until)) = state.lock {
-            if state.client(holder).phase == Phase::Holds {
+            if state.client(holder).phase == Phase::Holding {
                 state.lock = Some((holder, now + LEASE));
             } else if now > until {
                 state.lock = None;
@@ -550,16 +553,16 @@ impl Fair {
 }
 
 impl State {
-    fn client(&mut self, who: u8) -> &mut Client {
-        &mut self.clients[usize::from(who)]
+    fn client(&mut self, id: u8) -> &mut Client {
+        &mut self.clients[usize::from(id)]
     }
 
     fn lives(&self, place: &Place) -> bool {
-        matches!(self.clients[usize::from(place.who)].phase, Phase::Asks | Phase::Waits)
+        matches!(self.clients[usize::from(place.id)].phase, Phase::Requesting | Phase::Waiting)
     }
 
     /// Removes a place, and lowers the scores behind it by what it was worth.
-    fn take_out(&mut self, wait: u8, which: impl Fn(&Place) -> bool) {
+    fn remove_place(&mut self, wait: u8, which: impl Fn(&Place) -> bool) {
         let Some(at) = self.queue.iter().position(which) else { return };
         self.queue.remove(at);
         for place in &mut self.queue[at..] {
@@ -567,10 +570,10 @@ impl State {
         }
     }
 
-    fn tell_head(&mut self, lost: bool) {
+    fn notify_head(&mut self, lost: bool) {
         if let (false, Some(head)) = (lost, self.queue.first().copied()) {
-            let client = self.client(head.who);
-            client.told |= client.phase == Phase::Waits && !client.theirs;
+            let client = self.client(head.id);
+            client.notified |= client.phase == Phase::Waiting && !client.theirs;
         }
     }
 }

@@ -20,13 +20,13 @@ pub use client::Process;
 pub use server::Server;
 
 /// Readers and writers exclude each other.
-pub const EXCLUSIVE: &str = "a writer is alone, but for what it reads itself";
+pub const EXCLUSIVE: &str = "a writer excludes all but its own read";
 /// No reader that came after a waiting writer enters before it.
 pub const STEPS_BACK: &str = "no reader is granted past a writer that waited before it came";
 /// A sleeping client could not enter.
-pub const TOLD: &str = "who could enter is told";
+pub const WOKEN: &str = "a waiter that could enter is woken";
 /// Every holder on the server has a client that will release it.
-pub const OWNED: &str = "what is on the server is somebody's";
+pub const OWNED: &str = "every holder on the server is known";
 /// Two tasks share a read.
 pub const SHARED: &str = "two tasks share a read";
 /// An upgrade happens.
@@ -39,23 +39,23 @@ pub const DOWNGRADED: &str = "a writer became a reader";
 pub struct Rules {
     /// A write whose holder also reads, or requests to, returns to the server and is not handed
     /// over.
-    pub keeps_what_is_read_under: bool,
+    pub keeps_a_write_with_a_read: bool,
     /// A task that shares its read with others does not request an upgrade.
-    pub asks_alone: bool,
+    pub upgrades_alone: bool,
     /// A read with a requested upgrade takes no further tasks.
-    pub shares_no_more: bool,
+    pub stops_sharing: bool,
     /// The server lets a reader write only if it is the only one.
-    pub only_reader_writes: bool,
+    pub only_reader_upgrades: bool,
     /// New readers step back for a waiting writer.
     pub steps_back: bool,
     /// Readers that waited before the writer go first.
     pub first_come: bool,
     /// A downgrade wakes the readers.
-    pub downgrade_tells: bool,
+    pub downgrade_wakes: bool,
     /// A writer that stops waiting wakes the readers.
-    pub leaving_tells: bool,
+    pub leaving_wakes: bool,
     /// A release keeps the key's lifetime for the remaining holders.
-    pub keeps_the_longest: bool,
+    pub keeps_the_longest_lease: bool,
     /// A client stops believing before the server frees the lock.
     pub stops_in_time: bool,
     /// A copy is refused when its client no longer waits for it.
@@ -65,15 +65,15 @@ pub struct Rules {
 impl Rules {
     /// The design: every rule on.
     pub const ALL: Rules = Rules {
-        keeps_what_is_read_under: true,
-        asks_alone: true,
-        shares_no_more: true,
-        only_reader_writes: true,
+        keeps_a_write_with_a_read: true,
+        upgrades_alone: true,
+        stops_sharing: true,
+        only_reader_upgrades: true,
         steps_back: true,
         first_come: true,
-        downgrade_tells: true,
-        leaving_tells: true,
-        keeps_the_longest: true,
+        downgrade_wakes: true,
+        leaving_wakes: true,
+        keeps_the_longest_lease: true,
         stops_in_time: true,
         refuses_late: true,
     };
@@ -85,7 +85,7 @@ pub struct Bounds {
     /// Number of clients.
     pub processes: u8,
     /// Number of requests by tasks.
-    pub asks: u8,
+    pub requests: u8,
     /// Answers that may be lost.
     pub losses: u8,
     /// Processes that may crash.
@@ -121,7 +121,7 @@ pub struct State {
 /// The events that may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Left {
-    pub(crate) asks: u8,
+    pub(crate) requests: u8,
     pub(crate) losses: u8,
     pub(crate) crashes: u8,
     pub(crate) expiries: u8,
@@ -151,7 +151,7 @@ pub struct Request {
     pub(crate) field: u8,
     /// The task that requests; requests with the same holder may be in together.
     pub(crate) holder: u8,
-    pub(crate) under: Option<u8>,
+    pub(crate) held: Option<u8>,
     /// The order of its arrival.
     pub(crate) came: u8,
     /// The order of its first refusal.
@@ -169,7 +169,7 @@ pub enum Action {
     /// A task requests a write.
     Write(u8),
     /// The writer requests a read as well.
-    ReadUnder(u8),
+    ReadAsWriter(u8),
     /// A reader requests a write.
     Upgrade(u8),
     /// The script runs, and its answer arrives.
@@ -194,13 +194,13 @@ pub enum Action {
     /// The process crashes; its holds stay on the server.
     Crash(u8),
     /// The client's deadline passes for all its holds.
-    Lapse(u8),
+    DeadlinePasses(u8),
     /// The leases of a process end on the server.
     LeasesEnd(u8),
     /// The key of the lock expires.
     KeyExpires,
     /// The announcement of a dead writer ends.
-    WordEnds(u8),
+    AnnouncementEnds(u8),
 }
 
 impl Model for ReadWrite {
@@ -208,12 +208,12 @@ impl Model for ReadWrite {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let Bounds { asks, losses, crashes, expiries, processes } = self.bounds;
+        let Bounds { requests, losses, crashes, expiries, processes } = self.bounds;
         vec![State {
             server: Server::default(),
             processes: vec![Process::default(); usize::from(processes)],
             copies: Vec::new(),
-            left: Left { asks, losses, crashes, expiries },
+            left: Left { requests, losses, crashes, expiries },
             clock: 0,
             overtaken: false,
             seen: Seen::default(),
@@ -242,7 +242,7 @@ impl Model for ReadWrite {
         vec![
             Property::always(EXCLUSIVE, |_: &ReadWrite, state: &State| state.is_exclusive()),
             Property::always(STEPS_BACK, |_: &ReadWrite, state: &State| !state.overtaken),
-            Property::always(TOLD, |_: &ReadWrite, state: &State| {
+            Property::always(WOKEN, |_: &ReadWrite, state: &State| {
                 state.processes.iter().all(|process| {
                     let asleep = process.request.filter(|_| process.asleep && !process.woken);
                     asleep.is_none_or(|request| !state.server.admits(&Rules::ALL, &request))

@@ -23,11 +23,11 @@
 use stateright::{Model, Property};
 
 /// No waiting process is passed over more often than the bound.
-pub const BOUNDED: &str = "nobody is passed over for long";
+pub const BOUNDED: &str = "no process is passed over for long";
 /// While the lock is free and a process waits, an event is due.
-pub const SOMEBODY_MOVES: &str = "a free lock is taken";
+pub const PROGRESS: &str = "a free lock is taken";
 /// Every process has had the lock, and waits or holds again.
-pub const ALL_SERVED: &str = "everybody is served";
+pub const ALL_SERVED: &str = "every process is served";
 /// Silence made a process try.
 pub const SILENCE: &str = "silence ends a turn";
 
@@ -139,13 +139,13 @@ pub enum Action {
     /// A hand-over window ends, and no task waits.
     ReleaseAndLeave(u8),
     /// A message is read.
-    Hear(u8),
+    ReadMessage(u8),
     /// A message is lost.
     LoseMessage(u8),
     /// A waiting process tries after a while without any event.
     Silence(u8),
     /// A process without waiters forgets its turn.
-    Forget(u8),
+    ForgetTurn(u8),
     /// The holder crashes, and its lease ends.
     Crash(u8),
 }
@@ -169,14 +169,14 @@ impl Model for Turns {
             let mut may = |action: fn(u8) -> Action, when: bool| actions.extend(when.then(|| action(at)));
             may(Action::Join, !process.waits && !process.holds && !process.crashed);
             may(Action::Try, process.tries);
-            may(Action::Hear, process.inbox > 0);
+            may(Action::ReadMessage, process.inbox > 0);
             may(Action::LoseMessage, process.inbox > 0 && state.losses > 0);
             may(Action::Release, process.holds && is_read);
             may(Action::ReleaseAndLeave, process.holds && is_read && self.bounds.leaves);
             may(Action::Crash, process.holds && state.crashes > 0);
             may(Action::Silence, self.may_probe(process, is_still) && is_free);
             let forgets = !process.waits && process.turn > 0 && !self.rules.turn_outlives_a_window;
-            may(Action::Forget, forgets && is_still);
+            may(Action::ForgetTurn, forgets && is_still);
         }
     }
 
@@ -197,7 +197,7 @@ impl Model for Turns {
             Property::always(BOUNDED, |model: &Turns, state: &State| {
                 state.processes.iter().all(|process| process.passed_over <= model.bounds.passed_over)
             }),
-            Property::always(SOMEBODY_MOVES, |model: &Turns, state: &State| {
+            Property::always(PROGRESS, |model: &Turns, state: &State| {
                 let is_still = state.is_still();
                 let waits = state.processes.iter().any(|process| process.waits);
                 let probes = state.processes.iter().any(|process| model.may_probe(process, is_still));
@@ -225,10 +225,10 @@ impl Turns {
                 (process.waits, process.subscribed, process.passed_over) = (true, true, 0);
                 process.tries = process.turn == 0;
             }
-            Action::Try(at) => self.try_it(state, at),
+            Action::Try(at) => self.try_acquire(state, at),
             Action::Release(at) => self.release(state, at, true),
             Action::ReleaseAndLeave(at) => self.release(state, at, false),
-            Action::Hear(at) => {
+            Action::ReadMessage(at) => {
                 let process = state.process(at);
                 process.inbox -= 1;
                 process.turn = process.turn.saturating_sub(1);
@@ -243,7 +243,7 @@ impl Turns {
                 let process = state.process(at);
                 (process.tries, process.turn) = (true, 0);
             }
-            Action::Forget(at) => state.process(at).turn = 0,
+            Action::ForgetTurn(at) => state.process(at).turn = 0,
             Action::Crash(at) => {
                 state.crashes -= 1;
                 *state.process(at) = Process { crashed: true, served: true, ..Process::default() };
@@ -251,7 +251,7 @@ impl Turns {
         }
     }
 
-    fn try_it(&self, state: &mut State, at: u8) {
+    fn try_acquire(&self, state: &mut State, at: u8) {
         let is_free = state.is_free();
         let process = state.process(at);
         process.tries = false;

@@ -38,10 +38,10 @@
 //! hand-over windows of different length, and turns among processes ([`turns`](crate::turns)).
 
 mod canonical;
-mod hear;
 pub mod model;
 pub mod process;
 pub mod properties;
+mod replies;
 pub mod rules;
 pub mod server;
 pub mod table;

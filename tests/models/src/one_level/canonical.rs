@@ -51,7 +51,7 @@ impl State {
         }
         if let Some(key) = &mut self.server.key {
             let place = order.iter().position(|&at| at == usize::from(key.holder.client)).expect("a permutation");
-            key.holder = Field { client: u8::try_from(place).expect("a handful"), ..key.holder };
+            key.holder = Field { client: u8::try_from(place).expect("fits a byte"), ..key.holder };
         }
         self.clients = order.into_iter().map(|at| std::mem::take(&mut self.clients[at])).collect();
     }
@@ -62,7 +62,7 @@ impl State {
         self.each_token(|token| tokens.push(*token));
         tokens.sort_unstable();
         tokens.dedup();
-        let rank = |token: u8| u8::try_from(tokens.partition_point(|&other| other < token)).expect("a handful");
+        let rank = |token: u8| u8::try_from(tokens.partition_point(|&other| other < token)).expect("fits a byte");
         self.server.token = rank(self.server.token);
         self.highest_token = rank(self.highest_token);
         self.each_token(|token| *token = rank(*token));
@@ -82,9 +82,9 @@ fn forget_unawaited(client: &mut Client) {
     let Client { holds, link, .. } = client;
     let waits = |call: &Call| {
         let wanted = match call.request.order {
-            Order::Acquire { .. } => Phase::Asking,
+            Order::Acquire { .. } => Phase::Acquiring,
             Order::Renew { .. } | Order::Extend { .. } => Phase::Held,
-            Order::Release => Phase::Leaving,
+            Order::Release => Phase::Releasing,
         };
         holds.iter().any(|hold| hold.serial == call.request.serial && hold.phase == wanted)
     };
@@ -116,11 +116,11 @@ fn drop_idle_bytes(rules: &Rules, client: &mut Client, held: Option<u8>) {
         let Client { holds, link, .. } = client;
         let mut alive: Vec<u8> = held.into_iter().collect();
         alive.extend(
-            holds.iter().filter(|hold| matches!(hold.phase, Phase::Asking | Phase::Unsure)).map(|hold| hold.serial),
+            holds.iter().filter(|hold| matches!(hold.phase, Phase::Acquiring | Phase::Unknown)).map(|hold| hold.serial),
         );
-        let under_way = link.requests.iter().map(|call| &call.request).chain(link.late.iter().flatten());
+        let in_flight = link.requests.iter().map(|call| &call.request).chain(link.late.iter().flatten());
         alive.extend(
-            under_way.filter(|request| matches!(request.order, Order::Acquire { .. })).map(|request| request.serial),
+            in_flight.filter(|request| matches!(request.order, Order::Acquire { .. })).map(|request| request.serial),
         );
         for requests in &mut link.late {
             requests.retain(|request| alive.contains(&request.serial));
@@ -139,7 +139,7 @@ fn number_attempts(client: &mut Client, held: Option<u8>) -> Option<u8> {
             met.push(serial);
             met.len() - 1
         });
-        u8::try_from(place).expect("a handful")
+        u8::try_from(place).expect("fits a byte")
     };
     let Client { holds, link, .. } = client;
     for hold in holds {

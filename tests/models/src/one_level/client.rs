@@ -27,7 +27,7 @@ pub enum Report {
     /// Another client held the lock.
     Busy {
         /// Whether the server had answered so.
-        said: bool,
+        answered: bool,
     },
     /// The release is done, and the lock was held until then.
     Released(Fate),
@@ -42,7 +42,7 @@ pub enum Report {
 
 /// The fixed part of a client: the rules it keeps and the times it uses.
 #[derive(Clone, Copy, Debug)]
-pub struct Ways {
+pub struct Setup {
     /// The rules.
     pub rules: Rules,
     /// The times.
@@ -67,48 +67,48 @@ impl Client {
     }
 
     /// Begins an attempt with the field `serial`.
-    pub fn ask(&mut self, ways: &Ways, serial: u8) {
+    pub fn acquire(&mut self, setup: &Setup, serial: u8) {
         self.holds.push(Hold { serial, ..Hold::default() });
-        self.send_acquire(ways, serial);
+        self.send_acquire(setup, serial);
     }
 
     /// Sends another copy of an acquire whose outcome is not known.
-    pub fn ask_again(&mut self, ways: &Ways) {
-        let hold = self.find(|hold| hold.phase == Phase::Unsure);
-        hold.phase = Phase::Asking;
+    pub fn acquire_again(&mut self, setup: &Setup) {
+        let hold = self.find(|hold| hold.phase == Phase::Unknown);
+        hold.phase = Phase::Acquiring;
         let serial = hold.serial;
-        self.send_acquire(ways, serial);
+        self.send_acquire(setup, serial);
     }
 
     /// Releases the current attempt, whatever its outcome: it is held, or a copy is still in
     /// flight.
-    pub fn leave(&mut self, ways: &Ways) {
-        let at = self.holds.iter().position(Hold::is_current).expect("there is an attempt to leave");
-        self.holds[at].phase = Phase::Leaving;
-        self.send_release(ways, at);
+    pub fn release(&mut self, setup: &Setup) {
+        let at = self.holds.iter().position(Hold::is_current).expect("there is an attempt to release");
+        self.holds[at].phase = Phase::Releasing;
+        self.send_release(setup, at);
     }
 
     /// Sends the release again.
-    pub fn leave_again(&mut self, ways: &Ways, at: usize) {
-        self.send_release(ways, at);
+    pub fn release_again(&mut self, setup: &Setup, at: usize) {
+        self.send_release(setup, at);
     }
 
     /// Whether to send a release of this hold again: the first one went unanswered, or the time for
     /// the last one has come.
     pub fn owes_release(&self, at: usize) -> bool {
         let hold = &self.holds[at];
-        hold.phase == Phase::Leaving
+        hold.phase == Phase::Releasing
             && !self.link.releases(hold.serial)
             && (!hold.released || !hold.acquires_refused_from.client.is_ahead())
     }
 
     /// Sends a renewal of the current hold.
-    pub fn renew(&mut self, ways: &Ways) {
-        let lease = ways.timing.lease;
-        let raises = self.may_raise(ways);
+    pub fn renew(&mut self, setup: &Setup) {
+        let lease = setup.timing.lease;
+        let raises = self.may_raise(setup);
         let hold = self.find(|hold| hold.phase == Phase::Held);
-        let memo = memo(ways, lease, raises);
-        if !ways.rules.only_confirmation_raises {
+        let memo = memo(setup, lease, raises);
+        if !setup.rules.only_confirmation_raises {
             hold.deadline = hold.deadline.max(memo.deadline);
         }
         let serial = hold.serial;
@@ -117,24 +117,24 @@ impl Client {
 
     /// Sends an extend of the current hold to `lease`, which may be shorter than the rest of the
     /// lease.
-    pub fn extend(&mut self, ways: &Ways, lease: u8) {
-        let raises = self.may_raise(ways);
+    pub fn extend(&mut self, setup: &Setup, lease: u8) {
+        let raises = self.may_raise(setup);
         let hold = self.find(|hold| hold.phase == Phase::Held);
-        let mut memo = memo(ways, lease, raises);
+        let mut memo = memo(setup, lease, raises);
         let shortens = memo.deadline < hold.deadline;
         let mut overtaken = false;
-        if shortens && ways.rules.shortening_lowers_first {
+        if shortens && setup.rules.shortening_lowers_first {
             hold.deadline = memo.deadline;
         }
-        let order = if !shortens && ways.rules.lengthening_only_lengthens {
+        let order = if !shortens && setup.rules.lengthening_only_lengthens {
             Order::Renew { lease }
         } else {
-            memo.refused_from = ways.timing.refused_from();
+            memo.refused_from = setup.timing.refused_from();
             memo.shortens = shortens;
             // An earlier request may be confirmed after this extend leaves, but it ran before this
             // extend. Its confirmation must not raise the deadline.
-            overtaken = shortens && ways.rules.rise_waits_for_the_shortening;
-            Order::Extend { lease, refused_from: written_refusal(ways, ways.rules.extend_carries_not_after) }
+            overtaken = shortens && setup.rules.rise_waits_for_the_shortening;
+            Order::Extend { lease, refused_from: written_refusal(setup, setup.rules.extend_carries_not_after) }
         };
         let serial = hold.serial;
         if overtaken {
@@ -144,34 +144,34 @@ impl Client {
     }
 
     /// Sends an unanswered extend again, which the protocol forbids.
-    pub fn extend_again(&mut self, ways: &Ways) {
+    pub fn extend_again(&mut self, setup: &Setup) {
         let hold = self.find(|hold| hold.extend_again.is_some());
         let lease = hold.extend_again.take().expect("found by it");
         let serial = hold.serial;
-        let refused_from = written_refusal(ways, true);
+        let refused_from = written_refusal(setup, true);
         self.send(serial, Order::Extend { lease, refused_from }, Memo::default());
     }
 
     /// Loses the living connection: the outcome of each request in flight becomes unknown.
-    pub fn lose_connection(&mut self, ways: &Ways) {
+    pub fn lose_connection(&mut self, setup: &Setup) {
         for call in self.link.lose() {
-            let lapse = lapse(ways, &call);
+            let lapse = lapse(setup, &call);
             for hold in self.holds.iter_mut().filter(|hold| hold.serial == call.request.serial) {
                 match call.request.order {
                     Order::Acquire { .. } if hold.phase != Phase::Held => {
                         hold.unclean = true;
                         hold.acquires_refused_from = hold.acquires_refused_from.max(lapse);
-                        if hold.phase == Phase::Asking {
-                            hold.phase = Phase::Unsure;
+                        if hold.phase == Phase::Acquiring {
+                            hold.phase = Phase::Unknown;
                         }
                     }
                     Order::Extend { lease, .. } if hold.phase == Phase::Held => {
                         if call.memo.shortens {
                             hold.extends_refused_from = hold.extends_refused_from.max(lapse);
                         }
-                        hold.extend_again = (!ways.rules.extend_is_sent_once).then_some(lease);
+                        hold.extend_again = (!setup.rules.extend_is_sent_once).then_some(lease);
                     }
-                    Order::Release if hold.phase == Phase::Leaving => hold.repeat = true,
+                    Order::Release if hold.phase == Phase::Releasing => hold.repeat = true,
                     _ => {}
                 }
             }
@@ -186,28 +186,28 @@ impl Client {
     }
 
     /// Reads the oldest reply, and returns the report for the caller, if any.
-    pub fn hear(&mut self, ways: &Ways) -> Option<Report> {
+    pub fn read_reply(&mut self, setup: &Setup) -> Option<Report> {
         let reply = self.link.replies.remove(0);
         let serial = reply.call.request.serial;
         let phase = match reply.answer {
-            Answer::Granted { .. } | Answer::Busy => Phase::Asking,
-            Answer::TooLate if matches!(reply.call.request.order, Order::Acquire { .. }) => Phase::Asking,
+            Answer::Granted { .. } | Answer::Busy => Phase::Acquiring,
+            Answer::TooLate if matches!(reply.call.request.order, Order::Acquire { .. }) => Phase::Acquiring,
             Answer::TooLate | Answer::Kept(_) => Phase::Held,
-            Answer::Released(_) => Phase::Leaving,
+            Answer::Released(_) => Phase::Releasing,
         };
         // The attempt may have moved on, for instance by a release before the grant arrived. Then
         // the answer has no effect.
         let at = self.holds.iter().position(|hold| hold.serial == serial && hold.phase == phase)?;
         match reply.answer {
-            Answer::Granted { token } => self.hear_granted(ways, at, &reply, token),
+            Answer::Granted { token } => self.on_granted(setup, at, &reply, token),
             Answer::Busy => {
                 self.end_try(at);
-                Some(Report::Busy { said: true })
+                Some(Report::Busy { answered: true })
             }
-            Answer::TooLate if phase == Phase::Asking => self.hear_too_late(ways, at, &reply),
+            Answer::TooLate if phase == Phase::Acquiring => self.on_too_late(setup, at, &reply),
             Answer::TooLate => None,
-            Answer::Kept(kept) => self.hear_kept(ways, at, &reply, kept),
-            Answer::Released(found) => self.hear_released(ways, at, &reply, found),
+            Answer::Kept(kept) => self.on_kept(setup, at, &reply, kept),
+            Answer::Released(found) => self.on_released(setup, at, &reply, found),
         }
     }
 
@@ -223,12 +223,12 @@ impl Client {
         self.holds.iter_mut().for_each(Hold::server_tick);
     }
 
-    fn hear_granted(&mut self, ways: &Ways, at: usize, reply: &Reply, token: u8) -> Option<Report> {
+    fn on_granted(&mut self, setup: &Setup, at: usize, reply: &Reply, token: u8) -> Option<Report> {
         let hold = &mut self.holds[at];
-        hold.deadline = confirmed_deadline(ways, reply);
+        hold.deadline = confirmed_deadline(setup, reply);
         if !hold.is_within_deadline() {
             // The grant is so old that it may have ended, so it is not reported to the caller.
-            self.leave(ways);
+            self.release(setup);
             return None;
         }
         hold.phase = Phase::Held;
@@ -237,37 +237,37 @@ impl Client {
         Some(Report::Granted { token })
     }
 
-    fn hear_too_late(&mut self, ways: &Ways, at: usize, reply: &Reply) -> Option<Report> {
-        if !ways.rules.too_late_is_not_granted {
-            return self.hear_granted(ways, at, reply, 0);
+    fn on_too_late(&mut self, setup: &Setup, at: usize, reply: &Reply) -> Option<Report> {
+        if !setup.rules.too_late_is_not_granted {
+            return self.on_granted(setup, at, reply, 0);
         }
-        if !ways.rules.too_late_is_not_busy {
+        if !setup.rules.too_late_is_not_busy {
             self.end_try(at);
-            return Some(Report::Busy { said: false });
+            return Some(Report::Busy { answered: false });
         }
         if self.holds[at].retried {
             self.end_try(at);
         } else {
             self.holds[at].retried = true;
             let serial = self.holds[at].serial;
-            self.send_acquire(ways, serial);
+            self.send_acquire(setup, serial);
         }
         None
     }
 
-    fn hear_kept(&mut self, ways: &Ways, at: usize, reply: &Reply, kept: bool) -> Option<Report> {
-        let deadline = confirmed_deadline(ways, reply);
-        let raises = reply.call.memo.raises && (reply.past.extends || !ways.rules.server_time_decides)
-            || !ways.rules.rise_waits_for_the_shortening;
+    fn on_kept(&mut self, setup: &Setup, at: usize, reply: &Reply, kept: bool) -> Option<Report> {
+        let deadline = confirmed_deadline(setup, reply);
+        let raises = reply.call.memo.raises && (reply.past.extends || !setup.rules.server_time_decides)
+            || !setup.rules.rise_waits_for_the_shortening;
         let hold = &mut self.holds[at];
         if !kept {
-            if ways.rules.not_yours_ends_belief {
+            if setup.rules.not_yours_ends_belief {
                 hold.deadline = Timer::PAST;
             }
-            return Some(Report::NotYours { believes: self.believes(&ways.rules) });
+            return Some(Report::NotYours { believes: self.believes(&setup.rules) });
         }
         let is_extend = matches!(reply.call.request.order, Order::Extend { .. });
-        if is_extend && !ways.rules.shortening_lowers_first {
+        if is_extend && !setup.rules.shortening_lowers_first {
             hold.deadline = deadline;
         }
         // A passed deadline was reported to the caller, so no answer raises it again.
@@ -277,8 +277,8 @@ impl Client {
         None
     }
 
-    fn hear_released(&mut self, ways: &Ways, at: usize, reply: &Reply, found: bool) -> Option<Report> {
-        let rules = &ways.rules;
+    fn on_released(&mut self, setup: &Setup, at: usize, reply: &Reply, found: bool) -> Option<Report> {
+        let rules = &setup.rules;
         let report = if self.holds[at].owes_report { release_report(rules, &self.holds[at], found) } else { None };
         let hold = &mut self.holds[at];
         hold.owes_report = false;
@@ -294,25 +294,25 @@ impl Client {
     /// over; otherwise the client may retry or release.
     fn end_try(&mut self, at: usize) {
         if self.holds[at].unclean {
-            self.holds[at].phase = Phase::Unsure;
+            self.holds[at].phase = Phase::Unknown;
         } else {
             self.holds.remove(at);
         }
     }
 
-    fn send_acquire(&mut self, ways: &Ways, serial: u8) {
-        let lease = ways.timing.lease;
-        let refused_from = written_refusal(ways, ways.rules.acquire_carries_not_after);
-        let memo = Memo { refused_from: ways.timing.refused_from(), ..memo(ways, lease, true) };
+    fn send_acquire(&mut self, setup: &Setup, serial: u8) {
+        let lease = setup.timing.lease;
+        let refused_from = written_refusal(setup, setup.rules.acquire_carries_not_after);
+        let memo = Memo { refused_from: setup.timing.refused_from(), ..memo(setup, lease, true) };
         self.send(serial, Order::Acquire { lease, refused_from }, memo);
     }
 
-    fn send_release(&mut self, ways: &Ways, at: usize) {
+    fn send_release(&mut self, setup: &Setup, at: usize) {
         let hold = &self.holds[at];
         let serial = hold.serial;
-        let last = !ways.rules.server_time_decides && !hold.acquires_refused_from.client.is_ahead();
+        let last = !setup.rules.server_time_decides && !hold.acquires_refused_from.client.is_ahead();
         self.send(serial, Order::Release, Memo { last, ..Memo::default() });
-        if !ways.rules.forgets_when_answered {
+        if !setup.rules.forgets_when_answered {
             self.holds.remove(at);
         }
     }
@@ -323,9 +323,9 @@ impl Client {
 
     /// Whether a confirmation of a request sent now may raise the deadline: no shortening may run
     /// after that request.
-    fn may_raise(&self, ways: &Ways) -> bool {
+    fn may_raise(&self, setup: &Setup) -> bool {
         let Some(hold) = self.current() else { return false };
-        !ways.rules.rise_waits_for_the_shortening
+        !setup.rules.rise_waits_for_the_shortening
             || (!self.link.shortens(hold.serial) && !hold.extends_refused_from.client.is_ahead())
     }
 
@@ -350,25 +350,25 @@ fn release_report(rules: &Rules, hold: &Hold, found: bool) -> Option<Report> {
     }
 }
 
-fn confirmed_deadline(ways: &Ways, reply: &Reply) -> Timer {
+fn confirmed_deadline(setup: &Setup, reply: &Reply) -> Timer {
     let memo = &reply.call.memo;
-    if ways.rules.deadline_counts_from_sending { memo.deadline } else { counted_on(ways, memo.lease) }
+    if setup.rules.deadline_counts_from_sending { memo.deadline } else { deadline_of(setup, memo.lease) }
 }
 
-fn memo(ways: &Ways, lease: u8, raises: bool) -> Memo {
-    let kept = if ways.rules.deadline_counts_from_sending { 0 } else { lease };
-    Memo { deadline: counted_on(ways, lease), lease: kept, raises, ..Memo::default() }
+fn memo(setup: &Setup, lease: u8, raises: bool) -> Memo {
+    let kept = if setup.rules.deadline_counts_from_sending { 0 } else { lease };
+    Memo { deadline: deadline_of(setup, lease), lease: kept, raises, ..Memo::default() }
 }
 
-fn counted_on(ways: &Ways, lease: u8) -> Timer {
-    if ways.rules.deadline_keeps_a_margin { ways.timing.counted_on(lease) } else { Timer::after(lease) }
+fn deadline_of(setup: &Setup, lease: u8) -> Timer {
+    if setup.rules.deadline_keeps_a_margin { setup.timing.deadline_of(lease) } else { Timer::after(lease) }
 }
 
 /// The first instant, in the server's time, at which the server refuses a copy sent now, as the
 /// client writes it.
-fn written_refusal(ways: &Ways, carried: bool) -> Timer {
-    let Timing { window, offset_gap, .. } = ways.timing;
-    match (carried, ways.rules.not_after_uses_the_lower_bound) {
+fn written_refusal(setup: &Setup, carried: bool) -> Timer {
+    let Timing { window, offset_gap, .. } = setup.timing;
+    match (carried, setup.rules.not_after_uses_the_lower_bound) {
         (false, _) => Timer::NEVER,
         (true, true) => Timer::after((window + 1).saturating_sub(offset_gap)),
         (true, false) => Timer::after(window + 1 + offset_gap),
@@ -376,9 +376,9 @@ fn written_refusal(ways: &Ways, carried: bool) -> Timer {
 }
 
 /// The instant from which a lost copy can have no effect, by the clock that decides.
-fn lapse(ways: &Ways, call: &Call) -> Lapse {
+fn lapse(setup: &Setup, call: &Call) -> Lapse {
     let client = call.memo.refused_from;
-    if !ways.rules.server_time_decides {
+    if !setup.rules.server_time_decides {
         return Lapse { client, server: Timer::PAST };
     }
     let server = match call.request.order {

@@ -7,15 +7,15 @@ use super::Timer;
 pub enum Phase {
     /// A copy of the acquire is in flight on the living connection.
     #[default]
-    Asking,
+    Acquiring,
     /// No copy is in flight, and an earlier copy is unanswered: the client may retry or give up.
-    Unsure,
+    Unknown,
     /// Granted in time, and not released yet. The deadline decides whether the client still
     /// believes.
     Held,
     /// The caller no longer needs the lock. The client releases until no trace of the attempt can
     /// be left on the server.
-    Leaving,
+    Releasing,
 }
 
 /// What really happened on the server to a hold since its client began to believe. The protocol
@@ -82,7 +82,7 @@ impl Lapse {
 impl Hold {
     /// Whether the client wants this attempt now; the others are only being released.
     pub fn is_current(&self) -> bool {
-        self.phase != Phase::Leaving
+        self.phase != Phase::Releasing
     }
 
     /// Whether the deadline is still ahead.
@@ -105,14 +105,14 @@ impl Hold {
 
     /// Clears what no longer matters, so that states that differ only by it become one.
     pub fn tidy(&mut self) {
-        if self.phase != Phase::Asking {
+        if self.phase != Phase::Acquiring {
             self.retried = false;
         }
         if self.phase != Phase::Held {
             self.extends_refused_from = Lapse::default();
             self.extend_again = None;
         }
-        if self.phase == Phase::Leaving && !self.owes_report {
+        if self.phase == Phase::Releasing && !self.owes_report {
             self.deadline = Timer::PAST;
             self.repeat = false;
         }

@@ -2,7 +2,7 @@
 
 use stateright::{Model, Property};
 
-use super::client::{Client, Report, Ways};
+use super::client::{Client, Report, Setup};
 use super::hold::{Fate, Phase};
 use super::network::{Past, Reply};
 use super::properties;
@@ -28,7 +28,7 @@ pub struct Bounds {
     /// Whether they renew.
     pub renewals: bool,
     /// Unanswered requests per connection; a retry after "too late" may be one more.
-    pub under_way: u8,
+    pub in_flight: u8,
     /// The total of what may go wrong.
     pub mishaps: Mishaps,
     /// Attempts per client, including those that are still being released.
@@ -70,7 +70,7 @@ pub struct State {
     /// The violations so far that show in an event.
     pub flaws: Flaws,
     /// An administrator deleted the key of a holder.
-    pub meddled: bool,
+    pub key_deleted: bool,
 }
 
 /// Violations that show in an event and not in a state.
@@ -85,7 +85,7 @@ pub struct Flaws {
     /// A client believed in a grant whose token was not above all earlier ones.
     pub token_not_above: bool,
     /// A client went on believing after "not yours".
-    pub deaf: bool,
+    pub ignored_not_yours: bool,
 }
 
 /// Everything that can happen. The numbers are indexes of clients, and then of holds or
@@ -93,13 +93,13 @@ pub struct Flaws {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client begins an attempt.
-    Ask(u8),
+    Acquire(u8),
     /// A client sends another copy of an acquire whose outcome it does not know.
-    AskAgain(u8),
+    AcquireAgain(u8),
     /// A client releases its current attempt, held or not.
-    Leave(u8),
+    Release(u8),
     /// A client sends the release of a hold again.
-    LeaveAgain(u8, u8),
+    ReleaseAgain(u8, u8),
     /// A client renews.
     Renew(u8),
     /// A client extends to this lease.
@@ -111,7 +111,7 @@ pub enum Action {
     /// The server executes the oldest request of one of a client's lost connections.
     ExecuteLate(u8, u8),
     /// A client reads the oldest reply.
-    Hear(u8),
+    ReadReply(u8),
     /// A client's connection is lost.
     Lose(u8),
     /// A client crashes.
@@ -137,22 +137,22 @@ impl Model for OneLevel {
             left: self.bounds.mishaps,
             highest_token: 0,
             flaws: Flaws::default(),
-            meddled: false,
+            key_deleted: false,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (at, client) in (0..).zip(&state.clients) {
             if client.crashed.is_none() {
-                self.intentions(state, client, at, actions);
-                self.mishaps_of(state, client, at, actions);
+                self.own_actions(state, client, at, actions);
+                self.fault_actions(state, client, at, actions);
             }
             if !client.link.requests.is_empty() {
                 actions.push(Action::Execute(at));
             }
             actions.extend((0..client.link.late.len()).map(|late| Action::ExecuteLate(at, small(late))));
             if !client.link.replies.is_empty() {
-                actions.push(Action::Hear(at));
+                actions.push(Action::ReadReply(at));
             }
         }
         if state.left.deletions > 0 && state.server.key.is_some() {
@@ -175,27 +175,27 @@ impl Model for OneLevel {
 
 impl OneLevel {
     /// Returns the part of this configuration that clients use.
-    pub fn ways(&self) -> Ways {
-        Ways { rules: self.rules, timing: self.timing }
+    pub fn setup(&self) -> Setup {
+        Setup { rules: self.rules, timing: self.timing }
     }
 
     /// Adds what a client may do of its own accord.
-    fn intentions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
+    fn own_actions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
         for hold in (0..client.holds.len()).filter(|&hold| client.owes_release(hold)) {
-            actions.push(Action::LeaveAgain(at, small(hold)));
+            actions.push(Action::ReleaseAgain(at, small(hold)));
         }
-        if client.link.under_way() >= usize::from(self.bounds.under_way) {
+        if client.link.in_flight() >= usize::from(self.bounds.in_flight) {
             return;
         }
         let Some(hold) = client.current() else {
             if client.holds.len() < usize::from(self.bounds.holds) && state.left.attempts > 0 {
-                actions.push(Action::Ask(at));
+                actions.push(Action::Acquire(at));
             }
             return;
         };
-        actions.push(Action::Leave(at));
-        if hold.phase == Phase::Unsure {
-            actions.push(Action::AskAgain(at));
+        actions.push(Action::Release(at));
+        if hold.phase == Phase::Unknown {
+            actions.push(Action::AcquireAgain(at));
         }
         if hold.extend_again.is_some() {
             actions.push(Action::ExtendAgain(at));
@@ -211,8 +211,8 @@ impl OneLevel {
     }
 
     /// Adds the faults that may hit a client.
-    fn mishaps_of(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
-        if state.left.losses > 0 && client.link.under_way() > 0 {
+    fn fault_actions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
+        if state.left.losses > 0 && client.link.in_flight() > 0 {
             actions.push(Action::Lose(at));
         }
         if client.holds.is_empty() {
@@ -230,35 +230,35 @@ impl OneLevel {
     }
 
     fn apply(&self, state: &mut State, action: Action) {
-        let ways = self.ways();
+        let setup = self.setup();
         match action {
-            Action::Ask(at) => {
+            Action::Acquire(at) => {
                 if state.left.attempts != u8::MAX {
                     state.left.attempts -= 1;
                 }
                 let serial = if self.rules.field_is_new { state.unused_serial(at) } else { 0 };
-                state.client(at).ask(&ways, serial);
+                state.client(at).acquire(&setup, serial);
             }
-            Action::AskAgain(at) => state.client(at).ask_again(&ways),
-            Action::Leave(at) => state.client(at).leave(&ways),
-            Action::LeaveAgain(at, hold) => state.client(at).leave_again(&ways, hold.into()),
-            Action::Renew(at) => state.client(at).renew(&ways),
-            Action::Extend(at, lease) => state.client(at).extend(&ways, lease),
-            Action::ExtendAgain(at) => state.client(at).extend_again(&ways),
+            Action::AcquireAgain(at) => state.client(at).acquire_again(&setup),
+            Action::Release(at) => state.client(at).release(&setup),
+            Action::ReleaseAgain(at, hold) => state.client(at).release_again(&setup, hold.into()),
+            Action::Renew(at) => state.client(at).renew(&setup),
+            Action::Extend(at, lease) => state.client(at).extend(&setup, lease),
+            Action::ExtendAgain(at) => state.client(at).extend_again(&setup),
             Action::Execute(at) => self.execute(state, at),
             Action::ExecuteLate(at, late) => {
                 let request = state.client(at).link.arrive_late(late.into());
                 let field = Field { client: at, serial: request.serial };
                 state.server.execute(&self.rules, field, request.order);
             }
-            Action::Hear(at) => {
-                if let Some(report) = state.client(at).hear(&ways) {
+            Action::ReadReply(at) => {
+                if let Some(report) = state.client(at).read_reply(&setup) {
                     state.note(report);
                 }
             }
             Action::Lose(at) => {
                 state.left.losses -= 1;
-                state.client(at).lose_connection(&ways);
+                state.client(at).lose_connection(&setup);
             }
             Action::Crash(at) => {
                 state.left.crashes -= 1;
@@ -266,7 +266,7 @@ impl OneLevel {
             }
             Action::Delete => {
                 state.left.deletions -= 1;
-                state.meddled = true;
+                state.key_deleted = true;
                 state.server.delete(&self.rules);
             }
             Action::Tick => self.tick(state, None),
@@ -356,10 +356,10 @@ impl State {
                 flaws.token_not_above |= token <= self.highest_token;
                 self.highest_token = self.highest_token.max(token);
             }
-            Report::Busy { said } => flaws.untrue_busy |= !said,
+            Report::Busy { answered } => flaws.untrue_busy |= !answered,
             Report::Released(fate) => flaws.untrue_released |= fate != Fate::Released,
             Report::Lost(fate) => flaws.untrue_lost |= fate != Fate::Ended,
-            Report::NotYours { believes } => flaws.deaf |= believes,
+            Report::NotYours { believes } => flaws.ignored_not_yours |= believes,
         }
     }
 }
@@ -369,5 +369,5 @@ fn is_release(order: Order) -> bool {
 }
 
 fn small(number: usize) -> u8 {
-    u8::try_from(number).expect("a handful")
+    u8::try_from(number).expect("fits a byte")
 }

@@ -76,7 +76,7 @@ pub struct Link {
 
 impl Link {
     /// Number of unanswered requests on the living connection.
-    pub fn under_way(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.requests.len() + self.replies.len()
     }
 

@@ -22,7 +22,7 @@ pub const RELEASED_IS_TRUE: &str = "a report of released is true";
 /// "Busy" is reported only if the server answered so.
 pub const BUSY_IS_TRUE: &str = "a report of busy is true";
 /// A client does not believe after the answer "not yours".
-pub const TOLD_IS_KNOWN: &str = "who is told knows";
+pub const NOT_YOURS_ENDS_BELIEF: &str = "not yours ends belief";
 
 /// A grant was received, and an earlier copy of its acquire went unanswered.
 pub const GRANT_AFTER_LOSS: &str = "a grant after a lost copy";
@@ -39,17 +39,19 @@ pub const TAKEN_OVER: &str = "a take-over after a crash";
 pub fn all() -> Vec<Property<OneLevel>> {
     vec![
         Property::always(ONE_BELIEVES, |model: &OneLevel, state: &State| {
-            state.meddled || believers(model, state).count() <= 1
+            state.key_deleted || believers(model, state).count() <= 1
         }),
         Property::always(BELIEVED_IS_HELD, |model: &OneLevel, state: &State| {
-            state.meddled || believers(model, state).all(|field| state.server.holder() == Some(field))
+            state.key_deleted || believers(model, state).all(|field| state.server.holder() == Some(field))
         }),
         Property::always(NOTHING_LEFT_BEHIND, nothing_left_behind),
-        Property::always(TOKENS_RISE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.token_not_above),
-        Property::always(LOST_IS_TRUE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.untrue_lost),
-        Property::always(RELEASED_IS_TRUE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.untrue_released),
+        Property::always(TOKENS_RISE, |_: &OneLevel, state: &State| state.key_deleted || !state.flaws.token_not_above),
+        Property::always(LOST_IS_TRUE, |_: &OneLevel, state: &State| state.key_deleted || !state.flaws.untrue_lost),
+        Property::always(RELEASED_IS_TRUE, |_: &OneLevel, state: &State| {
+            state.key_deleted || !state.flaws.untrue_released
+        }),
         Property::always(BUSY_IS_TRUE, |_: &OneLevel, state: &State| !state.flaws.untrue_busy),
-        Property::always(TOLD_IS_KNOWN, |_: &OneLevel, state: &State| !state.flaws.deaf),
+        Property::always(NOT_YOURS_ENDS_BELIEF, |_: &OneLevel, state: &State| !state.flaws.ignored_not_yours),
         Property::sometimes(GRANT_AFTER_LOSS, |_: &OneLevel, state: &State| {
             holds(state, |phase, unclean| phase == Phase::Held && unclean)
         }),

@@ -54,7 +54,7 @@ pub struct Timing {
 
 impl Timing {
     /// Returns the deadline of a lease that is requested now: the lease without the margin.
-    pub fn counted_on(&self, lease: u8) -> Timer {
+    pub fn deadline_of(&self, lease: u8) -> Timer {
         Timer::after(lease.saturating_sub(self.margin))
     }
 

@@ -34,7 +34,7 @@ impl Server {
         if self.has(request.field) {
             return true;
         }
-        let inside = request.under.is_some_and(|under| self.has(under));
+        let inside = request.held.is_some_and(|held| self.has(held));
         match request.kind {
             Kind::Read if self.writing => inside,
             Kind::Read => {
@@ -42,7 +42,7 @@ impl Server {
                 inside || !rules.steps_back || !self.waiting.iter().any(|(_, since)| before(*since))
             }
             Kind::Write => {
-                let alone = self.holders.len() == 1 || !rules.only_reader_writes;
+                let alone = self.holders.len() == 1 || !rules.only_reader_upgrades;
                 self.is_free() || (!self.writing && inside && alone)
             }
         }
@@ -51,7 +51,10 @@ impl Server {
     /// Runs an acquire script. Returns whether the request is granted.
     pub(crate) fn acquire(&mut self, rules: &Rules, process: u8, request: &Request, now: u8) -> bool {
         if !self.admits(rules, request) {
-            if request.kind == Kind::Write && request.waits && !self.waiting.iter().any(|(who, _)| *who == process) {
+            if request.kind == Kind::Write
+                && request.waits
+                && !self.waiting.iter().any(|(waiter, _)| *waiter == process)
+            {
                 self.waiting.push((process, now));
                 self.waiting.sort_unstable();
             }
@@ -69,7 +72,7 @@ impl Server {
     }
 
     pub(crate) fn withdraw(&mut self, process: u8) {
-        self.waiting.retain(|(who, _)| *who != process);
+        self.waiting.retain(|(waiter, _)| *waiter != process);
     }
 
     /// Runs a release script. Returns whether it wakes the waiters.
@@ -85,10 +88,10 @@ impl Server {
         match kind {
             Kind::Write => {
                 self.writing = false;
-                rules.downgrade_tells
+                rules.downgrade_wakes
             }
             Kind::Read => {
-                self.shortened |= !rules.keeps_the_longest;
+                self.shortened |= !rules.keeps_the_longest_lease;
                 false
             }
         }

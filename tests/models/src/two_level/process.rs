@@ -12,7 +12,7 @@ pub struct Process {
     /// Waiting tasks, in their order.
     pub queue: Vec<AcquireOptions>,
     /// What the table does for waiters while no request is in flight.
-    pub drive: Drive,
+    pub poll: Poll,
     /// What it holds on the server, as far as it knows.
     pub server_lease: Option<ServerLease>,
     /// The owner of the server lease, as the table sees it.
@@ -22,18 +22,18 @@ pub struct Process {
     /// The request in flight; at most one.
     pub flight: Option<Flight>,
     /// Attempts that may hold or take the key although no task wants them.
-    pub unsettled: Vec<Unsettled>,
+    pub deferred: Vec<DeferredRelease>,
     /// Requests of lost connections that may still arrive, in any order.
     pub late: Vec<Request>,
     /// A notice in flight: the key of this attempt was taken by force.
     pub notice: Option<u8>,
     /// The attempts whose key was taken by force; only the model knows them.
-    pub dispossessed: Vec<Dispossessed>,
+    pub preempted: Vec<Preempted>,
 }
 
 /// What the table does for waiters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Drive {
+pub enum Poll {
     /// Nothing.
     #[default]
     Idle,
@@ -61,14 +61,14 @@ pub struct ServerLease {
     /// The time since the grant was known, less the number of hand-overs since.
     pub room: i8,
     /// It was taken by force, and its token is still to be read, not before this instant.
-    pub settling: Option<Timer>,
+    pub token_due: Option<Timer>,
     /// The name stays taken until this instant.
     pub keep: Timer,
     /// At least one copy of its acquire was not answered; from this instant every such copy is
     /// refused.
-    pub carried: Option<Timer>,
+    pub unanswered: Option<Timer>,
     /// It was handed over; shows that the state was reached.
-    pub handed_on: bool,
+    pub handed_over: bool,
     /// Its lease was lengthened for the next owner; shows that the state was reached.
     pub lengthened: bool,
     /// The table has set a timer to check it again.
@@ -109,7 +109,7 @@ pub struct Guard {
     /// The task believes until this instant.
     pub deadline: Timer,
     /// Whether the task was notified that the hold is lost.
-    pub told: bool,
+    pub notified: bool,
 }
 
 /// The request in flight on the living connection, or its reply.
@@ -127,11 +127,11 @@ pub struct Flight {
     pub first: First,
     /// An earlier copy of the acquire was not answered; from this instant every such copy is
     /// refused.
-    pub carried: Option<Timer>,
+    pub unanswered: Option<Timer>,
     /// A notice of force arrived before the reply.
     pub forced: bool,
     /// Its task cancelled; used only where that (wrongly) matters.
-    pub orphan: bool,
+    pub cancelled: bool,
     /// A release sent after the last instant at which a copy of the acquire could be executed.
     pub last: bool,
 }
@@ -147,7 +147,7 @@ pub struct Request {
 
 /// An attempt to be released until no trace of it can be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Unsettled {
+pub struct DeferredRelease {
     /// Number of the attempt.
     pub serial: u8,
     /// From this instant every lost copy of its acquire is refused.
@@ -162,7 +162,7 @@ pub struct Unsettled {
 
 /// An attempt whose key was taken by force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Dispossessed {
+pub struct Preempted {
     /// Number of the attempt.
     pub serial: u8,
     /// A task of another process has entered since.
@@ -181,7 +181,7 @@ pub struct Entry {
     /// An earlier waiter was still in the queue.
     pub overtook: bool,
     /// The process knew that the server lease was taken by force.
-    pub deaf: bool,
+    pub ignores_notice: bool,
 }
 
 impl Process {
@@ -189,7 +189,7 @@ impl Process {
     pub fn knows(&self, serial: u8) -> bool {
         self.server_lease.is_some_and(|server_lease| server_lease.serial == serial)
             || self.flight.is_some_and(|flight| flight.request.serial == serial)
-            || self.unsettled.iter().any(|left| left.serial == serial)
+            || self.deferred.iter().any(|left| left.serial == serial)
     }
 
     /// Whether a request, a guard or a lease names this attempt.
@@ -200,21 +200,22 @@ impl Process {
     }
 
     /// Whether this attempt's key was taken by force.
-    pub fn was_dispossessed(&self, serial: u8) -> bool {
-        self.dispossessed.iter().any(|dispossessed| dispossessed.serial == serial)
+    pub fn was_preempted(&self, serial: u8) -> bool {
+        self.preempted.iter().any(|preempted| preempted.serial == serial)
     }
 
     /// Lets one tick pass, by its clock and the server's.
     pub fn tick(&mut self, oldest: i8) {
         let age = |age: &mut i8| *age = (*age + 1).min(oldest);
         if let Some(server_lease) = &mut self.server_lease {
-            let ServerLease { deadline, handover_window, first, lag, room, settling, keep, carried, .. } = server_lease;
-            [deadline, handover_window, keep].into_iter().chain(carried).for_each(Timer::tick);
+            let ServerLease { deadline, handover_window, first, lag, room, token_due, keep, unanswered, .. } =
+                server_lease;
+            [deadline, handover_window, keep].into_iter().chain(unanswered).for_each(Timer::tick);
             if let Some(first) = first {
                 first.end.tick();
             }
-            if let Some(settling) = settling {
-                settling.tick();
+            if let Some(token_due) = token_due {
+                token_due.tick();
             }
             age(lag);
             age(room);
@@ -223,14 +224,14 @@ impl Process {
             owner.deadline.tick();
         }
         self.guards.iter_mut().for_each(|guard| guard.deadline.tick());
-        if let Some(Flight { request, answer, deadline, handover_window, first, carried, .. }) = &mut self.flight {
+        if let Some(Flight { request, answer, deadline, handover_window, first, unanswered, .. }) = &mut self.flight {
             request.order.tick();
-            [deadline, handover_window, &mut first.end].into_iter().chain(carried).for_each(Timer::tick);
+            [deadline, handover_window, &mut first.end].into_iter().chain(unanswered).for_each(Timer::tick);
             if let Some(Answer::Granted { lag }) = answer {
                 age(lag);
             }
         }
-        for left in &mut self.unsettled {
+        for left in &mut self.deferred {
             left.refused_from.tick();
             left.not_before.tick();
         }

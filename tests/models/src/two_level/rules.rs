@@ -6,7 +6,7 @@
 pub struct Rules {
     /// A server lease is not handed over after its deadline. Off: only the hand-over window limits
     /// it.
-    pub hand_over_looks_at_the_deadline: bool,
+    pub hand_over_checks_the_deadline: bool,
     /// The next owner's lease must end within the server lease's. Off: it gets its lease, however
     /// little is left.
     pub hand_over_covers_the_lease: bool,
@@ -23,10 +23,10 @@ pub struct Rules {
     pub taker_waits_a_window: bool,
     /// A takeover without waiters keeps the name for its hand-over window. Off: the name is freed
     /// at once.
-    pub unwanted_theft_waits: bool,
+    pub unwanted_takeover_waits: bool,
     /// A takeover of unknown outcome is released a hand-over window after its last copy was
     /// refused. Off: it is released at once too.
-    pub unsure_theft_waits: bool,
+    pub unknown_takeover_waits: bool,
     /// After a notice of force the server lease is not handed over. Off: the hand-over window
     /// continues.
     pub force_ends_hand_over: bool,
@@ -43,12 +43,12 @@ pub struct Rules {
     pub reentry_ends_with_the_deadline: bool,
     /// A grant goes to the first waiter, whichever task caused the request. Off: it is released if
     /// that task has cancelled.
-    pub grant_outlives_its_asker: bool,
+    pub grant_outlives_its_waiter: bool,
     /// The watch belongs to the table. Off: it ends with the waiter that began it.
-    pub watch_outlives_its_asker: bool,
+    pub watch_outlives_its_waiter: bool,
     /// After the loss of a request the table checks the server lease again. Off: the tasks that
     /// depend on the reply wait for ever.
-    pub loss_is_looked_at: bool,
+    pub loss_is_handled: bool,
     /// After an answered release the table begins an attempt for tasks that came meanwhile. Off: it
     /// does nothing more.
     pub release_begins_an_attempt: bool,
@@ -56,7 +56,7 @@ pub struct Rules {
     pub adoption_takes_the_release_back: bool,
     /// An attempt of unknown outcome is kept until no trace of it can be left. Off: the next
     /// attempt replaces it.
-    pub unsettled_is_kept: bool,
+    pub deferred_release_is_kept: bool,
     /// The first waiter enters first. Off: the last one.
     pub first_come_first_served: bool,
     /// A server lease is neither handed over nor released before `at_least` is over. Off: it is,
@@ -70,26 +70,26 @@ pub struct Rules {
 impl Rules {
     /// The design: every rule on.
     pub const ALL: Self = Self {
-        hand_over_looks_at_the_deadline: true,
+        hand_over_checks_the_deadline: true,
         hand_over_covers_the_lease: true,
         lengthening_is_confirmed_first: true,
         window_ends_handover: true,
         token_waits_for_time: true,
         taker_waits_a_window: true,
-        unwanted_theft_waits: true,
-        unsure_theft_waits: true,
+        unwanted_takeover_waits: true,
+        unknown_takeover_waits: true,
         force_ends_hand_over: true,
         owner_has_a_deadline: true,
         release_names_its_owner: true,
         last_guard_ends: true,
         reentry_keeps_the_deadline: true,
         reentry_ends_with_the_deadline: true,
-        grant_outlives_its_asker: true,
-        watch_outlives_its_asker: true,
-        loss_is_looked_at: true,
+        grant_outlives_its_waiter: true,
+        watch_outlives_its_waiter: true,
+        loss_is_handled: true,
         release_begins_an_attempt: true,
         adoption_takes_the_release_back: true,
-        unsettled_is_kept: true,
+        deferred_release_is_kept: true,
         first_come_first_served: true,
         at_least_keeps_the_name: true,
         at_least_is_in_the_lease: true,
