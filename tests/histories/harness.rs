@@ -14,10 +14,10 @@ use super::story::History;
 /// Number of processes.
 const PROCESSES: usize = 4;
 
-/// A history ends after this time: its last sections, and all leases.
+/// Limit for the end of a history: its last sections, and all leases.
 const LONG: Duration = Duration::from_secs(5);
 
-/// The plan of a history, from its seed; only the timing is the machine's.
+/// The plan of a history, from its seed; only the timing depends on the machine.
 #[derive(Debug)]
 pub(crate) struct Plan {
     orders: Orders,

@@ -15,7 +15,7 @@ use fastrand::Rng;
 use redgrid_core::Config;
 use redgrid_locks::{AcquireError, Client, Holder, Lock, LockGuard};
 use redgrid_testkit::Observer;
-use redgrid_tests::history::{Event, Orders, PATIENCE, REGISTER, STARVED, What, accepted, counter, fence, now};
+use redgrid_tests::history::{Event, Kind, Orders, PATIENCE, REGISTER, STARVED, accepted, counter, fence, now};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -141,13 +141,13 @@ impl Task {
     fn outcome(&self, id: u64, outcome: Result<Option<LockGuard>, AcquireError>) -> Option<Entered> {
         match outcome {
             Ok(Some(guard)) => {
-                self.say(id, What::Got { token: guard.token().get() });
+                self.say(id, Kind::Got { token: guard.token().get() });
                 let entered = Entered { id, guard };
                 self.look(&entered);
                 Some(entered)
             }
             Ok(None) => {
-                self.say(id, What::Busy);
+                self.say(id, Kind::Busy);
                 None
             }
             Err(error) => self.nothing(id, &format!("{error:?}")),
@@ -206,11 +206,11 @@ impl Task {
         if self.rng.bool() {
             self.pause(0..pause).await;
         }
-        self.say(id, What::Update { began, read });
+        self.say(id, Kind::Update { began, read });
         if self.direct.cmd(&["SET", &counter(name), &(read + 1).to_string()]).await.is_ok() {
             let at = now();
             let held = is_held();
-            self.say_at(at, id, What::Updated { held });
+            self.say_at(at, id, Kind::Updated { held });
         }
     }
 
@@ -227,20 +227,20 @@ impl Task {
         if answer.is_some_and(|answer| answer < 0) {
             let at = now();
             let held = entered.guard.is_held();
-            self.say_at(at, entered.id, What::Refused { held });
+            self.say_at(at, entered.id, Kind::Refused { held });
         }
     }
 
     async fn give_back(&mut self, entered: Entered) {
         self.look(&entered);
         let Entered { id, guard } = entered;
-        self.say(id, What::Give);
+        self.say(id, Kind::Give);
         match self.rng.u8(..64) {
             0 => guard.forget(),
             1..16 => drop(guard),
             _ => {
                 let released = guard.release().await;
-                self.say(id, What::Gave { ok: released.is_ok() });
+                self.say(id, Kind::Gave { ok: released.is_ok() });
             }
         }
     }
@@ -254,21 +254,21 @@ impl Task {
         let at = now();
         let held = is_held();
         if held {
-            self.say_at(at, id, What::Held);
+            self.say_at(at, id, Kind::Held);
         } else {
-            self.say(id, What::NotHeld);
+            self.say(id, Kind::NotHeld);
         }
         held
     }
 
     fn ask(&self, name: &str, steal: bool, again: Option<u64>) -> u64 {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        self.say(id, What::Ask { name: name.to_owned(), steal, again });
+        self.say(id, Kind::Ask { name: name.to_owned(), steal, again });
         id
     }
 
     fn nothing<T>(&self, id: u64, how: &str) -> Option<T> {
-        self.say(id, What::Nothing { how: how.to_owned() });
+        self.say(id, Kind::NoGrant { how: how.to_owned() });
         None
     }
 
@@ -281,12 +281,12 @@ impl Task {
         tokio::time::sleep(pause).await;
     }
 
-    fn say(&self, id: u64, what: What) {
-        self.say_at(now(), id, what);
+    fn say(&self, id: u64, kind: Kind) {
+        self.say_at(now(), id, kind);
     }
 
-    fn say_at(&self, at: u64, id: u64, what: What) {
-        let mut line = serde_json::to_string(&Event { at, task: self.task, id, what }).expect("plain data");
+    fn say_at(&self, at: u64, id: u64, kind: Kind) {
+        let mut line = serde_json::to_string(&Event { at, task: self.task, id, kind }).expect("plain data");
         line.push('\n');
         // One write per line. If the reader is gone, the history ends anyway.
         let _ = std::io::stdout().lock().write_all(line.as_bytes());

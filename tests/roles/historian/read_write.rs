@@ -3,7 +3,7 @@
 use redgrid_locks::{
     AcquireError, DowngradeError, Holder, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard,
 };
-use redgrid_tests::history::{PATIENCE, STARVED, What, now};
+use redgrid_tests::history::{Kind, PATIENCE, STARVED, now};
 
 use super::Task;
 
@@ -48,7 +48,7 @@ impl Task {
             // A writer also reads, and keeps reading when the write has ended.
             if let Some(read) = self.read_under(name, &lock, &me).await {
                 self.give_back_rw(entered).await;
-                self.say(read.id, What::Reads);
+                self.say(read.id, Kind::Reads);
                 self.work_rw(name, &read).await;
                 return self.give_back_rw(read).await;
             }
@@ -101,8 +101,8 @@ impl Task {
         self.say(
             id,
             match &guard {
-                Guard::Read(_) | Guard::Upgradable(_) => What::Reads,
-                Guard::Write(write) => What::Got { token: write.token().get() },
+                Guard::Read(_) | Guard::Upgradable(_) => Kind::Reads,
+                Guard::Write(write) => Kind::Got { token: write.token().get() },
             },
         );
         let entered = Entered { id, guard };
@@ -113,7 +113,7 @@ impl Task {
     /// Converts a read to a write, or back. The old guard ends with the request.
     async fn convert(&mut self, name: &str, entered: Entered) -> Option<Entered> {
         self.look_rw(&entered);
-        self.say(entered.id, What::Give);
+        self.say(entered.id, Kind::Give);
         let id = self.ask(name, false, None);
         // One upgrade in two is cancelled, some of them while they wait.
         let leaves = self.rng.bool();
@@ -140,7 +140,7 @@ impl Task {
         };
         match converted {
             Ok(guard) => {
-                self.say(id, What::Converted { from: entered.id });
+                self.say(id, Kind::Converted { from: entered.id });
                 Some(self.got_rw(id, guard))
             }
             Err(error) => self.nothing(id, &error),
@@ -163,7 +163,7 @@ impl Task {
     async fn give_back_rw(&mut self, entered: Entered) {
         self.look_rw(&entered);
         let Entered { id, guard } = entered;
-        self.say(id, What::Give);
+        self.say(id, Kind::Give);
         let how = self.rng.u8(..32);
         let released = match guard {
             Guard::Read(read) if how < 4 => return read.forget(),
@@ -173,7 +173,7 @@ impl Task {
             Guard::Upgradable(read) => read.release().await,
             Guard::Write(write) => write.release().await,
         };
-        self.say(id, What::Gave { ok: released.is_ok() });
+        self.say(id, Kind::Gave { ok: released.is_ok() });
     }
 
     fn look_rw(&self, entered: &Entered) -> bool {
