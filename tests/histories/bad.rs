@@ -16,13 +16,13 @@ impl Record {
     }
 
     /// A hold that is believed from `got` to `until`, and released one instant later.
-    fn hold(self, id: u64, token: u64, asked: u64, got: u64, until: u64) -> Self {
-        self.taken(id, token, asked, got, until).at(until, id, Kind::Give).at(until + 1, id, Kind::Gave { ok: true })
+    fn hold(self, id: u64, token: u64, sent: u64, got: u64, until: u64) -> Self {
+        self.taken(id, token, sent, got, until).at(until, id, Kind::Give).at(until + 1, id, Kind::Gave { ok: true })
     }
 
-    fn taken(self, id: u64, token: u64, asked: u64, got: u64, until: u64) -> Self {
+    fn taken(self, id: u64, token: u64, sent: u64, got: u64, until: u64) -> Self {
         let ask = Kind::Ask { name: "a".into(), steal: false, again: None };
-        self.at(asked, id, ask).at(got, id, Kind::Got { token }).at(until, id, Kind::Held)
+        self.at(sent, id, ask).at(got, id, Kind::Got { token }).at(until, id, Kind::Held)
     }
 
     fn update(self, id: u64, at: u64, read: u64, held: bool) -> Self {
@@ -163,7 +163,7 @@ fn faults_of_readers_writers_and_conversions_are_found() {
         // the new one.
         ("within the conversion", |[_, two, _]| two.0.extend(writes(7, 19, 19, 45).0)),
         // An upgrade has a lower token than an earlier grant.
-        ("got 40 after somebody had 50", |[_, two, _]| two.0.extend(writes(7, 50, 2, 3).0)),
+        ("got 40 after a grant of 50", |[_, two, _]| two.0.extend(writes(7, 50, 2, 3).0)),
         ("given to two holders", |[_, two, _]| two.0.extend(writes(7, 60, 93, 95).0)),
         // The third writer does not see the write of the upgraded task.
         ("wrote 1, and 60 read 0", |[.., three]| replace(three, 63, Kind::Update { began: 62, read: 0 })),
@@ -188,7 +188,7 @@ fn writes(id: u64, token: u64, got: u64, until: u64) -> Record {
 fn tokens_that_fall_are_found() {
     let one = Record::default().hold(0, 20, 0, 5, 10);
     let two = Record::default().hold(0, 15, 11, 12, 20);
-    assert!(finds(&history([one, two]), "got 15 after somebody had 20"));
+    assert!(finds(&history([one, two]), "got 15 after a grant of 20"));
     let one = Record::default().hold(0, 20, 0, 5, 10);
     let two = Record::default().hold(0, 20, 3, 12, 20);
     assert!(finds(&history([one, two]), "given to two holders"));

@@ -105,16 +105,16 @@ fn writes_within_conversions(story: &Story) -> Vec<String> {
 fn tokens_that_fall(holds: &[Hold]) -> Vec<String> {
     let mut found = Vec::new();
     let (mut by_request, mut by_got): (Vec<&Hold>, Vec<&Hold>) = (holds.iter().collect(), holds.iter().collect());
-    by_request.sort_by_key(|hold| hold.asked);
+    by_request.sort_by_key(|hold| hold.sent);
     by_got.sort_by_key(|hold| hold.got);
     let mut earlier = by_got.iter().peekable();
     let mut highest = 0;
     for hold in by_request {
-        while let Some(before) = earlier.next_if(|before| before.got < hold.asked) {
+        while let Some(before) = earlier.next_if(|before| before.got < hold.sent) {
             highest = highest.max(before.token);
         }
         if hold.token <= highest {
-            found.push(format!("{:?} got {} after somebody had {highest}", hold.task, hold.token));
+            found.push(format!("{:?} got {} after a grant of {highest}", hold.task, hold.token));
         }
     }
     let mut tokens: Vec<u64> = holds.iter().map(|hold| hold.token).collect();

@@ -91,14 +91,14 @@ impl Plan {
 
 /// Returns the state of a lock on the server, and again a second later.
 async fn locked(observer: &Observer, name: &str) -> String {
-    let look = async || {
+    let read_state = async || {
         let holders = observer.query::<Vec<String>>(&["HKEYS", name]).await.unwrap_or_default();
         let left = observer.time_to_live(name).await.unwrap_or_default();
         format!("held by {holders:?} for {left:?}")
     };
-    let before = look().await;
+    let before = read_state().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    format!("{name} when it should long have been over: {before}, {} a second later", look().await)
+    format!("{name} when it should have been free for long: {before}, {} a second later", read_state().await)
 }
 
 async fn register(observer: &Observer, name: &str) -> Vec<(u64, u64)> {

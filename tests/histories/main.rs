@@ -53,7 +53,8 @@ async fn no_history_shows_two_holders_a_token_that_falls_or_a_stale_write() {
     let (Seen { grants, reads, busy, ungranted, updates, overwritten, fenced }, took) = (sum, began.elapsed());
     eprintln!(
         "{count} histories in {took:.1?}: {grants} grants, {reads} reads, {busy} busy, {ungranted} without a grant, \
-         {updates} updates ({overwritten} overwritten, all by holds that were lost or killed), {fenced} in the register, {} bad",
+         {updates} updates ({overwritten} overwritten, all by holds that were lost or killed), \
+         {fenced} in the register, {} bad",
         bad.len()
     );
     assert!(bad.is_empty(), "of the seeds {bad:?}; run one with REDGRID_HISTORY=seed");

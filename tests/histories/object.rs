@@ -114,13 +114,13 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
         if hold.believed.is_none() && hold.released.is_none() {
             if hold.token > first && hold.token <= last {
                 let operation = Operation::Missed(hold.token);
-                calls.push(Call { task, operation, from: hold.asked, to: Some(hold.got) });
+                calls.push(Call { task, operation, from: hold.sent, to: Some(hold.got) });
             }
             continue;
         }
         if hold.token > first && hold.token <= last {
             let operation = Operation::Grant(hold.token);
-            calls.push(Call { task, operation, from: hold.asked, to: Some(hold.got) });
+            calls.push(Call { task, operation, from: hold.sent, to: Some(hold.got) });
         }
         if hold.token >= first && hold.token < last {
             let (operation, from, to) = match hold.released {
@@ -133,17 +133,17 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
         }
     }
     let (opens, closes) = (start.map_or(0, |hold| hold.got), end.map_or(u64::MAX, |hold| hold.got));
-    let inside = story.busy.iter().filter(|busy| busy.asked > opens && busy.answered < closes);
+    let inside = story.busy.iter().filter(|busy| busy.sent > opens && busy.answered < closes);
     // A request without a grant may have had the lock for a moment. While tasks wait, a try may
     // find the lock held although it is free, because the waiters go first. So it may while a
     // hand-over to a waiter fails.
-    let passing = |answered: u64| story.ungranted.iter().any(|asked| *asked < answered && answered < asked + PASSING);
-    let waits = |busy: &Busy| holds.iter().any(|hold| hold.asked < busy.answered && hold.got > busy.asked);
+    let passing = |answered: u64| story.ungranted.iter().any(|sent| *sent < answered && answered < sent + PASSING);
+    let waits = |busy: &Busy| holds.iter().any(|hold| hold.sent < busy.answered && hold.got > busy.sent);
     let inside = inside.filter(|busy| !phantoms && !passing(busy.answered) && !waits(busy));
     calls.extend(inside.map(|busy| Call {
         task: busy.task,
         operation: Operation::Busy,
-        from: busy.asked,
+        from: busy.sent,
         to: Some(busy.answered),
     }));
     let state = start.map_or(State::Free, |hold| State::Held(hold.token));

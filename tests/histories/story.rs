@@ -38,7 +38,7 @@ const READS: u64 = 0;
 pub(crate) struct Hold {
     pub(crate) task: TaskId,
     pub(crate) token: u64,
-    pub(crate) asked: u64,
+    pub(crate) sent: u64,
     pub(crate) got: u64,
     /// The hold it was converted from was last believed at this instant: no other task wrote since
     /// then.
@@ -57,7 +57,7 @@ pub(crate) struct Hold {
 #[derive(Debug, Clone)]
 pub(crate) struct Busy {
     pub(crate) task: TaskId,
-    pub(crate) asked: u64,
+    pub(crate) sent: u64,
     pub(crate) answered: u64,
 }
 
@@ -157,7 +157,7 @@ impl Reader<'_> {
             }
             Kind::Busy => {
                 if let Some(request) = self.requests.remove(&id) {
-                    let busy = Busy { task, asked: request.at, answered: at };
+                    let busy = Busy { task, sent: request.at, answered: at };
                     self.stories.entry(request.name).or_default().busy.push(busy);
                 }
             }
@@ -231,8 +231,8 @@ impl Reader<'_> {
         }
         // A holder that enters again while its lost guard is alive acts as two tasks.
         let task = if root.is_some() { (task.0, task.1 + AGAIN) } else { task };
-        let (asked, got, continues) = (request.at, at, request.continues);
-        let hold = Hold { task, token, asked, got, continues, believed: None, ended: None, lost: false, released: None };
+        let (sent, got, continues) = (request.at, at, request.continues);
+        let hold = Hold { task, token, sent, got, continues, believed: None, ended: None, lost: false, released: None };
         let open = OpenHold { hold, name: request.name, guards: 1, releasing: None };
         self.holds.insert(id, Err(open));
     }

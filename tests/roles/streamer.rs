@@ -5,7 +5,7 @@
 //! terms (`VmRSS`, `VmHWM`). Each value has 1,000 bytes.
 //!
 //! To measure a million entries, start a server, and run
-//! `cargo run --release -p redgrid-tests --bin role -- streamer redis://127.0.0.1:6379 large 1000000`,
+//! `cargo run --release -p redgrid-tests --bin role -- streamer URL large 1000000` with its URL,
 //! then the same without the number.
 
 use std::time::Instant;

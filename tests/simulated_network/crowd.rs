@@ -151,7 +151,7 @@ impl Member {
                 // By now no late request and no deferred release is left. A wait may still end
                 // before an answer can arrive.
                 if wait.is_none() && self.ledger.calm_for(began) > CALM {
-                    self.ledger.violation(format!("{}: in calm weather, {error}", lock_name(lock)));
+                    self.ledger.violation(format!("{}: without faults, {error}", lock_name(lock)));
                 }
             }
             Err(error) => self.ledger.violation(format!("{}: {error}", lock_name(lock))),
@@ -265,7 +265,7 @@ impl Member {
             _ => {
                 let outcome = tokio::time::timeout(FOR_EVER, future).await.ok();
                 if outcome.is_none() {
-                    self.ledger.violation(format!("client {}: something waited for {FOR_EVER:?}", self.at));
+                    self.ledger.violation(format!("client {}: a future waited for {FOR_EVER:?}", self.at));
                 }
                 outcome
             }

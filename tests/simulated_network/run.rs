@@ -88,7 +88,7 @@ async fn run_crowd(seed: u64, ledger: &Ledger) {
     // Faults continue until some of the tasks have ended.
     let mut left = TASKS;
     let calm_at = random.u64(0..TASKS / 2);
-    let everybody = async {
+    let all_tasks = async {
         while let Some(ended) = crowd.join_next().await {
             left -= 1;
             if left == calm_at {
@@ -101,7 +101,7 @@ async fn run_crowd(seed: u64, ledger: &Ledger) {
         }
         world.calm();
     };
-    if tokio::time::timeout(FOR_EVER * 10, everybody).await.is_err() {
+    if tokio::time::timeout(FOR_EVER * 10, all_tasks).await.is_err() {
         ledger.violation(format!("{left} tasks wait for ever"));
         return;
     }
@@ -120,17 +120,17 @@ fn client(world: &Arc<World>) -> Client {
 
 /// Checks that nothing is left on the server or in the clients.
 async fn check_end(ledger: &Ledger, world: &Arc<World>, clients: &[Client], names: u64) {
-    ledger.note("everybody has gone");
+    ledger.note("all tasks have ended");
     tokio::time::sleep(SETTLED).await;
     for (key, fields) in world.keys() {
         let strays: Vec<&Bytes> = fields.iter().filter(|field| !ledger.may_stay(field)).collect();
         if !strays.is_empty() {
-            ledger.violation(format!("{key:?}: {strays:?} is still there {SETTLED:?} after everybody had gone"));
+            ledger.violation(format!("{key:?}: {strays:?} is still there {SETTLED:?} after all tasks had ended"));
         }
     }
     for (at, client) in clients.iter().enumerate() {
         if client.stats().channels > 0 {
-            ledger.violation(format!("client {at} watches although nobody waits: {:?}", client.stats()));
+            ledger.violation(format!("client {at} has subscriptions without waiters: {:?}", client.stats()));
         }
     }
     tokio::time::sleep(LEASES).await;
@@ -143,15 +143,15 @@ async fn check_end(ledger: &Ledger, world: &Arc<World>, clients: &[Client], name
             ledger.violation(format!("client {at} still has {:?}", client.stats()));
         }
     }
-    let listened = world.channels();
-    if listened.len() > clients.len() || listened.iter().any(|channel| !channel.starts_with(b"redgrid_client:{")) {
-        ledger.violation(format!("still listened to: {listened:?}"));
+    let subscribed = world.channels();
+    if subscribed.len() > clients.len() || subscribed.iter().any(|channel| !channel.starts_with(b"redgrid_client:{")) {
+        ledger.violation(format!("still subscribed: {subscribed:?}"));
     }
     let before = ledger.submitted();
     tokio::time::sleep(WATCHDOG).await;
     let after = ledger.submitted();
     if after != before {
-        ledger.violation(format!("{} requests although nobody wants anything", after - before));
+        ledger.violation(format!("{} requests of idle clients", after - before));
     }
     // The next acquire of each name succeeds at once.
     for client in clients {

@@ -10,7 +10,8 @@ use redgrid_testkit::{Monitor, Observer, RedisServer, SeenCommand, wait_until};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The order of a fair lock, from the server's `MONITOR`: who joined the queue, and who entered.
+/// The order of a fair lock, from the server's `MONITOR`: requests that joined the queue, and
+/// requests that entered.
 #[derive(Debug, Default)]
 pub struct Record {
     name: String,
@@ -31,7 +32,7 @@ pub struct Record {
     pub grants: u64,
     /// Number of grants through the queue.
     pub by_place: u64,
-    /// Requests that entered before others, with those they overtook.
+    /// Requests that entered before others, each with the overtaken ones.
     pub overtaken: Vec<String>,
 }
 

@@ -103,10 +103,10 @@ async fn last_read(server: &RedisServer, names: &[String], began: Instant) -> Ve
 /// Returns the result of a step: `None` if it certainly had no effect, `Some(None)` if it may take
 /// effect now or later.
 async fn outcome(number: &AtomicLong, op: Op, leaves_after: Option<u64>) -> Option<Option<Answer>> {
-    let asked = send(number, op);
+    let call = send(number, op);
     let result = match leaves_after {
-        None => asked.await,
-        Some(millis) => match tokio::time::timeout(Duration::from_millis(millis), asked).await {
+        None => call.await,
+        Some(millis) => match tokio::time::timeout(Duration::from_millis(millis), call).await {
             Ok(result) => result,
             Err(_) => return Some(None),
         },

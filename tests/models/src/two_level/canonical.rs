@@ -79,10 +79,10 @@ fn forget(model: &TwoLevel, process: &mut Process, held: Option<u8>) {
     if queue.is_empty() {
         process.poll = super::process::Poll::Idle;
     }
-    let asked = flight.filter(|flight| flight.answer.is_none()).map(|flight| flight.request);
+    let unread = flight.filter(|flight| flight.answer.is_none()).map(|flight| flight.request);
     let can_take = |order: Order| matches!(order, Order::Acquire { refused_from, .. } if refused_from.is_ahead());
     let copies: Vec<u8> =
-        late.iter().copied().chain(asked).filter(|copy| can_take(copy.order)).map(|copy| copy.serial).collect();
+        late.iter().copied().chain(unread).filter(|copy| can_take(copy.order)).map(|copy| copy.serial).collect();
     late.retain(|request| match request.order {
         Order::Acquire { .. } => can_take(request.order),
         _ => held == Some(request.serial) || copies.contains(&request.serial),

@@ -83,7 +83,7 @@ pub struct ServerLease {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct First {
     /// The requested lease.
-    pub asked: u8,
+    pub requested: u8,
     /// When that lease ends, counted from sending.
     pub end: Timer,
 }

@@ -262,14 +262,14 @@ impl Process {
     }
 
     fn send_for_the_head(&mut self, setup: &Setup, serial: u8, order: Order) {
-        let asked = setup.timing.lease_of(self.queue[0]);
+        let requested = setup.timing.lease_of(self.queue[0]);
         let (Order::Acquire { lease, .. } | Order::Lengthen { lease } | Order::Confirm { lease }) = order else {
             return;
         };
         self.flight = Some(Flight {
             deadline: Timer::after(lease),
             handover_window: Timer::after(setup.timing.handover_window),
-            first: First { asked, end: Timer::after(asked) },
+            first: First { requested, end: Timer::after(requested) },
             ..Flight::of(Request { serial, order })
         });
     }
@@ -297,7 +297,7 @@ fn owner_deadline(setup: &Setup, server_lease: &ServerLease, head: AcquireOption
     let Some(lease) = head.lease else { return Some(server_lease.deadline) };
     let covers = |ticks: u8| Timer::after(ticks) <= server_lease.deadline || !rules.hand_over_covers_the_lease;
     match server_lease.first {
-        Some(first) if lease <= first.asked && covers(head.at_least) => Some(first.end.min(Timer::after(lease))),
+        Some(first) if lease <= first.requested && covers(head.at_least) => Some(first.end.min(Timer::after(lease))),
         _ => covers(timing.need(rules, head)).then(|| Timer::after(lease)),
     }
 }

@@ -235,9 +235,9 @@ impl State {
                         false => self.store.unsubscribe(client, &channel),
                     }
                 }
-                let told = if denied { Err(refused("NOPERM one of the channels is denied")) } else { Ok(()) };
+                let result = if denied { Err(refused("NOPERM one of the channels is denied")) } else { Ok(()) };
                 let wait = self.plan.way();
-                self.later(wait, Event::Confirm(done, told));
+                self.later(wait, Event::Confirm(done, result));
             }
             Event::Push { client, subscriber, push } => {
                 if self.links[client].subscriber == Some(subscriber) {
