@@ -82,8 +82,8 @@ fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
     found
 }
 
-/// Finds conversions between whose two guards another task wrote. After such a write, values read
-/// or written before it may be gone.
+/// Finds conversions with a write of another task between the two guards. After such a write,
+/// values read or written before it may be gone.
 fn writes_within_conversions(story: &Story) -> Vec<String> {
     let believed = |hold: &&Hold| hold.believed.is_some();
     let mut found = Vec::new();

@@ -218,7 +218,7 @@ pub async fn until_waiting(observer: &Observer, places: usize) {
     wait_until(crate::SOON, async || queue(observer, "a").await.len() == places).await;
 }
 
-/// Starts a process of the program `contender`, whose tasks acquire the fair lock `name` this many
+/// Starts a process of the program `contender`. Its tasks acquire the fair lock `name` this many
 /// times each once it reads a line. Returns it and its output.
 ///
 /// # Errors

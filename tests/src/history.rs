@@ -54,11 +54,11 @@ pub struct Event {
     pub task: u64,
     /// The request; unique in its process.
     pub id: u64,
-    /// What happened.
+    /// The kind of the event.
     pub kind: Kind,
 }
 
-/// What happened to a request for a lock.
+/// The kind of an event of a request for a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// It is about to be sent.

@@ -5,7 +5,7 @@
 //! The model has the server's queue with its scores. A client of ours requests a place; the request
 //! may come late, or its answer may be lost. The client keeps its place alive at each tick, and
 //! tries when it is notified or finds itself next. It may give up, or crash. A client of Redisson
-//! tries at any time, by a clock that is ahead. It removes any head whose score has passed, and may
+//! tries at any time, by a clock that is ahead. It removes any head with a passed score, and may
 //! crash.
 //!
 //! # Time
@@ -60,13 +60,13 @@ pub struct Rules {
     pub only_the_head: bool,
     /// Clients of ours remove dead places of ours.
     pub removes_the_dead: bool,
-    /// Clients of ours remove a head of Redisson's whose score has passed.
+    /// Clients of ours remove a head of Redisson's after its score has passed.
     pub removes_theirs: bool,
     /// The scores of living places outlast the places before them.
     pub raises_scores: bool,
     /// A waiting client checks by itself. Off: it tries only after a message.
     pub checks_by_itself: bool,
-    /// A client whose place was removed while it lives enqueues again.
+    /// A living client enqueues again after its place was removed.
     pub enqueues_again: bool,
 }
 
@@ -459,7 +459,7 @@ impl Fair {
         }
     }
 
-    /// Removes dead places of ours, and a head of Redisson's whose score has passed.
+    /// Removes dead places of ours, and a head of Redisson's after its score has passed.
     fn remove_dead(&self, state: &mut State) {
         let now = state.now;
         let rules = self.rules;

@@ -37,8 +37,8 @@ pub const DOWNGRADED: &str = "a writer became a reader";
 /// The rules of the protocol, each to be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// A write whose holder also reads, or requests to, returns to the server and is not handed
-    /// over.
+    /// If the holder of a write also reads, or requests to, its write returns to the server and is
+    /// not handed over.
     pub keeps_a_write_with_a_read: bool,
     /// A task that shares its read with others does not request an upgrade.
     pub upgrades_alone: bool,
@@ -127,7 +127,7 @@ pub struct Left {
     pub(crate) expiries: u8,
 }
 
-/// What has happened; shows which states were reached.
+/// The events so far; shows which states were reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub(crate) converted: bool,

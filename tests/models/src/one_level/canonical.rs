@@ -77,7 +77,7 @@ impl State {
     }
 }
 
-/// Clears what the client remembers of calls whose answers have no effect.
+/// Clears the client's notes on calls if their answers have no effect.
 fn forget_unawaited(client: &mut Client) {
     let Client { holds, link, .. } = client;
     let waits = |call: &Call| {

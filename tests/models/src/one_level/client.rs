@@ -16,7 +16,7 @@ pub struct Client {
     pub link: Link,
 }
 
-/// What a client reports to its caller.
+/// A report of a client to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// The lock is held.
@@ -72,7 +72,7 @@ impl Client {
         self.send_acquire(setup, serial);
     }
 
-    /// Sends another copy of an acquire whose outcome is not known.
+    /// Sends another copy of an acquire that has an unknown outcome.
     pub fn acquire_again(&mut self, setup: &Setup) {
         let hold = self.find(|hold| hold.phase == Phase::Unknown);
         hold.phase = Phase::Acquiring;

@@ -18,8 +18,8 @@ pub enum Phase {
     Releasing,
 }
 
-/// What really happened on the server to a hold since its client began to believe. The protocol
-/// never reads it; it is the measure for the client's reports.
+/// The true history of a hold on the server since its client began to believe. The protocol never
+/// reads it; it is the measure for the client's reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {
     /// The key was ours all the time.
@@ -54,7 +54,7 @@ pub struct Hold {
     pub extends_refused_from: Lapse,
     /// The lease of an extend to be sent again; used only with the rule against it switched off.
     pub extend_again: Option<u8>,
-    /// What really happened to it.
+    /// Its true history.
     pub fate: Fate,
     /// Its field, together with the client. It is the last field here, so that holds are sorted by
     /// their state and not by name.

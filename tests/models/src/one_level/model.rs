@@ -94,7 +94,7 @@ pub struct Flaws {
 pub enum Action {
     /// A client begins an attempt.
     Acquire(u8),
-    /// A client sends another copy of an acquire whose outcome it does not know.
+    /// A client sends another copy of an acquire that has an unknown outcome.
     AcquireAgain(u8),
     /// A client releases its current attempt, held or not.
     Release(u8),

@@ -8,11 +8,11 @@ use super::server::{Answer, Order};
 pub struct Request {
     /// Which attempt of the client.
     pub serial: u8,
-    /// What the script is to do.
+    /// The task of the script.
     pub order: Order,
 }
 
-/// What a client remembers of a request until its reply.
+/// A client's notes on a request until its reply.
 ///
 /// In the model it travels with the request, since replies come in the order of the requests. The
 /// server does not read it.
@@ -103,7 +103,7 @@ impl Link {
     }
 
     /// Loses the living connection. Its replies are gone; its requests may still arrive. Returns
-    /// the calls whose outcome the client does not know.
+    /// the calls with unknown outcomes.
     pub fn lose(&mut self) -> Vec<Call> {
         let unanswered: Vec<Call> = self.unanswered().copied().collect();
         self.replies.clear();

@@ -11,9 +11,9 @@ pub struct Process {
     pub crashed: bool,
     /// Waiting tasks, in their order.
     pub queue: Vec<AcquireOptions>,
-    /// What the table does for waiters while no request is in flight.
+    /// The next step for waiters while no request is in flight.
     pub poll: Poll,
-    /// What it holds on the server, as far as it knows.
+    /// Its grant on the server, as far as it knows.
     pub server_lease: Option<ServerLease>,
     /// The owner of the server lease, as the table sees it.
     pub owner: Option<Owner>,
@@ -27,11 +27,11 @@ pub struct Process {
     pub late: Vec<Request>,
     /// A notice in flight: the key of this attempt was taken by force.
     pub notice: Option<u8>,
-    /// The attempts whose key was taken by force; only the model knows them.
+    /// The attempts that lost their key by force; only the model knows them.
     pub preempted: Vec<Preempted>,
 }
 
-/// What the table does for waiters.
+/// The next step of the table for waiters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Poll {
     /// Nothing.
@@ -141,7 +141,7 @@ pub struct Flight {
 pub struct Request {
     /// Number of the attempt.
     pub serial: u8,
-    /// What the script is to do.
+    /// The task of the script.
     pub order: Order,
 }
 
@@ -160,7 +160,7 @@ pub struct DeferredRelease {
     pub answered: bool,
 }
 
-/// An attempt whose key was taken by force.
+/// An attempt that lost its key by force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Preempted {
     /// Number of the attempt.

@@ -9,7 +9,7 @@ use super::{State, TwoLevel};
 /// At most one owner believes, over all tasks of all processes. Preempted owners without a notice
 /// do not count.
 pub const ONE_BELIEVES: &str = "at most one owner believes";
-/// The key holds the field of the process whose task believes.
+/// If a task believes, the key holds the field of its process.
 pub const BELIEVED_IS_HELD: &str = "believed is held";
 /// No task believes for longer than the key lives.
 pub const DEADLINE_IN_EXPIRY: &str = "a deadline lies within the key's expiry";

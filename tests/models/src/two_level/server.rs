@@ -20,7 +20,7 @@ pub struct Key {
     pub expiry: Timer,
 }
 
-/// What a script is to do for one field. Leases only lengthen.
+/// The task of a script for one field. Leases only lengthen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// Takes the key if it is free or already holds the field.

@@ -200,7 +200,7 @@ impl Process {
         self.poll_again();
     }
 
-    /// Defers the release of an attempt whose late copies may still take the key until they are
+    /// Defers the release of an attempt until its late copies, which may still take the key, are
     /// refused.
     ///
     /// Also if that instant has passed: a copy may have taken the key between the answer and now.

@@ -38,10 +38,10 @@ const TAKEOVER: TwoLevel = TwoLevel {
 /// A takeover within a hand-over window of four ticks.
 const TAKEOVER_EARLY: TwoLevel =
     TwoLevel { timing: Timing { lease: 2, handover_window: 4, ..TAKEOVER.timing }, ..TAKEOVER };
-/// A takeover whose waiter may cancel.
+/// A takeover with a waiter that may cancel.
 const TAKEOVER_CANCELLED: TwoLevel =
     TwoLevel { bounds: Bounds { cancels: true, ..TAKEOVER_EARLY.bounds }, ..TAKEOVER_EARLY };
-/// A takeover whose request or reply is lost.
+/// A takeover with a lost request or reply.
 const TAKEOVER_LOST: TwoLevel =
     with(TAKEOVER_EARLY, &[PLAIN], Mishaps { takeovers: 1, losses: 1, acquires: 5, ..NO_MISHAPS });
 
