@@ -21,8 +21,8 @@ impl Record {
     }
 
     fn taken(self, id: u64, token: u64, sent: u64, got: u64, until: u64) -> Self {
-        let ask = Kind::Ask { name: "a".into(), steal: false, again: None };
-        self.at(sent, id, ask).at(got, id, Kind::Got { token }).at(until, id, Kind::Held)
+        let request = Kind::Request { name: "a".into(), steal: false, again: None };
+        self.at(sent, id, request).at(got, id, Kind::Got { token }).at(until, id, Kind::Held)
     }
 
     fn update(self, id: u64, at: u64, read: u64, held: bool) -> Self {
@@ -49,8 +49,8 @@ fn a_history_without_faults_has_no_violations() {
     let two = two.at(200, 0, Kind::Updated { held: false }).at(201, 0, Kind::Give);
     let three = Record::default().taken(0, 30, 60, 100, 105).update(0, 110, 2, true).update(0, 120, 3, true);
     let three = three.at(130, 0, Kind::Give).at(131, 0, Kind::Gave { ok: true });
-    let ask = Kind::Ask { name: "a".into(), steal: false, again: None };
-    let four = Record::default().at(6, 0, ask).at(9, 0, Kind::Busy);
+    let request = Kind::Request { name: "a".into(), steal: false, again: None };
+    let four = Record::default().at(6, 0, request).at(9, 0, Kind::Busy);
     let mut history = history([one, two, three, four]);
     history.counters.insert("a".into(), 3);
     history.accepted.insert("a".into(), vec![(10, 1), (10, 2), (30, 3)]);
@@ -72,7 +72,7 @@ fn beliefs_that_overlap_are_found() {
 fn a_guard_within_another_is_the_same_hold_and_outlives_it() {
     let within = |token| {
         let one = Record::default().taken(0, 10, 0, 5, 20);
-        let one = one.at(21, 1, Kind::Ask { name: "a".into(), steal: false, again: Some(0) });
+        let one = one.at(21, 1, Kind::Request { name: "a".into(), steal: false, again: Some(0) });
         let one = one.at(22, 1, Kind::Got { token }).at(25, 0, Kind::Held);
         one.at(30, 0, Kind::Give).at(31, 0, Kind::Gave { ok: true })
     };
@@ -87,9 +87,9 @@ fn a_guard_within_another_is_the_same_hold_and_outlives_it() {
 
 #[test]
 fn a_read_beside_a_write_is_found() {
-    let ask = || Kind::Ask { name: "a".into(), steal: false, again: None };
+    let request = || Kind::Request { name: "a".into(), steal: false, again: None };
     let read = |id, got, until| {
-        let record = Record::default().at(0, id, ask()).at(got, id, Kind::Reads).at(until, id, Kind::Held);
+        let record = Record::default().at(0, id, request()).at(got, id, Kind::Reads).at(until, id, Kind::Held);
         record.at(until, id, Kind::Give).at(until + 1, id, Kind::Gave { ok: true })
     };
     let write = || Record::default().hold(0, 10, 0, 50, 60);
@@ -101,17 +101,17 @@ fn a_read_beside_a_write_is_found() {
 /// Returns the records of three processes that read, write and convert. The first reads and
 /// upgrades, the second reads beside it, the third writes and downgrades.
 fn reader_and_writer_records() -> [Record; 3] {
-    let ask = || Kind::Ask { name: "a".into(), steal: false, again: None };
+    let request = || Kind::Request { name: "a".into(), steal: false, again: None };
     let gave = || Kind::Gave { ok: true };
-    let one = Record::default().at(0, 0, ask()).at(5, 0, Kind::Reads).at(20, 0, Kind::Held).at(21, 0, Kind::Give);
-    let one = one.at(22, 1, ask()).at(40, 1, Kind::Converted { from: 0 }).at(41, 1, Kind::Got { token: 40 });
+    let one = Record::default().at(0, 0, request()).at(5, 0, Kind::Reads).at(20, 0, Kind::Held).at(21, 0, Kind::Give);
+    let one = one.at(22, 1, request()).at(40, 1, Kind::Converted { from: 0 }).at(41, 1, Kind::Got { token: 40 });
     let one = one.at(42, 1, Kind::Held).update(1, 44, 0, true).at(50, 1, Kind::Held);
     let one = one.at(51, 1, Kind::Give).at(52, 1, gave());
-    let two = Record::default().at(1, 0, ask()).at(6, 0, Kind::Reads).at(30, 0, Kind::Held);
+    let two = Record::default().at(1, 0, request()).at(6, 0, Kind::Reads).at(30, 0, Kind::Held);
     let two = two.at(31, 0, Kind::Give).at(32, 0, gave());
-    let three = Record::default().at(7, 0, ask()).at(60, 0, Kind::Got { token: 60 }).at(61, 0, Kind::Held);
+    let three = Record::default().at(7, 0, request()).at(60, 0, Kind::Got { token: 60 }).at(61, 0, Kind::Held);
     let three = three.update(0, 62, 1, true).at(70, 0, Kind::Held).at(71, 0, Kind::Give);
-    let three = three.at(72, 1, ask()).at(80, 1, Kind::Converted { from: 0 }).at(81, 1, Kind::Reads);
+    let three = three.at(72, 1, request()).at(80, 1, Kind::Converted { from: 0 }).at(81, 1, Kind::Reads);
     let three = three.at(90, 1, Kind::Held).at(91, 1, Kind::Give).at(92, 1, gave());
     [one, two, three]
 }
@@ -218,14 +218,14 @@ fn a_stale_write_that_the_register_took_is_found() {
 
 #[test]
 fn an_unexplainable_history_is_not_linearizable() {
-    let ask = || Kind::Ask { name: "a".into(), steal: false, again: None };
+    let request = || Kind::Request { name: "a".into(), steal: false, again: None };
     // A try reports the lock as held, long after its release.
     let one = Record::default().hold(0, 10, 0, 5, 20);
-    let two = Record::default().at(30, 0, ask()).at(40, 0, Kind::Busy);
+    let two = Record::default().at(30, 0, request()).at(40, 0, Kind::Busy);
     assert!(finds(&history([one, two]), "not linearizable"));
     // Waiters go first: the lock is free, and a task waits.
     let one = Record::default().hold(0, 10, 0, 5, 20);
-    let two = Record::default().at(30, 0, ask()).at(40, 0, Kind::Busy);
+    let two = Record::default().at(30, 0, request()).at(40, 0, Kind::Busy);
     let three = Record::default().hold(0, 20, 25, 60, 90);
     assert_eq!(violations(&history([one, two, three])), Vec::<String>::new());
     // Granted while another task held the lock: the other release was confirmed afterwards.
@@ -233,12 +233,12 @@ fn an_unexplainable_history_is_not_linearizable() {
     let two = Record::default().taken(0, 20, 6, 9, 9).at(12, 0, Kind::Give).at(15, 0, Kind::Gave { ok: true });
     assert!(finds(&history([one, two]), "not linearizable"));
     // Handed over, and lost before its process noticed.
-    let one = Record::default().at(0, 0, ask()).at(70, 0, Kind::Got { token: 10 }).at(71, 0, Kind::NotHeld);
+    let one = Record::default().at(0, 0, request()).at(70, 0, Kind::Got { token: 10 }).at(71, 0, Kind::NotHeld);
     let two = Record::default().hold(0, 20, 5, 60, 90);
     assert_eq!(violations(&history([one, two])), Vec::<String>::new());
     // A cancelled request may have had the lock for a moment.
-    let one = Record::default().hold(0, 10, 0, 5, 20).at(22, 1, ask()).at(24, 1, Kind::NoGrant { how: "left".into() });
-    let two = Record::default().at(30, 0, ask()).at(40, 0, Kind::Busy);
+    let one = Record::default().hold(0, 10, 0, 5, 20).at(22, 1, request()).at(24, 1, Kind::NoGrant { how: "left".into() });
+    let two = Record::default().at(30, 0, request()).at(40, 0, Kind::Busy);
     assert_eq!(violations(&history([one, two])), Vec::<String>::new());
 }
 

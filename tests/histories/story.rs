@@ -144,7 +144,7 @@ impl Reader<'_> {
     fn event(&mut self, event: &Event) {
         let (task, at, id) = ((self.process, event.task), event.at, event.id);
         match &event.kind {
-            Kind::Ask { name, again, .. } => {
+            Kind::Request { name, again, .. } => {
                 self.requests.insert(id, Request { name: name.clone(), at, again: *again, continues: None });
             }
             Kind::Got { token } => self.granted(task, id, at, *token),

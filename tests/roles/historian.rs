@@ -263,7 +263,7 @@ impl Task {
 
     fn request(&self, name: &str, steal: bool, again: Option<u64>) -> u64 {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        self.record(id, Kind::Ask { name: name.to_owned(), steal, again });
+        self.record(id, Kind::Request { name: name.to_owned(), steal, again });
         id
     }
 

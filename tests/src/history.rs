@@ -62,7 +62,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// It is about to be sent.
-    Ask {
+    Request {
         /// The lock.
         name: String,
         /// Whether it is a forced takeover.

@@ -113,7 +113,7 @@ pub(crate) async fn ask<T: FromRedisValue>(server: &RedisServer, command: &[&str
 
 async fn in_time<T>(server: &RedisServer, request: impl Future<Output = Result<T, RedisError>>) -> Result<T, String> {
     match timeout(ANSWER_WITHIN, request).await {
-        Ok(answer) => answer.map_err(|error| format!("{} says {error}", server.addr())),
+        Ok(answer) => answer.map_err(|error| format!("{} answered {error}", server.addr())),
         Err(_) => Err(format!("{} does not answer", server.addr())),
     }
 }

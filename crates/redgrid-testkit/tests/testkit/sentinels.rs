@@ -18,11 +18,11 @@ async fn sentinels_know_all_servers_and_each_other() -> Outcome {
         for (kind, known) in [("SENTINELS", &deployment.sentinels()[1..]), ("REPLICAS", &deployment.servers()[1..])] {
             let members: Vec<HashMap<String, String>> =
                 sentinel.query(&["SENTINEL", kind, deployment.master_name()]).await?;
-            let mut reported: Vec<String> = members.iter().map(|one| format!("{}:{}", one["ip"], one["port"])).collect();
+            let mut listed: Vec<String> = members.iter().map(|one| format!("{}:{}", one["ip"], one["port"])).collect();
             let mut known: Vec<String> = known.iter().map(|one| one.addr().to_string()).collect();
-            reported.sort();
+            listed.sort();
             known.sort();
-            assert_eq!(reported, known);
+            assert_eq!(listed, known);
         }
     }
     Ok(())
