@@ -237,7 +237,8 @@ fn an_unexplainable_history_is_not_linearizable() {
     let two = Record::default().hold(0, 20, 5, 60, 90);
     assert_eq!(violations(&history([one, two])), Vec::<String>::new());
     // A cancelled request may have had the lock for a moment.
-    let one = Record::default().hold(0, 10, 0, 5, 20).at(22, 1, request()).at(24, 1, Kind::NoGrant { how: "left".into() });
+    let one = Record::default().hold(0, 10, 0, 5, 20).at(22, 1, request());
+    let one = one.at(24, 1, Kind::NoGrant { how: "left".into() });
     let two = Record::default().at(30, 0, request()).at(40, 0, Kind::Busy);
     assert_eq!(violations(&history([one, two])), Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! A hold goes to another process: detached in one, attached in another.
+//! A hold moves to another process: one process detaches it, another one attaches it.
 //!
 //! # What is modelled
 //!

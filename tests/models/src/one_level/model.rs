@@ -76,7 +76,7 @@ pub struct State {
 /// Violations that show in an event and not in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flaws {
-    /// "Lost" was reported, although our own release ended the hold.
+    /// "Lost" was reported, although the hold still lasted or our own release had ended it.
     pub untrue_lost: bool,
     /// "Released" was reported, although our release did not end the hold.
     pub untrue_released: bool,

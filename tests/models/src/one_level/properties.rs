@@ -15,7 +15,7 @@ pub const BELIEVED_IS_HELD: &str = "believed is held";
 pub const NOTHING_LEFT_BEHIND: &str = "nothing is left behind";
 /// Each grant reported to a caller has a higher token than all grants reported before.
 pub const TOKENS_RISE: &str = "tokens rise";
-/// "Lost" is reported only for a hold that did not end by our own release.
+/// "Lost" is reported only for a hold that ended without our own release.
 pub const LOST_IS_TRUE: &str = "a report of lost is true";
 /// "Released" is reported only for a hold that ended by our own release.
 pub const RELEASED_IS_TRUE: &str = "a report of released is true";
