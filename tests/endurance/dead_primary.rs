@@ -23,7 +23,7 @@ const NAMES: usize = 4;
 const HELD: usize = 10;
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Timeout of calls for the dead shard: each task calls again and again.
+/// Timeout of a call for the dead shard; its task calls again after it.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// A pair may take this long at the 99th percentile, however short it was before: two processors

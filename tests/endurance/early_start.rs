@@ -14,7 +14,7 @@ use crate::fixture::{Deployment, Topology};
 use crate::pairs::kind;
 use crate::report::Report;
 
-/// Calls that wait for the servers, each with its own name.
+/// Number of calls that wait for the servers, each with its own name.
 const CALLS: usize = 8;
 
 /// How much longer they wait than the servers are missing.

@@ -47,7 +47,8 @@ const BY_POLL: Duration = Duration::from_millis(500);
 /// to another node if a node is slow.
 const REQUESTS_A_SECOND: f64 = 25.0;
 
-/// Two clients with three primaries: one connection for requests and one for subscriptions each.
+/// Limit of connections: two clients with three primaries, and for each pair one connection for
+/// requests and one for subscriptions.
 const CONNECTIONS: f64 = 2.0 * 3.0 * 2.0;
 
 /// The time before the slots move, and after.

@@ -64,7 +64,7 @@ pub(crate) async fn run(report: &mut Report) {
     let (lost, (during, fault)) = tokio::join!(tokio::time::timeout(SOON, lost), plain.windows(WHILE, WINDOW));
     let extended_during = extensions(&held[0]).await;
     let durable_during = durable.take();
-    // A grant that is refused in the end stays nowhere: it is released.
+    // An acquire without an acknowledgement releases its grant: nothing stays on the server.
     let refused = Lock::new(&client, "refused").acquire().timeout(SOON).durability(DURABLE).await;
     let error = refused.err().map(|error| kind(&error));
     let observer = replicated.primary().observer().await.expect("it answers");

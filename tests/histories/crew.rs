@@ -15,7 +15,7 @@ pub(crate) struct Worker {
     pub(crate) proxy: Proxy,
     child: tokio::sync::Mutex<Child>,
     pid: u32,
-    /// It was killed, or is about to be: no signals may go to its number any more.
+    /// Whether it was killed, or is about to be: its process id gets no signals any more.
     killed: Mutex<bool>,
     record: Arc<Mutex<Vec<Event>>>,
     reading: Mutex<Option<JoinHandle<()>>>,
@@ -64,7 +64,7 @@ impl Worker {
     }
 
     fn signal(&self, signal: &str) {
-        // The process is not waited for before the end, so its number is not used again.
+        // The process is not waited for before the end, so its id is not used again.
         if !*self.killed.lock().expect("no panic above") {
             let _ =
                 std::process::Command::new("kill").args([signal, &self.pid.to_string()]).stderr(Stdio::null()).status();

@@ -53,9 +53,9 @@ pub(crate) struct FaultSpan {
     pub(crate) fault: HistoryFault,
 }
 
-/// The first number of [`HistoryFault::Dark`].
+/// The first random number that selects [`HistoryFault::Dark`].
 const DARK: u8 = 24;
-/// The first number of [`HistoryFault::Stop`].
+/// The first random number that selects [`HistoryFault::Stop`].
 const STOP: u8 = 17;
 
 impl FaultSpan {

@@ -23,7 +23,7 @@ use redgrid_tests::history::Event;
 /// Number of histories unless `REDGRID_HISTORIES` is set.
 const HISTORIES: u64 = 20;
 
-/// Concurrent histories; they wait most of the time.
+/// Number of concurrent histories; they wait most of the time.
 const AT_A_TIME: usize = 4;
 
 /// The histories of locks and those of numbers run one after the other: each needs the whole

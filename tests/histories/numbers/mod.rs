@@ -19,7 +19,7 @@ use self::plan::Plan;
 use self::search::{Call, Verdict, judge};
 use super::{HISTORIES, TURN, number};
 
-/// Concurrent histories, each with a server that it may kill; they wait most of the time.
+/// Number of concurrent histories, each with a server that it may kill; they wait most of the time.
 const AT_A_TIME: u64 = 6;
 
 /// The results of some histories.
