@@ -295,7 +295,7 @@ async fn ended_processes_have_saved_and_killed_ones_their_last_save() {
     adder.add(1);
     let url = server.url();
     let mut leaves = Other::start(ROLE, &["adder", &url, "views", "20", "3600000", "leaves"]).await;
-    assert_eq!(leaves.says().await, "left");
+    assert_eq!(leaves.next_line().await, "left");
     assert_eq!(adder.sum().await.unwrap(), 21);
     let killed = Other::start(ROLE, &["adder", &url, "views", "300", "10"]).await;
     until_total(&observer, 320).await;

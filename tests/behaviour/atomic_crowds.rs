@@ -62,7 +62,7 @@ async fn three_processes_add_and_every_number_is_had_once() {
         let mut processes = join_all((0..3).map(|_| Other::start(program, &args))).await;
         let mut had = BTreeSet::new();
         for process in &mut processes {
-            let numbers: Vec<i64> = serde_json::from_str(&process.says().await).unwrap();
+            let numbers: Vec<i64> = serde_json::from_str(&process.next_line().await).unwrap();
             assert_eq!(numbers.len(), 10_000);
             had.extend(numbers);
         }

@@ -19,7 +19,7 @@ async fn a_map_is_streamed_in_less_memory_than_it_has() {
         map.set_many(part.iter().map(|(key, value)| (key, value))).await.unwrap();
     }
     let mut streamer = Other::start(env!("CARGO_BIN_EXE_role"), &["streamer", &server.url(), "large"]).await;
-    let said = streamer.says().await;
+    let said = streamer.next_line().await;
     let numbers: Vec<u64> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
     let [entries, before, peak, _] = numbers[..] else { panic!("it said {said:?}") };
     assert!(entries >= ENTRIES.into(), "{said}");

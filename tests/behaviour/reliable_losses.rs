@@ -225,7 +225,7 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     while !over {
         // A client at random.
         let said = {
-            let speaking = workers.iter_mut().map(|worker| Box::pin(worker.says()));
+            let speaking = workers.iter_mut().map(|worker| Box::pin(worker.next_line()));
             let next = futures_util::future::select_all(speaking);
             tokio::time::timeout(Duration::from_millis(500), next).await.ok().map(|(said, at, _)| (said, at))
         };
@@ -237,7 +237,7 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
         hear(&mut heard, &mut stale, &said);
         if lines_to_death == 0 && kills < 1_000 {
             let dead = std::mem::replace(&mut workers[at], worker().await);
-            for said in dead.kill_and_hear().await {
+            for said in dead.kill_and_read().await {
                 hear(&mut heard, &mut stale, &said);
             }
             (kills, lines_to_death) = (kills + 1, random.u64(0..lines));

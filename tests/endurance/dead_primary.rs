@@ -1,4 +1,4 @@
-//! One of three primaries is dead without a replica: the cost for the names of the other two.
+//! One of three primaries without replicas is dead: the cost for the names of the other two.
 
 use std::time::Duration;
 
@@ -11,38 +11,38 @@ use crate::fixture::{THIRDS, by_seeds, connected, hold, names_in};
 use crate::pairs::Pairs;
 use crate::report::Report;
 
-/// Windows before and while it is gone.
+/// The length of a window, and the number of windows before and during the fault.
 const WINDOW: Duration = Duration::from_secs(2);
 const BEFORE: usize = 3;
 const WHILE: usize = 5;
 
-/// Names with pairs, on each of the living shards and on the dead one.
+/// Names with pairs on each shard.
 const NAMES: usize = 4;
 
-/// Names held all the time on each of the living, and their lease: renewed every second.
+/// Names held all the time on each living shard, and their lease: renewed every second.
 const HELD: usize = 10;
 const LEASE: Duration = Duration::from_secs(3);
 
-/// How long calls for the dead shard wait: they are to go on asking.
+/// Timeout of a call for the dead shard; its task calls again after it.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// What a pair may take at the 99th percentile whatever it took before: two processors and six
-/// servers are noisy.
+/// A pair may take this long at the 99th percentile, however short it was before: two processors
+/// with six servers are noisy.
 const FLOOR_MS: f64 = 20.0;
 
-/// The longest that any pair may take: nothing of the others waits for a timeout (3 s).
+/// The longest time of any pair: no pair of the other shards waits for a timeout (3 s).
 const LONGEST_MS: f64 = 1000.0;
 
-pub(crate) async fn play(report: &mut Report) {
+pub(crate) async fn run(report: &mut Report) {
     for fault in ["kill -9", "SIGSTOP"] {
-        one(report, fault).await;
+        measure(report, fault).await;
     }
 }
 
-async fn one(report: &mut Report, fault: &str) {
+async fn measure(report: &mut Report, fault: &str) {
     let cluster = Cluster::builder().replicas_per_primary(0).full_coverage(false).start().await.expect("it starts");
     let client = connected(by_seeds(&cluster)).await;
-    // The one that is a seed, and is asked first.
+    // The first seed, to which clients connect first.
     let victim = &cluster.nodes()[0];
     let its = names_in(&cluster, THIRDS[0].clone(), "its", NAMES).await;
     let (mut others, mut kept) = (Vec::new(), Vec::new());
@@ -61,21 +61,21 @@ async fn one(report: &mut Report, fault: &str) {
     } else {
         victim.kill().await.expect("it runs");
     }
-    let (during, books) = others.windows(WHILE, WINDOW).await;
+    let (during, results) = others.windows(WHILE, WINDOW).await;
     let lost = held.iter().filter(|guard| !guard.is_held()).count();
-    // Those are left where they are: a release goes on until the lease is over.
+    // These pairs are not ended: a release continues until the lease ends.
     let (its, rest) = (its.take(), others.end().await);
     let p99 = |windows: &[Spread]| median(windows.iter().map(|window| window.p99));
     let (was, is) = (p99(&before), p99(&during));
-    report.exactly(format!("{fault}: errors on the other shards"), books.error_count() + rest.error_count(), 0);
+    report.exactly(format!("{fault}: errors on the other shards"), results.error_count() + rest.error_count(), 0);
     report.at_most(format!("{fault}: p99 of a pair there, ms"), is, (2.0 * was).max(FLOOR_MS));
-    report.at_most(format!("{fault}: the longest pair there, ms"), Spread::of(&books.times).max, LONGEST_MS);
+    report.at_most(format!("{fault}: the longest pair there, ms"), Spread::of(&results.times).max, LONGEST_MS);
     report.exactly(format!("{fault}: holds lost there"), lost, 0);
     report.number(format!("{fault}: windows before"), before);
     report.number(format!("{fault}: windows while it is gone"), during);
-    report.number(format!("{fault}: pairs"), books.times.len());
-    report.number(format!("{fault}: words of errors"), [books.words, rest.words]);
+    report.number(format!("{fault}: pairs"), results.times.len());
+    report.number(format!("{fault}: error messages"), [results.messages, rest.messages]);
     report.number(format!("{fault}: errors on its own shard"), its.errors);
-    report.number(format!("{fault}: how long these took, ms"), Spread::of(&its.failed));
+    report.number(format!("{fault}: duration of these errors, ms"), Spread::of(&its.failed));
     let _ = victim.resume().await;
 }

@@ -1,4 +1,4 @@
-//! Clients that start long before their servers: calls wait and then work, or end in time with a
+//! Clients that start long before their servers: calls wait and then succeed, or end in time with a
 //! clear error.
 
 use std::time::{Duration, Instant};
@@ -14,54 +14,55 @@ use crate::fixture::{Deployment, Topology};
 use crate::pairs::kind;
 use crate::report::Report;
 
-/// Calls that wait for the servers, on names of their own.
+/// Number of calls that wait for the servers, each with its own name.
 const CALLS: usize = 8;
 
-/// How long they wait beyond the time that servers are missing.
+/// How much longer they wait than the servers are missing.
 const BEYOND: Duration = Duration::from_secs(30);
 
-/// Calls that do not wait so long.
+/// Timeout of a call that ends before the servers start.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// What a call without a bound has: `response_timeout × (retries + 1)` of the default settings.
-const WITHOUT_A_BOUND: Duration = Duration::from_secs(15);
+/// The limit of a call without a timeout: `response_timeout × (retries + 1)` of the default
+/// settings.
+const DEFAULT_BOUND: Duration = Duration::from_secs(15);
 
-/// What an end in time may come too late, on a busy machine.
+/// How late a call may end on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The longest that servers which can grant are not asked: the longest wait between two attempts to
-/// connect (2 s), and a second for the connection and the look behind it.
+/// Limit of the time from the moment at which the servers can grant until the last grant: the
+/// longest wait between two connection attempts (2 s), and a second for the connection and the
+/// topology check.
 const FOUND_WITHIN: Duration = Duration::from_secs(3);
 
 struct Found {
     topology: Topology,
-    /// From when the servers could grant; 0 for a grant that was there before it was seen that they
-    /// could.
+    /// Times from the moment at which the servers could grant; 0 for an earlier grant.
     grants: Vec<Duration>,
     failed: Vec<AcquireError>,
     short: (Duration, Result<LockGuard, AcquireError>),
-    boundless: (Duration, Result<LockGuard, AcquireError>),
-    /// From their start until they could grant.
+    unlimited: (Duration, Result<LockGuard, AcquireError>),
+    /// Time from the servers' start until they could grant.
     starting: Duration,
 }
 
-pub(crate) async fn play(report: &mut Report, late: Duration) {
-    // Long enough that a call without a bound has its end.
-    let late = late.max(WITHOUT_A_BOUND + 2 * SLACK);
-    // Side by side: they are missing most of the time.
-    for found in join_all(Topology::ALL.map(|topology| one(topology, late))).await {
-        let Found { topology, grants, failed, short, boundless, starting } = found;
+pub(crate) async fn run(report: &mut Report, late: Duration) {
+    // Long enough that a call without a timeout ends before.
+    let late = late.max(DEFAULT_BOUND + 2 * SLACK);
+    // The topologies run concurrently: the servers are missing most of the time.
+    for found in join_all(Topology::ALL.map(|topology| measure(topology, late))).await {
+        let Found { topology, grants, failed, short, unlimited, starting } = found;
         report.exactly(format!("{topology}: calls that waited and were granted"), grants.len(), CALLS);
         let last = Spread::of(&grants).max;
         report.at_most(format!("{topology}: the last of them after the servers, ms"), last, millis(FOUND_WITHIN));
-        for (what, (took, outcome), bound) in
-            [("a call of 2 s", short, SHORT), ("a call without a bound", boundless, WITHOUT_A_BOUND)]
+        for (call, (took, outcome), bound) in
+            [("a call of 2 s", short, SHORT), ("a call without a timeout", unlimited, DEFAULT_BOUND)]
         {
             let error = outcome.err().map(|error| kind(&error));
-            let said = usize::from(error.as_deref() == Some("Unavailable"));
-            report.exactly(format!("{topology}: {what} ends `Unavailable`"), said, 1);
-            report.at_most(format!("{topology}: {what} ends within, ms"), millis(took), millis(bound + SLACK));
-            report.number(format!("{topology}: {what} ended"), error);
+            let matches = usize::from(error.as_deref() == Some("Unavailable"));
+            report.exactly(format!("{topology}: {call} ends `Unavailable`"), matches, 1);
+            report.at_most(format!("{topology}: {call} ends within, ms"), millis(took), millis(bound + SLACK));
+            report.number(format!("{topology}: {call} ended"), error);
         }
         report.number(format!("{topology}: grants after the servers, ms"), Spread::of(&grants));
         report.number(format!("{topology}: servers took, ms"), millis(starting));
@@ -70,8 +71,8 @@ pub(crate) async fn play(report: &mut Report, late: Duration) {
     }
 }
 
-async fn one(topology: Topology, late: Duration) -> Found {
-    // Started once, for their addresses and for what they know of each other.
+async fn measure(topology: Topology, late: Duration) -> Found {
+    // Started once, for their addresses and for their knowledge of each other.
     let deployment = Deployment::start(topology).await;
     let all = || deployment.sentinels().iter().chain(deployment.servers());
     for server in all() {
@@ -88,7 +89,7 @@ async fn one(topology: Topology, late: Duration) -> Found {
             (began.elapsed(), outcome)
         })
     };
-    let (short, boundless) = (ended("short", Some(SHORT)), ended("boundless", None));
+    let (short, unlimited) = (ended("short", Some(SHORT)), ended("boundless", None));
     let waiting: Vec<_> = (0..CALLS)
         .map(|call| {
             let lock = Lock::new(&client, format!("early:{call}"));
@@ -97,14 +98,14 @@ async fn one(topology: Topology, late: Duration) -> Found {
         .collect();
     sleep_until(began + late).await;
     let started = Instant::now();
-    // Those with data first: a sentinel that finds nobody has somebody else promoted.
+    // Servers with data start first: a sentinel without its primary would promote another one.
     for servers in [deployment.servers(), deployment.sentinels()] {
         join_all(servers.iter().map(RedisServer::restart_empty))
             .await
             .into_iter()
             .for_each(|it| it.expect("it starts"));
     }
-    timeout(BEYOND, able(&deployment)).await.expect("the servers come together");
+    timeout(BEYOND, until_ready(&deployment)).await.expect("the servers become ready");
     let ready = Instant::now();
     let (mut grants, mut failed) = (Vec::new(), Vec::new());
     for call in waiting {
@@ -118,12 +119,12 @@ async fn one(topology: Topology, late: Duration) -> Found {
             (Err(error), _) => failed.push(error),
         }
     }
-    let (short, boundless) = (short.await.expect("no task panics"), boundless.await.expect("no task panics"));
-    Found { topology, grants, failed, short, boundless, starting: ready - started }
+    let (short, unlimited) = (short.await.expect("no task panics"), unlimited.await.expect("no task panics"));
+    Found { topology, grants, failed, short, unlimited, starting: ready - started }
 }
 
-/// Waits until every primary can be written to, and a sentinel can name it.
-async fn able(deployment: &Deployment) {
+/// Waits until every primary accepts writes, and a sentinel names the primary.
+async fn until_ready(deployment: &Deployment) {
     for sentinel in deployment.sentinels().iter().take(1) {
         let names = async || {
             sentinel.observer().await?.query::<Vec<String>>(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster"]).await

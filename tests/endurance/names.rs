@@ -1,5 +1,5 @@
-//! One client waits for many names at once, 100,000 by default: the cost while nothing happens, and
-//! the wake-up time of released names.
+//! One client waits for many names at once, 100,000 by default: the cost without any release, and
+//! the wake-up time after releases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,64 +14,64 @@ use redgrid_tests::spread::{Spread, millis};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::counters::{Counter, connections, cpu_time};
 use crate::fixture::{by_seeds, connected};
-use crate::look::{Counter, connections, cpu_time};
 use crate::report::Report;
 
-/// Waiters that begin together: each asks twice, and who asks behind too many others is not
+/// Waiters that begin together. Each sends two requests; behind too many others, a request is not
 /// answered in time (3 s).
 const BEGUN_AT_A_TIME: usize = 500;
 
-/// Names released at random, and how many releases are under way at a time.
+/// Number of names released at random, and number of concurrent releases.
 const RELEASED: usize = 1_000;
 const AT_A_TIME: usize = 50;
 
-/// Nobody gets a name by its lease, nor gives up, while this runs.
+/// No lease ends and no waiter gives up during the run.
 const LONG: Duration = Duration::from_secs(1_200);
 
 /// How long nothing happens, while polls and processor time are counted.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// `poll_budget`: names looked at per second and node; and what falls into the first and the last
-/// moment, a tenth.
+/// The names polled per second and node (`poll_budget`), and a tenth for the first and the last
+/// moment.
 const POLLS_A_SECOND: f64 = 550.0;
 
-/// How long a waiter may sleep on after the release of its name was asked for: it was told, not
-/// left to the poll, which would take minutes to come round.
+/// How long after the start of a release its waiter may still sleep: it was notified. The poll
+/// would take minutes to reach it.
 const WOKEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// What one core of a machine may be kept busy by those who wait and nothing else: a tenth.
+/// Limit of processor time for waiting alone: a tenth of one core.
 const IDLE_CPU_SECONDS: f64 = 1.0;
 
-/// Until all are in force, and quiet; on a busy machine.
+/// Limit until all subscriptions are active and nothing else happens, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(200);
 
-/// Slots that move while names are released, and how long each takes: the hub goes through all
-/// channels at each change.
+/// Slots that move while names are released, and the time of each. The subscription manager checks
+/// all channels at each change.
 const SLOTS: u16 = 40;
 const EACH: Duration = Duration::from_millis(50);
 
-/// By the number of the name; `None` once its outcome was asked for.
+/// Waiters by the number of the name; `None` once the result was taken.
 type Waiting = Vec<Option<JoinHandle<Result<Instant, AcquireError>>>>;
 
-/// Names that are held, and by nobody's care.
+/// Names that are held without renewal.
 type Held = Vec<(usize, Detached)>;
 
-pub(crate) async fn play(report: &mut Report, names: usize) {
-    // Enough for what is released, twice.
+pub(crate) async fn run(report: &mut Report, names: usize) {
+    // Enough for two times the released names.
     let names = names.max(4 * RELEASED);
     report.number("names", names);
     let single = RedisServer::start().await.expect("it starts");
     let config = || redgrid_core::Config::single(single.addr().to_string()).expect("an address");
     let clients = [connected(config()).await, connected(config()).await];
-    on(report, "single", (std::slice::from_ref(&single), None), &clients, names).await;
+    measure(report, "single", (std::slice::from_ref(&single), None), &clients, names).await;
     drop(single);
     let cluster = Cluster::start(3, 0).await.expect("it starts");
     let clients = [connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await];
-    on(report, "cluster", (cluster.nodes(), Some(&cluster)), &clients, names).await;
+    measure(report, "cluster", (cluster.nodes(), Some(&cluster)), &clients, names).await;
 }
 
-async fn on(
+async fn measure(
     report: &mut Report,
     topology: &str,
     (servers, cluster): (&[RedisServer], Option<&Cluster>),
@@ -82,7 +82,7 @@ async fn on(
         let lock = Lock::new(holder, format!("name:{n}"));
         async move {
             let guard = lock.acquire().lease(LONG).timeout(LONG).await.expect("it is free");
-            // Nobody looks after it meanwhile: only those who wait are measured.
+            // A detached hold is not renewed meanwhile: only waiting is measured.
             (n, guard.detach().await.expect("it is held"))
         }
     });
@@ -97,28 +97,28 @@ async fn on(
     while waiting.len() < names {
         let more = waiting.len()..names.min(waiting.len() + BEGUN_AT_A_TIME);
         waiting.extend(more.map(|n| Some(wait(waiter, n, &failed))));
-        // Those have been told that others have their names, and listen. The servers are asked:
-        // counting is quick for them.
-        while listened_to(&observers).await + failed.load(Ordering::Relaxed) < waiting.len() {
+        // These waiters know that their names are held, and subscribe. The servers report the
+        // number of channels, which is quick for them.
+        while subscribed_channels(&observers).await + failed.load(Ordering::Relaxed) < waiting.len() {
             assert!(
                 began.elapsed() < PATIENCE,
-                "{} of {} are listened to",
-                listened_to(&observers).await,
+                "{} of {} are subscribed",
+                subscribed_channels(&observers).await,
                 waiting.len()
             );
             sleep(Duration::from_millis(20)).await;
         }
     }
-    until_in_force(waiter, names, &failed).await;
-    let in_force = began.elapsed();
+    until_active(waiter, names, &failed).await;
+    let active = began.elapsed();
     until_quiet(servers).await;
-    report.number(format!("{topology}: all in force after, s"), in_force.as_secs_f64());
+    report.number(format!("{topology}: all active after, s"), active.as_secs_f64());
     report.number(format!("{topology}: quiet after, s"), began.elapsed().as_secs_f64());
     report.number(format!("{topology}: resident memory of both clients and all tasks, MB"), resident_megabytes());
 
     let mut subscribers = 0;
     for server in servers {
-        // The holder has one of its own, for its notices, at one of them.
+        // The holder has one subscriber of its own, for its notices, at one node.
         subscribers = subscribers.max(connections(server).await.1);
     }
     report.at_most(format!("{topology}: subscribers of two clients at a node"), subscribers as f64, 2.0);
@@ -129,14 +129,14 @@ async fn on(
     let seconds = IDLE.as_secs_f64();
     let polls: Vec<f64> = calls.iter().map(|it| it.get("pttl").copied().unwrap_or_default() as f64 / seconds).collect();
     let most = polls.iter().copied().fold(0.0, f64::max);
-    report.at_most(format!("{topology}: names looked at by a node in a second"), most, POLLS_A_SECOND);
+    report.at_most(format!("{topology}: names polled by a node in a second"), most, POLLS_A_SECOND);
     report.at_most(format!("{topology}: processor seconds of 10 s of waiting"), cpu.as_secs_f64(), IDLE_CPU_SECONDS);
     report.number(format!("{topology}: calls in 10 s, by node"), calls);
 
     let delays = release_some(holder, &mut held, &mut waiting, Duration::ZERO).await;
-    tell(report, topology, "released", &delays);
+    add_delays(report, topology, "released", &delays);
     if let Some(cluster) = cluster {
-        // For as long as the slots take.
+        // The releases take as long as the slots.
         let pause = EACH * u32::from(SLOTS) / u32::try_from(RELEASED / AT_A_TIME).unwrap_or(1);
         let moving = async {
             let (began, cpu) = (Instant::now(), cpu_time());
@@ -144,26 +144,26 @@ async fn on(
             (began.elapsed(), cpu_time() - cpu)
         };
         let (delays, (took, cpu)) = tokio::join!(release_some(holder, &mut held, &mut waiting, pause), moving);
-        tell(report, topology, "released while 40 slots move", &delays);
+        add_delays(report, topology, "released while 40 slots move", &delays);
         report.number("cluster: the slots took, s", took.as_secs_f64());
         report.number("cluster: processor seconds meanwhile", cpu.as_secs_f64());
     }
     report.exactly(format!("{topology}: waiters that failed"), failed.load(Ordering::Relaxed), 0);
-    // Nobody is to be woken by what is given back now.
+    // The releases of the shutdown are to wake no waiter.
     waiting.into_iter().flatten().for_each(|task| task.abort());
     for client in [waiter, holder] {
         let _ = client.shutdown(SOON).await;
     }
 }
 
-fn tell(report: &mut Report, topology: &str, what: &str, delays: &[Duration]) {
+fn add_delays(report: &mut Report, topology: &str, what: &str, delays: &[Duration]) {
     let spread = Spread::of(delays);
     report.exactly(format!("{topology}: woken of 1,000 {what}"), delays.len(), RELEASED);
     report.at_most(format!("{topology}: the last woken of 1,000 {what}, ms"), spread.max, millis(WOKEN_WITHIN));
     report.number(format!("{topology}: delays of 1,000 {what}, ms"), spread);
 }
 
-/// A waiter; when it was granted its name.
+/// Starts a waiter, which returns the time of its grant.
 fn wait(client: &Client, n: usize, failed: &Arc<AtomicUsize>) -> JoinHandle<Result<Instant, AcquireError>> {
     let (lock, failed) = (Lock::new(client, format!("name:{n}")), Arc::clone(failed));
     tokio::spawn(async move {
@@ -181,8 +181,8 @@ fn wait(client: &Client, n: usize, failed: &Arc<AtomicUsize>) -> JoinHandle<Resu
     })
 }
 
-/// Channels that somebody has subscribed, on all servers together.
-async fn listened_to(servers: &[Observer]) -> usize {
+/// Returns the number of subscribed channels on all servers.
+async fn subscribed_channels(servers: &[Observer]) -> usize {
     let mut all = 0;
     for server in servers {
         let stats: String = server.query(&["INFO", "stats"]).await.expect("the server answers");
@@ -193,7 +193,7 @@ async fn listened_to(servers: &[Observer]) -> usize {
     all
 }
 
-async fn until_in_force(client: &Client, names: usize, failed: &AtomicUsize) {
+async fn until_active(client: &Client, names: usize, failed: &AtomicUsize) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let health = client.health().await;
@@ -202,13 +202,12 @@ async fn until_in_force(client: &Client, names: usize, failed: &AtomicUsize) {
         if wanted + failed.load(Ordering::Relaxed) >= names && subscribed == wanted {
             return;
         }
-        assert!(Instant::now() < deadline, "{subscribed} of {wanted} are in force");
+        assert!(Instant::now() < deadline, "{subscribed} of {wanted} are active");
         sleep(Duration::from_millis(200)).await;
     }
 }
 
-/// Waits until the looks of those whose subscription has come into force are over: then there are
-/// only polls.
+/// Waits until the checks after new subscriptions are over: then only polls are left.
 async fn until_quiet(servers: &[RedisServer]) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -222,12 +221,12 @@ async fn until_quiet(servers: &[RedisServer]) {
     }
 }
 
-/// Releases some, so many at a time and with a pause after each; how long each waiter slept on from
-/// when that was asked for.
+/// Releases some names in batches, with a pause after each release. Returns how long each waiter
+/// slept from the start of its release.
 async fn release_some(holder: &Client, held: &mut Held, waiting: &mut Waiting, pause: Duration) -> Vec<Duration> {
     let chosen: Vec<_> = (0..RELEASED).map(|_| held.swap_remove(fastrand::usize(..held.len()))).collect();
     let releases = stream::iter(chosen).map(async |(n, detached): (usize, Detached)| {
-        let guard = Lock::new(holder, format!("name:{n}")).attach(&detached).await.expect("nobody else has it");
+        let guard = Lock::new(holder, format!("name:{n}")).attach(&detached).await.expect("no other client has it");
         let at = Instant::now();
         guard.release().await.expect("it is held");
         sleep(pause).await;
@@ -244,7 +243,7 @@ async fn release_some(holder: &Client, held: &mut Held, waiting: &mut Waiting, p
     delays
 }
 
-/// What the process has in memory, as the system tells it.
+/// Returns the resident memory of this process.
 fn resident_megabytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -12,30 +12,30 @@ use redgrid_tests::spread::Spread;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// Between two pairs of a task: the machine is to be busy, not choked.
+/// The pause between two pairs of a task: the machine is to be busy, not overloaded.
 const PAUSE: Duration = Duration::from_millis(3);
 
 pub(crate) struct Pairs {
-    books: Arc<Mutex<Books>>,
+    results: Arc<Mutex<Results>>,
     over: Arc<AtomicBool>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What came of them.
+/// The results of pairs.
 #[derive(Default)]
-pub(crate) struct Books {
+pub(crate) struct Results {
     pub(crate) times: Vec<Duration>,
-    /// How long those took that ended with an error.
+    /// The durations of pairs that ended with an error.
     pub(crate) failed: Vec<Duration>,
-    /// By kind, how many; and the words of the first of each.
+    /// The number of errors of each kind, and the message of the first one.
     pub(crate) errors: BTreeMap<String, u64>,
-    pub(crate) words: BTreeMap<String, String>,
+    pub(crate) messages: BTreeMap<String, String>,
 }
 
-impl Books {
+impl Results {
     pub(crate) fn error(&mut self, kind: &str, error: &dyn std::error::Error) {
         *self.errors.entry(kind.to_owned()).or_default() += 1;
-        self.words.entry(kind.to_owned()).or_insert_with(|| error.to_string());
+        self.messages.entry(kind.to_owned()).or_insert_with(|| error.to_string());
     }
 
     pub(crate) fn error_count(&self) -> usize {
@@ -43,7 +43,7 @@ impl Books {
     }
 }
 
-/// The name of an error's variant; of a `Failed`, that of its failure.
+/// Returns the name of an error's variant; for `Failed`, the variant of its failure.
 pub(crate) fn kind(error: &impl std::fmt::Debug) -> String {
     let text = format!("{error:?}");
     let mut names = text.split([' ', '(', '{']).filter(|name| *name != "Failed");
@@ -51,47 +51,47 @@ pub(crate) fn kind(error: &impl std::fmt::Debug) -> String {
 }
 
 impl Pairs {
-    /// One task for each name.
+    /// Starts one task for each name.
     pub(crate) fn start(client: &Client, names: &[String], wait: Duration, durability: Durability) -> Self {
-        let (books, over) = (Arc::new(Mutex::new(Books::default())), Arc::new(AtomicBool::new(false)));
+        let (results, over) = (Arc::new(Mutex::new(Results::default())), Arc::new(AtomicBool::new(false)));
         let one = |name: &String| {
-            let (lock, books, over) = (Lock::new(client, name), Arc::clone(&books), Arc::clone(&over));
+            let (lock, results, over) = (Lock::new(client, name), Arc::clone(&results), Arc::clone(&over));
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
-                    pair(&lock, wait, durability, &books).await;
+                    run_pair(&lock, wait, durability, &results).await;
                     sleep(PAUSE).await;
                 }
             })
         };
         let tasks = names.iter().map(one).collect();
-        Pairs { books, over, tasks }
+        Pairs { results, over, tasks }
     }
 
-    /// What has come since the last look.
-    pub(crate) fn take(&self) -> Books {
-        std::mem::take(&mut *self.books.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the results since the last call.
+    pub(crate) fn take(&self) -> Results {
+        std::mem::take(&mut *self.results.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Times of so many windows, one after the other, and all that came of them together.
-    pub(crate) async fn windows(&self, count: usize, each: Duration) -> (Vec<Spread>, Books) {
-        let (mut spreads, mut all) = (Vec::new(), Books::default());
+    /// Returns the times of each of this many windows, one after the other, and the results of all.
+    pub(crate) async fn windows(&self, count: usize, each: Duration) -> (Vec<Spread>, Results) {
+        let (mut spreads, mut all) = (Vec::new(), Results::default());
         self.take();
         for _ in 0..count {
             sleep(each).await;
-            let books = self.take();
-            spreads.push(Spread::of(&books.times));
-            all.times.extend(books.times);
-            all.failed.extend(books.failed);
-            for (kind, count) in books.errors {
+            let results = self.take();
+            spreads.push(Spread::of(&results.times));
+            all.times.extend(results.times);
+            all.failed.extend(results.failed);
+            for (kind, count) in results.errors {
                 *all.errors.entry(kind).or_default() += count;
             }
-            all.words.extend(books.words);
+            all.messages.extend(results.messages);
         }
         (spreads, all)
     }
 
-    /// What came since the last look.
-    pub(crate) async fn end(mut self) -> Books {
+    /// Ends the tasks, and returns the results since the last call.
+    pub(crate) async fn end(mut self) -> Results {
         self.over.store(true, Ordering::Relaxed);
         for task in std::mem::take(&mut self.tasks) {
             task.await.expect("no task panics");
@@ -106,7 +106,7 @@ impl Drop for Pairs {
     }
 }
 
-async fn pair(lock: &Lock, wait: Duration, durability: Durability, books: &Mutex<Books>) {
+async fn run_pair(lock: &Lock, wait: Duration, durability: Durability, results: &Mutex<Results>) {
     let began = Instant::now();
     let failed: Result<(), (String, Box<dyn std::error::Error + Send>)> = async {
         let granted = lock.acquire().timeout(wait).durability(durability).await;
@@ -115,12 +115,12 @@ async fn pair(lock: &Lock, wait: Duration, durability: Durability, books: &Mutex
     }
     .await;
     let took = began.elapsed();
-    let mut books = books.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
     match failed {
-        Ok(()) => books.times.push(took),
+        Ok(()) => results.times.push(took),
         Err((kind, error)) => {
-            books.failed.push(took);
-            books.error(&kind, &*error);
+            results.failed.push(took);
+            results.error(&kind, &*error);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Two thousand slots move between primaries under load: no errors, no lost wake-ups, no endless
-//! requests or connections.
+//! Two thousand slots move between primaries under load: no errors, no lost wake-ups, and bounds
+//! for requests and connections.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,46 +15,46 @@ use redgrid_tests::spread::{Spread, millis};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::counters::{Counter, all_connections};
 use crate::fixture::{THIRDS, by_seeds, connected, hold, names_in};
-use crate::look::{Counter, all_connections};
-use crate::pairs::{Books, Pairs, kind};
+use crate::pairs::{Pairs, Results, kind};
 use crate::report::Report;
 
-/// The slots that move, all of one primary; and how many at a time, which take so long at least: 20
-/// s for all.
+/// The moving slots, all of one primary. Each batch of 10 takes at least 100 ms: 20 s for all.
 const MOVING: std::ops::RangeInclusive<u16> = 0..=1999;
 const PACE: (u16, Duration) = (10, Duration::from_millis(100));
 
-/// Names in the slots that move: absent most of the time, held all the time, and wanted by both
+/// Names in the moving slots: free most of the time, held all the time, and contested by both
 /// clients all the time.
 const ABSENT: usize = 30;
 const HELD: usize = 40;
 const CONTESTED: usize = 30;
 
-/// Renewed every second.
+/// Lease with a renewal every second.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// How long one has a contested name: the other one waits by then.
+/// How long a client holds a contested name: the other client waits by then.
 const SECTION: Duration = Duration::from_millis(4);
 
-/// The default `poll_interval`, and a second: no release goes unnoticed for longer.
+/// The default `poll_interval`, and a second: every release is noticed within this time.
 const NOTICED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A waiter that was told takes a fraction of this; one that was not is found by the poll, which
-/// takes longer.
+/// A notified waiter takes a fraction of this. A waiter without a notification is woken by the
+/// poll, which takes longer.
 const BY_POLL: Duration = Duration::from_millis(500);
 
-/// A look at the map at most every 50 ms, one every second without a doubt, and another node asked
-/// where one is slow.
-const LOOKS_A_SECOND: f64 = 25.0;
+/// Limit of slot-map requests: at most one every 50 ms, one every second without a reason, and one
+/// to another node if a node is slow.
+const REQUESTS_A_SECOND: f64 = 25.0;
 
-/// Each client to each primary: one connection for requests, one that subscribes.
+/// Limit of connections: two clients with three primaries, and for each pair one connection for
+/// requests and one for subscriptions.
 const CONNECTIONS: f64 = 2.0 * 3.0 * 2.0;
 
-/// Before the slots move, and after.
+/// The time before the slots move, and after.
 const AROUND: Duration = Duration::from_secs(4);
 
-pub(crate) async fn play(report: &mut Report) {
+pub(crate) async fn run(report: &mut Report) {
     let cluster = Cluster::start(3, 1).await.expect("it starts");
     let clients = [connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await];
     let mut held = Vec::new();
@@ -66,7 +66,7 @@ pub(crate) async fn play(report: &mut Report) {
         pairs.push(Pairs::start(client, &names, SOON, Durability::Primary));
     }
     let contest = Contest::start(&clients, &names_in(&cluster, MOVING, "contested", CONTESTED).await);
-    let intruder = contest.intrude(&clients, &held);
+    let intrusions = contest.intrude(&clients, &held);
     sleep(AROUND).await;
     let before = all_connections(cluster.nodes()).await;
     let (calm, contested) = (pairs.iter().map(Pairs::take).collect::<Vec<_>>(), contest.take());
@@ -94,43 +94,43 @@ pub(crate) async fn play(report: &mut Report) {
     sleep(AROUND).await;
     let after = all_connections(cluster.nodes()).await;
     let lost = held.iter().filter(|guard| !guard.is_held()).count();
-    let intruded = intruder.load(Ordering::Relaxed);
+    let intruded = intrusions.load(Ordering::Relaxed);
     let rest = (contest.end().await, pairs);
-    let mut books = vec![rest.0.books];
+    let mut all = vec![rest.0.results];
     for pairs in rest.1 {
-        books.push(pairs.end().await);
+        all.push(pairs.end().await);
     }
-    books.extend(calm.into_iter().chain(during.0));
+    all.extend(calm.into_iter().chain(during.0));
     let gaps = [during.1.gaps, rest.0.gaps].concat();
-    books.extend([contested.books, during.1.books]);
+    all.extend([contested.results, during.1.results]);
 
-    report.exactly("errors", books.iter().map(Books::error_count).sum(), 0);
+    report.exactly("errors", all.iter().map(Results::error_count).sum(), 0);
     report.exactly("holds lost, of 80", lost, 0);
-    report.exactly("held names granted to another", intruded, 0);
-    report.at_most("the longest from a release to the next grant, ms", Spread::of(&gaps).max, millis(NOTICED_WITHIN));
+    report.exactly("held names granted to the other client", intruded, 0);
+    report.at_most("longest time from a release to the next grant, ms", Spread::of(&gaps).max, millis(NOTICED_WITHIN));
     report.at_most("connections at most", most as f64, CONNECTIONS);
     report.at_most("connections after", after as f64, CONNECTIONS);
     let slots = calls.iter().filter_map(|calls| calls.get("cluster|slots")).sum::<u64>() as f64;
     let rate = slots / took.as_secs_f64() / clients.len() as f64;
-    report.at_most("CLUSTER SLOTS of a client in a second", rate, LOOKS_A_SECOND);
+    report.at_most("CLUSTER SLOTS of a client in a second", rate, REQUESTS_A_SECOND);
     report.number("slots took, s", took.as_secs_f64());
     report.number("CLUSTER SLOTS of both", slots);
     report.number("connections before", before);
     report.number("from a release to the next grant, calm, ms", Spread::of(&contested.gaps));
-    report.number("the same during and after", Spread::of(&gaps));
-    report.number("of them", gaps.len());
-    report.number("of them later than 500 ms", gaps.iter().filter(|gap| **gap > BY_POLL).count());
-    let times: Vec<Duration> = books.iter().flat_map(|books| books.times.clone()).collect();
-    report.number("pairs of names nobody else wants, ms", Spread::of(&times));
-    report.number("how many of these", times.len());
-    report.number("errors by kind", books.iter().map(|it| &it.errors).filter(|it| !it.is_empty()).collect::<Vec<_>>());
-    report.number("their words", books.iter().map(|it| &it.words).filter(|it| !it.is_empty()).collect::<Vec<_>>());
+    report.number("from a release to the next grant, during and after, ms", Spread::of(&gaps));
+    report.number("number of these", gaps.len());
+    report.number("of these later than 500 ms", gaps.iter().filter(|gap| **gap > BY_POLL).count());
+    let times: Vec<Duration> = all.iter().flat_map(|results| results.times.clone()).collect();
+    report.number("pairs of uncontested names, ms", Spread::of(&times));
+    report.number("number of these pairs", times.len());
+    report.number("errors by kind", all.iter().map(|it| &it.errors).filter(|it| !it.is_empty()).collect::<Vec<_>>());
+    report.number("error messages", all.iter().map(|it| &it.messages).filter(|it| !it.is_empty()).collect::<Vec<_>>());
     for guard in held {
         let _ = guard.release().await;
     }
 }
 
-/// Names that both clients always want.
+/// Names for which both clients always compete.
 struct Contest {
     notes: Arc<Mutex<Notes>>,
     over: Arc<AtomicBool>,
@@ -139,10 +139,10 @@ struct Contest {
 
 #[derive(Default)]
 struct Notes {
-    /// From a release until the one who waited meanwhile was granted it.
+    /// The times from a release to the next grant, for tasks that waited before the release.
     gaps: Vec<Duration>,
-    books: Books,
-    /// When each was last released.
+    results: Results,
+    /// The last release of each name.
     released: HashMap<String, Instant>,
 }
 
@@ -158,7 +158,8 @@ impl Contest {
         Contest { notes, over, tasks }
     }
 
-    /// Each client asks for what the other one holds, all the time; how often it was granted.
+    /// Each client keeps trying the names that the other client holds. Returns the number of
+    /// grants.
     fn intrude(&self, clients: &[Client; 2], held: &[redgrid_locks::LockGuard]) -> Arc<AtomicUsize> {
         let granted = Arc::new(AtomicUsize::new(0));
         let locks: Vec<Lock> = clients
@@ -175,7 +176,7 @@ impl Contest {
                 }
                 match lock.try_acquire().await {
                     Ok(taken) => drop(taken.map(|_| count.fetch_add(1, Ordering::Relaxed))),
-                    Err(error) => locked(&notes).books.error(&format!("try: {}", kind(&error)), &error),
+                    Err(error) => locked(&notes).results.error(&format!("try: {}", kind(&error)), &error),
                 }
                 sleep(Duration::from_millis(5)).await;
             }
@@ -183,7 +184,7 @@ impl Contest {
         granted
     }
 
-    /// What has come since the last look.
+    /// Takes the results since the last call.
     fn take(&self) -> Notes {
         let mut notes = locked(&self.notes);
         let released = notes.released.clone();
@@ -201,11 +202,11 @@ impl Contest {
 
 async fn work(lock: Lock, name: String, notes: Arc<Mutex<Notes>>, over: Arc<AtomicBool>) {
     while !over.load(Ordering::Relaxed) {
-        let asked = Instant::now();
+        let requested = Instant::now();
         let guard = match lock.acquire().timeout(SOON).await {
             Ok(guard) => guard,
             Err(error) => {
-                locked(&notes).books.error(&kind(&error), &error);
+                locked(&notes).results.error(&kind(&error), &error);
                 sleep(SECTION).await;
                 continue;
             }
@@ -213,14 +214,14 @@ async fn work(lock: Lock, name: String, notes: Arc<Mutex<Notes>>, over: Arc<Atom
         let granted = Instant::now();
         {
             let mut notes = locked(&notes);
-            // Only who waited before the release can tell how soon it was noticed.
-            let released = notes.released.get(&name).filter(|released| **released > asked).copied();
+            // Only a task that waited before the release shows how soon it was noticed.
+            let released = notes.released.get(&name).filter(|released| **released > requested).copied();
             notes.gaps.extend(released.map(|released| granted.saturating_duration_since(released)));
         }
         sleep(SECTION).await;
         locked(&notes).released.insert(name.clone(), Instant::now());
         if let Err(error) = guard.release().await {
-            locked(&notes).books.error(&format!("release: {}", kind(&error)), &error);
+            locked(&notes).results.error(&format!("release: {}", kind(&error)), &error);
         }
     }
 }

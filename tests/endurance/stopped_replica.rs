@@ -1,4 +1,4 @@
-//! The only replica hangs: durable calls fail in time with a clear error, and others are not
+//! The only replica hangs: durable calls fail in time with a clear error, and other calls are not
 //! affected.
 
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::fixture::{by_list, connected, hold};
 use crate::pairs::{Pairs, kind};
 use crate::report::Report;
 
-/// Windows before and while it hangs.
+/// The length of a window, and the number of windows before and during the fault.
 const WINDOW: Duration = Duration::from_secs(2);
 const BEFORE: usize = 3;
 const WHILE: usize = 5;
@@ -23,26 +23,26 @@ const WHILE: usize = 5;
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(500);
 const DURABLE: Durability = Durability::Replicas { at_least: 1, timeout: ACKNOWLEDGED_WITHIN };
 
-/// What comes on top of it: the grant itself, its being given back, and a busy machine.
+/// The time for the grant itself, its release, and a busy machine, in addition to the
+/// acknowledgement.
 const SLACK: Duration = Duration::from_millis(500);
 
-/// Renewed every second.
+/// Lease with a renewal every second.
 const LEASE: Duration = Duration::from_secs(3);
 const HELD: usize = 20;
 
-/// Of the extensions: as many as a client of twenty holds sends renewals, several times over.
+/// Number of extensions: several times as many as a client of twenty holds sends renewals.
 const EXTENSIONS: usize = 100;
 
-/// What a pair may take at the 99th percentile whatever it took before: a busy machine of two
-/// processors is noisy.
+/// A pair may take this long at the 99th percentile, however short it was before: a busy machine of
+/// two processors is noisy.
 const FLOOR_MS: f64 = 20.0;
 
-pub(crate) async fn play(report: &mut Report) {
+pub(crate) async fn run(report: &mut Report) {
     let replicated = Replicated::start(1).await.expect("it starts");
     let client = connected(by_list(&replicated)).await;
     let names = |prefix: &str, count: usize| (0..count).map(|n| format!("{prefix}:{n}")).collect::<Vec<_>>();
-    // A replica that has just copied everything acknowledges for the first time up to a second
-    // later.
+    // After its full copy, a replica sends the first acknowledgement up to a second later.
     let first = Lock::new(&client, "first");
     wait_until(SOON, async || first.acquire().timeout(SOON).durability(DURABLE).await.is_ok()).await;
     let held = hold(&client, &names("held", HELD), LEASE).await;
@@ -61,16 +61,16 @@ pub(crate) async fn play(report: &mut Report) {
         let reason = proven.lost().await;
         (stopped.elapsed(), reason)
     };
-    let (lost, (during, trouble)) = tokio::join!(tokio::time::timeout(SOON, lost), plain.windows(WHILE, WINDOW));
+    let (lost, (during, fault)) = tokio::join!(tokio::time::timeout(SOON, lost), plain.windows(WHILE, WINDOW));
     let extended_during = extensions(&held[0]).await;
     let durable_during = durable.take();
-    // Of what was asked for within the last time, nothing stays behind: it is given back.
+    // An acquire without an acknowledgement releases its grant: nothing stays on the server.
     let refused = Lock::new(&client, "refused").acquire().timeout(SOON).durability(DURABLE).await;
     let error = refused.err().map(|error| kind(&error));
     let observer = replicated.primary().observer().await.expect("it answers");
-    let given_back = Instant::now();
+    let released = Instant::now();
     wait_until(SOON, async || observer.exists("refused").await.is_ok_and(|there| !there)).await;
-    report.number("a refused grant was gone after, ms", millis(given_back.elapsed()));
+    report.number("a refused grant was gone after, ms", millis(released.elapsed()));
     let kept = held.iter().filter(|guard| guard.is_held()).count();
     replicated.replicas()[0].resume().await.expect("it is stopped");
     let resumed = Instant::now();
@@ -83,14 +83,14 @@ pub(crate) async fn play(report: &mut Report) {
 
     let p99 = |windows: &[Spread]| median(windows.iter().map(|window| window.p99));
     let (was, is) = (p99(&before), p99(&during));
-    let errors = calm.error_count() + trouble.error_count() + rest.error_count();
+    let errors = calm.error_count() + fault.error_count() + rest.error_count();
     report.exactly("errors without durability", errors, 0);
     report.at_most("p99 of a pair without durability, ms", is, (2.0 * was).max(FLOOR_MS));
     let (was, is) = (extended_before.p99, extended_during.p99);
     report.at_most("p99 of an extension without durability, ms", is, (2.0 * was).max(FLOOR_MS));
     report.exactly("holds without durability that are kept", kept, HELD);
     report.exactly("durable grants before, errors", durable_before.error_count(), 0);
-    // Those that were under way when it was stopped may have been acknowledged.
+    // Calls in flight when it was stopped may have been acknowledged.
     report.at_most("durable grants while it hangs", durable_during.times.len() as f64, 3.0);
     let untyped = durable_during.errors.iter().filter(|(kind, _)| *kind != "NotDurable").map(|(_, count)| *count);
     report.exactly(
@@ -101,16 +101,16 @@ pub(crate) async fn play(report: &mut Report) {
     report.exactly("the last refusal is `NotDurable`", usize::from(error.as_deref() == Some("NotDurable")), 1);
     let late = Spread::of(&durable_during.failed).max;
     report.at_most("the latest refusal, ms", late, millis(ACKNOWLEDGED_WITHIN + SLACK));
-    // Its deadline was never moved by a renewal that was not proven.
-    let told = lost.map_or(f64::INFINITY, |(after, _)| millis(after));
-    report.at_most("a durable hold is lost within, ms", told, millis(LEASE + SLACK));
+    // No renewal without acknowledgement moved its deadline.
+    let lost_after = lost.map_or(f64::INFINITY, |(after, _)| millis(after));
+    report.at_most("a durable hold is lost within, ms", lost_after, millis(LEASE + SLACK));
     report.number("windows before", before);
     report.number("windows while it hangs", during);
     report.number("extensions before and while", [extended_before, extended_during]);
     report.number("durable pairs before", Spread::of(&durable_before.times));
     report.number("refusals", Spread::of(&durable_during.failed));
     report.number("errors while it hangs", durable_during.errors);
-    report.number("words", durable_during.words);
+    report.number("error messages", durable_during.messages);
 }
 
 async fn extensions(guard: &redgrid_locks::LockGuard) -> Spread {

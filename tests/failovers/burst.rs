@@ -1,4 +1,4 @@
-//! Names acquired until the fault, so that some are held that no replica may know.
+//! Names acquired until the fault, so that the replicas may not know some of the held names.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use crate::LEASE;
 use crate::account::{Account, Mode};
 
-/// How many of the last are kept; the replication lag is a fraction of them.
+/// How many of the last holds are kept; the replication lag is a fraction of them.
 const KEPT: usize = 48;
 
 /// Longer than a grant takes, shorter than a failover.
@@ -27,7 +27,7 @@ pub(crate) struct Burst {
 }
 
 impl Burst {
-    /// All names share the slot of `tag`.
+    /// Starts to acquire; all names share the slot of `tag`.
     pub(crate) fn start(client: &Client, mode: Mode, durability: Durability, tag: String, round: u32) -> Self {
         let (over, client) = (Arc::new(AtomicBool::new(false)), client.clone());
         let ended = Arc::clone(&over);
@@ -48,13 +48,13 @@ impl Burst {
         Burst { mode, over, task }
     }
 
-    /// No more are taken; those that are under way may still come.
+    /// Ends new acquires; acquires in flight may still be granted.
     pub(crate) fn stop(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// Another client asks for all that is held. It asks for no durability itself: replicas are
-    /// missing now.
+    /// Another client tries all held names. It requests no durability itself: replicas are missing
+    /// now.
     pub(crate) async fn contest(self, other: &Client, account: &Account) {
         self.stop();
         let held = self.task.await.expect("no task panics");

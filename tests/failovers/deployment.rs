@@ -9,11 +9,11 @@ use redgrid_testkit::{Cluster, RedisServer, Sentinels};
 use redgrid_tests::SOON;
 use tokio::time::{sleep, timeout};
 
-/// How often a replica is asked whether it has been promoted: what the measurement may be off by.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often a replica's role is read: the precision of the measurement.
+const POLL: Duration = Duration::from_millis(5);
 
-/// How long a primary that went on has for what it had been sent before: connections that were cut
-/// are noticed then.
+/// How long a resumed primary may still process earlier requests; then it notices that its
+/// connections were cut.
 const DRAINED: Duration = Duration::from_millis(200);
 
 /// How a primary fails.
@@ -21,9 +21,9 @@ const DRAINED: Duration = Duration::from_millis(200);
 pub(crate) enum Fault {
     /// By `kill -9`.
     Kill,
-    /// By SIGSTOP; it goes on later, a primary by its own account.
+    /// By SIGSTOP; it is resumed later, and still considers itself a primary.
     Stop,
-    /// By a planned failover: nothing is wrong with it, and it goes on.
+    /// By a planned failover: the server is healthy and continues.
     Plan,
 }
 
@@ -63,7 +63,7 @@ impl Deployment {
         config.expect("addresses")
     }
 
-    /// How many replicas of one primary may be promoted.
+    /// Returns how many replicas of one primary may be promoted.
     pub(crate) fn promotable(&self) -> u32 {
         match self {
             Deployment::Sentinel(_) => 2,
@@ -71,7 +71,7 @@ impl Deployment {
         }
     }
 
-    /// The primary that decides for a name.
+    /// Returns the primary of a name.
     pub(crate) async fn primary_of(&self, name: &str) -> Result<&RedisServer, String> {
         let found = match self {
             Deployment::Sentinel(sentinels) => sentinels.current_primary().await,
@@ -83,7 +83,7 @@ impl Deployment {
         found.map_err(|error| error.to_string())
     }
 
-    /// Those that may take its place.
+    /// Returns the replicas that may replace a primary.
     pub(crate) async fn replicas_of(&self, primary: &RedisServer) -> Result<Vec<&RedisServer>, String> {
         match self {
             Deployment::Sentinel(sentinels) => {
@@ -93,28 +93,29 @@ impl Deployment {
         }
     }
 
-    /// When a sentinel first names another primary than `former`, by `GET-MASTER-ADDR-BY-NAME` and
-    /// by `SENTINEL MASTER`. The first follows the promotion, the second the end of the failover.
-    /// In a cluster the promoted one tells by itself.
-    pub(crate) async fn reported_another_than(&self, former: SocketAddr) -> Option<(Instant, Instant)> {
+    /// Returns when a sentinel first names another primary than `former`, by
+    /// `GET-MASTER-ADDR-BY-NAME` and by `SENTINEL MASTER`. The first follows the promotion, the
+    /// second the end of the failover. Returns `None` in a cluster, where the promoted server
+    /// announces itself.
+    pub(crate) async fn when_replaced(&self, former: SocketAddr) -> Option<(Instant, Instant)> {
         let Deployment::Sentinel(sentinels) = self else { return None };
         let port = former.port().to_string();
-        let first = async |command: &[&str], place: usize| {
+        let first = async |command: &[&str], at: usize| {
             loop {
                 for sentinel in sentinels.sentinels() {
                     let Ok(observer) = sentinel.observer().await else { continue };
-                    let told = observer.query::<Vec<String>>(command).await;
-                    if told.is_ok_and(|told| told.get(place).is_some_and(|told| *told != port)) {
+                    let fields = observer.query::<Vec<String>>(command).await;
+                    if fields.is_ok_and(|fields| fields.get(at).is_some_and(|field| *field != port)) {
                         return Instant::now();
                     }
                 }
-                sleep(LOOK).await;
+                sleep(POLL).await;
             }
         };
         let name = sentinels.master_name();
         let by_name = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
         let whole = ["SENTINEL", "MASTER", name];
-        // The second answers name, ip and port, each behind its label.
+        // The second reply has name, ip and port, each after its label.
         timeout(3 * SOON, async { tokio::join!(first(&by_name, 1), first(&whole, 5)) }).await.ok()
     }
 
@@ -148,30 +149,30 @@ fn words(addrs: &[SocketAddr]) -> Vec<String> {
     addrs.iter().map(SocketAddr::to_string).collect()
 }
 
-/// Waits until one of the replicas says that it is a primary; when that was.
+/// Waits until one of the replicas reports that it is a primary, and returns the time.
 pub(crate) async fn promotion(replicas: &[&RedisServer]) -> Result<Instant, String> {
     let watch = async |replica: &RedisServer| {
         loop {
             let Ok(observer) = replica.observer().await else { continue };
-            // A sentinel cuts all connections of the one it promotes.
+            // A sentinel cuts all connections of the server that it promotes.
             while let Ok(role) = observer.query::<Value>(&["ROLE"]).await {
                 if format!("{role:?}").contains("master") {
                     return Instant::now();
                 }
-                sleep(LOOK).await;
+                sleep(POLL).await;
             }
         }
     };
     let first = futures_util::future::select_all(replicas.iter().map(|replica| Box::pin(watch(replica))));
-    Ok(timeout(3 * SOON, first).await.map_err(|_| "nobody was promoted".to_owned())?.0)
+    Ok(timeout(3 * SOON, first).await.map_err(|_| "no replica was promoted".to_owned())?.0)
 }
 
-/// The scripts that clients have had a server run. What a primary tells its replicas does not count
-/// there.
+/// The number of scripts that clients have run on a server, without those from its primary's
+/// replication stream.
 pub(crate) struct Scripts<'a>(&'a RedisServer);
 
 impl<'a> Scripts<'a> {
-    /// From now on; a server that went on first does what it had been sent before.
+    /// Starts the count; a resumed server first processes earlier requests.
     pub(crate) async fn of(server: &'a RedisServer, fault: Fault) -> Result<(Self, u64), String> {
         let scripts = Scripts(server);
         if fault == Fault::Stop {
@@ -184,16 +185,16 @@ impl<'a> Scripts<'a> {
     pub(crate) async fn count(&self) -> Result<u64, String> {
         let until = Instant::now() + SOON;
         loop {
-            // A sentinel cuts all connections of the one it demotes.
-            match self.look().await {
+            // A sentinel cuts all connections of the server that it demotes.
+            match self.read().await {
                 Err(error) if Instant::now() > until => return Err(error.to_string()),
-                Err(_) => sleep(LOOK).await,
+                Err(_) => sleep(POLL).await,
                 Ok(count) => return Ok(count),
             }
         }
     }
 
-    async fn look(&self) -> Result<u64, RedisError> {
+    async fn read(&self) -> Result<u64, RedisError> {
         let stats: String = self.0.observer().await?.query(&["INFO", "commandstats"]).await?;
         let calls = |line: &str| {
             let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;

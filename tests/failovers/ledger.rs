@@ -8,8 +8,7 @@ use redgrid_testkit::{Observer, RedisServer};
 
 use crate::account::{Account, Mode};
 
-/// Writes a value unless a higher token has written before. Reading and adding is left to who holds
-/// the lock.
+/// Writes a value unless a higher token has written before. The holder of the lock reads and adds.
 const FENCED_SET: &str = "\
 if tonumber(ARGV[1]) < tonumber(redis.call('HGET', KEYS[1], 'fence') or '0') then return 0 end
 redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'count', ARGV[2])
@@ -17,7 +16,7 @@ return 1";
 
 pub(crate) struct Ledger {
     store: Observer,
-    /// By name: what the store acknowledged.
+    /// Acknowledged increments of each name.
     acknowledged: Mutex<HashMap<(Mode, String), u64>>,
 }
 
@@ -31,7 +30,7 @@ impl Ledger {
         count.unwrap_or(0)
     }
 
-    /// Whether it was taken.
+    /// Writes a count; returns whether the store accepted it.
     pub(crate) async fn write(&self, mode: Mode, name: &str, token: Token, count: u64) -> bool {
         let (token, count) = (token.to_string(), count.to_string());
         let taken = self.store.query::<bool>(&["EVAL", FENCED_SET, "1", name, &token, &count]).await;
@@ -43,7 +42,7 @@ impl Ledger {
         taken
     }
 
-    /// Each counter against what was acknowledged.
+    /// Compares each counter with the acknowledged increments.
     pub(crate) async fn compare(&self, account: &Account) {
         let acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for ((mode, name), acknowledged) in acknowledged {

@@ -15,10 +15,10 @@ use tokio::time::sleep;
 use crate::account::{Account, Mode};
 use crate::ledger::Ledger;
 
-/// Names of each mode; two clients want each of them.
+/// Names of each mode; two clients compete for each of them.
 const NAMES: usize = 6;
 
-/// After a refusal, and between two turns: the machine is to be busy, not choked.
+/// The pause after a refusal, and between two turns: the machine is to be busy, not overloaded.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Longer than any failover takes.
@@ -44,7 +44,7 @@ impl Load {
             for (number, client) in clients.iter().enumerate() {
                 for name in 0..NAMES {
                     let name = format!("{}:{name}", mode.word());
-                    let one = Worker {
+                    let worker = Worker {
                         number,
                         lock: Lock::new(client, &name),
                         list: format!("{name}:pushed"),
@@ -55,14 +55,14 @@ impl Load {
                         ledger: Arc::clone(ledger),
                         account: Arc::clone(account),
                     };
-                    tasks.push(tokio::spawn(one.work(Arc::clone(&over))));
+                    tasks.push(tokio::spawn(worker.work(Arc::clone(&over))));
                 }
             }
         }
         Load { account: Arc::clone(account), over, tasks }
     }
 
-    /// Waits until grants of both modes come again.
+    /// Waits until new grants of both modes arrive.
     pub(crate) async fn until_moving(&self) {
         let before = Mode::BOTH.map(|mode| self.account.grants(mode));
         let moving =
@@ -97,12 +97,13 @@ impl Worker {
             match self.lock.acquire().timeout(WAIT).durability(self.durability).await {
                 Ok(guard) => {
                     if self.mode == Mode::Default {
-                        self.account.went_on(std::mem::replace(&mut last, Instant::now()));
+                        self.account.succeeded(std::mem::replace(&mut last, Instant::now()));
                     }
                     self.account.granted(self.mode, &self.name, guard.token(), guard.watch());
-                    self.use_it(&guard, turn).await;
+                    self.run_section(&guard, turn).await;
                     turn += 1;
-                    // Lost with its primary, perhaps: that is told, and no failure.
+                    // The hold may be lost with its primary: that is an expected error of the
+                    // release.
                     let _ = guard.release().await;
                 }
                 Err(error) => {
@@ -114,9 +115,9 @@ impl Worker {
         }
     }
 
-    async fn use_it(&self, guard: &LockGuard, turn: u64) {
+    async fn run_section(&self, guard: &LockGuard, turn: u64) {
         let count = self.ledger.read(&self.name).await;
-        // Time for another to read the same.
+        // Another task may read the same value meanwhile.
         sleep(Duration::from_millis(1)).await;
         if !guard.is_held() {
             return;

@@ -1,7 +1,7 @@
-//! Failovers under load, one after the other on one deployment, and what became of every promise.
+//! Failovers under load, one after the other on one deployment, with checks of all promises.
 //!
-//! `failovers sentinel|cluster kill|stop|plan ROUNDS` prints one line of JSON and ends with 1 where
-//! a promise was broken. `cargo xtask failovers` runs all of them.
+//! `failovers sentinel|cluster kill|stop|plan ROUNDS` prints one line of JSON, and ends with 1
+//! after a broken promise. `cargo xtask failovers` runs all of them.
 
 mod account;
 mod burst;
@@ -27,7 +27,7 @@ use load::Load;
 use round::Rounds;
 use writers::Writers;
 
-/// Outlives a failover several times, so that what is believed before it is believed after it.
+/// Longer than several failovers, so that a holder believes before and after one.
 const LEASE: Duration = Duration::from_secs(15);
 
 /// How long replicas may take to acknowledge a grant.
@@ -35,8 +35,8 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_millis(500);
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [topology, fault, rounds] = words.as_slice() else { return usage() };
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [topology, fault, rounds] = args.as_slice() else { return usage() };
     let (Some(fault), Ok(rounds)) = (Fault::from_word(fault), rounds.parse()) else { return usage() };
     let deployment = match topology.as_str() {
         "sentinel" => Deployment::sentinel().await,
@@ -45,7 +45,7 @@ async fn main() -> ExitCode {
     };
     let began = Instant::now();
     let account = Arc::new(Account::default());
-    let sums = play(&deployment, fault, rounds, &account).await;
+    let sums = run(&deployment, fault, rounds, &account).await;
     let report = Report::new(topology, fault.word(), sums, began.elapsed(), &account);
     println!("{}", serde_json::to_string(&report).expect("plain data"));
     for violation in &report.violations {
@@ -59,24 +59,24 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Plays all rounds, then counts what the servers have against what was acknowledged; how many
-/// rounds came to their end.
-async fn play(deployment: &Deployment, fault: Fault, rounds: u32, account: &Arc<Account>) -> u32 {
+/// Runs all rounds, then compares the servers' data with the acknowledged writes. Returns the
+/// number of completed rounds.
+async fn run(deployment: &Deployment, fault: Fault, rounds: u32, account: &Arc<Account>) -> u32 {
     let durable = Durability::Replicas { at_least: deployment.promotable(), timeout: ACKNOWLEDGED_WITHIN };
     let clients = [client(deployment.config()).await, client(deployment.config()).await];
-    // It does not fail: what is written there stays written, whatever becomes of the locks.
+    // This server does not fail: its data stays, whatever happens to the locks.
     let store = RedisServer::start().await.expect("a server starts");
     let ledger = Arc::new(Ledger::on(&store).await);
     let load = Load::start(&clients, &ledger, account, durable);
     let writers = Writers::start(&clients, account);
     load.until_moving().await;
-    let stage = Rounds { deployment, clients: &clients, account, durable, fault };
-    let mut played = 0;
+    let runner = Rounds { deployment, clients: &clients, account, durable, fault };
+    let mut completed = 0;
     for round in 0..rounds {
-        match stage.play(round).await {
-            Ok(()) => played += 1,
+        match runner.run(round).await {
+            Ok(()) => completed += 1,
             Err(reason) => {
-                account.broken(format!("round {round} did not come to its end: {reason}"));
+                account.broken(format!("round {round} did not complete: {reason}"));
                 break;
             }
         }
@@ -91,7 +91,7 @@ async fn play(deployment: &Deployment, fault: Fault, rounds: u32, account: &Arc<
             account.broken(late.to_string());
         }
     }
-    played
+    completed
 }
 
 async fn client(config: Config) -> Client {

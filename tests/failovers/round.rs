@@ -17,7 +17,7 @@ use crate::deployment::{Deployment, Fault, Scripts, promotion};
 /// How long names are taken before the fault.
 const BEFORE: Duration = Duration::from_millis(300);
 
-/// A failover that takes longer does not come about any more.
+/// Limit of a failover.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rounds<'a> {
@@ -29,9 +29,9 @@ pub(crate) struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    pub(crate) async fn play(&self, round: u32) -> Result<(), String> {
-        // In a cluster, each of the three primaries in turn: these are in different thirds of the
-        // slots.
+    pub(crate) async fn run(&self, round: u32) -> Result<(), String> {
+        // In a cluster, the rounds use the three primaries in turn: the tags are in different
+        // thirds of the slots.
         let tag = ["a", "b", "c"][round as usize % 3];
         let primary = self.deployment.primary_of(tag).await?;
         let replicas = self.deployment.replicas_of(primary).await?;
@@ -51,17 +51,17 @@ impl Rounds<'_> {
             failed.map(|()| Instant::now())
         };
         let granted = async {
-            // Asked for while there is no primary, as an application would.
+            // Requested while there is no primary, as an application would.
             sleep(BEFORE).await;
             join_all(self.clients.iter().enumerate().map(|(n, client)| self.first_grant(client, tag, round, n))).await
         };
-        let told = self.deployment.reported_another_than(primary.addr());
-        let (promoted, failed, granted, told) = tokio::join!(watched, fails, granted, told);
+        let replaced = self.deployment.when_replaced(primary.addr());
+        let (promoted, failed, granted, replaced) = tokio::join!(watched, fails, granted, replaced);
         let (promoted, failed) = (promoted?, failed?);
-        // From here on a client can know it.
-        let known = told.map_or(promoted, |(named, _)| named.max(promoted));
-        if let Some((named, switched)) = told {
-            self.account.told(named.saturating_duration_since(promoted), switched.saturating_duration_since(promoted));
+        // A client can know the promotion from this moment.
+        let known = replaced.map_or(promoted, |(named, _)| named.max(promoted));
+        if let Some((named, switched)) = replaced {
+            self.account.named(named.saturating_duration_since(promoted), switched.saturating_duration_since(promoted));
         }
         self.account.promoted(promoted, promoted.saturating_duration_since(failed));
         for at in granted {
@@ -71,10 +71,10 @@ impl Rounds<'_> {
         for burst in bursts {
             burst.contest(&self.clients[1], self.account).await;
         }
-        self.back(primary, round).await
+        self.restore(primary, round).await
     }
 
-    /// When a name that nobody held before is granted.
+    /// Returns the time at which a name that was free before is granted.
     async fn first_grant(&self, client: &Client, tag: &str, round: u32, n: usize) -> Result<Instant, String> {
         let mut tries = 0;
         loop {
@@ -86,7 +86,7 @@ impl Rounds<'_> {
                     let _ = guard.release().await;
                     return Ok(at);
                 }
-                // It had left for the one that failed: asked again, under another name.
+                // The request was sent to the failed primary: retry with another name.
                 Ok(Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))) => {}
                 Ok(Err(error)) => return Err(format!("{error:?}")),
                 Err(_) => return Err("no grant within a minute".into()),
@@ -94,8 +94,9 @@ impl Rounds<'_> {
         }
     }
 
-    /// The one that failed comes back as a replica, and no client of ours asks it anything.
-    async fn back(&self, former: &redgrid_testkit::RedisServer, round: u32) -> Result<(), String> {
+    /// Restores the failed server as a replica, and checks that none of our clients sends scripts
+    /// to it.
+    async fn restore(&self, former: &redgrid_testkit::RedisServer, round: u32) -> Result<(), String> {
         match self.fault {
             Fault::Kill => former.restart_empty().await.map_err(|error| error.to_string())?,
             Fault::Stop => former.resume().await.map_err(|error| error.to_string())?,

@@ -12,16 +12,16 @@ use tokio::time::sleep;
 
 use crate::account::Account;
 
-/// Counters, and maps: a task for each.
+/// Number of counters, and number of maps; one task for each.
 const EACH: usize = 6;
 
-/// Between two writes of a task.
+/// The pause between two writes of a task.
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Writers {
     over: Arc<AtomicBool>,
     account: Arc<Account>,
-    /// The key, and what was acknowledged.
+    /// Each key with its task, which returns the acknowledged writes.
     counters: Vec<(String, JoinHandle<u64>)>,
     maps: Vec<(String, JoinHandle<Vec<String>>)>,
 }
@@ -45,20 +45,20 @@ impl Writers {
         Writers { over, account: Arc::clone(account), counters, maps }
     }
 
-    /// Ends them, and compares what is there with what was acknowledged.
+    /// Ends the tasks, and compares the data with the acknowledged writes.
     pub(crate) async fn end(self, client: &Client) {
         self.over.store(true, Ordering::Relaxed);
         for (key, task) in self.counters {
             let acknowledged = task.await.expect("no task panics");
-            let asked = client.command("GET").key(&key).expect("a name").idempotent();
-            let found = tokio::time::timeout(SOON, asked.query::<Option<u64>>()).await.expect("an answer");
+            let request = client.command("GET").key(&key).expect("a name").idempotent();
+            let found = tokio::time::timeout(SOON, request.query::<Option<u64>>()).await.expect("an answer");
             let found = found.expect("the servers answer").unwrap_or(0);
             self.account.wrote(acknowledged, acknowledged.saturating_sub(found));
         }
         for (key, task) in self.maps {
             let acknowledged = task.await.expect("no task panics");
-            let asked = client.command("HKEYS").key(&key).expect("a name").idempotent();
-            let found = tokio::time::timeout(SOON, asked.query::<Vec<String>>()).await.expect("an answer");
+            let request = client.command("HKEYS").key(&key).expect("a name").idempotent();
+            let found = tokio::time::timeout(SOON, request.query::<Vec<String>>()).await.expect("an answer");
             let found: HashSet<String> = found.expect("the servers answer").into_iter().collect();
             let lost = acknowledged.iter().filter(|field| !found.contains(*field)).count();
             self.account.wrote(acknowledged.len() as u64, lost as u64);
@@ -75,18 +75,18 @@ struct Writer {
 }
 
 impl Writer {
-    /// Increments a counter; returns how often that was acknowledged.
+    /// Increments a counter; returns the number of acknowledged increments.
     async fn count(mut self) -> u64 {
         let mut acknowledged = 0;
         while !self.over.load(Ordering::Relaxed) {
-            let asked = self.client.command("INCR").key(&self.key).expect("a name").query::<u64>().await;
-            acknowledged += u64::from(asked.is_ok());
-            self.turn(asked.is_ok()).await;
+            let request = self.client.command("INCR").key(&self.key).expect("a name").query::<u64>().await;
+            acknowledged += u64::from(request.is_ok());
+            self.turn(request.is_ok()).await;
         }
         acknowledged
     }
 
-    /// Puts fields into a map; returns those that were acknowledged.
+    /// Adds fields to a map; returns the acknowledged fields.
     async fn fill(mut self) -> Vec<String> {
         let mut acknowledged = Vec::new();
         for n in 0_u64.. {
@@ -94,8 +94,8 @@ impl Writer {
                 break;
             }
             let field = n.to_string();
-            let asked = self.client.command("HSET").key(&self.key).expect("a name").arg(field.clone()).arg("1");
-            let is_done = asked.query::<u64>().await.is_ok();
+            let request = self.client.command("HSET").key(&self.key).expect("a name").arg(field.clone()).arg("1");
+            let is_done = request.query::<u64>().await.is_ok();
             if is_done {
                 acknowledged.push(field);
             }
@@ -106,7 +106,7 @@ impl Writer {
 
     async fn turn(&mut self, is_done: bool) {
         if is_done {
-            self.account.went_on(std::mem::replace(&mut self.last, Instant::now()));
+            self.account.succeeded(std::mem::replace(&mut self.last, Instant::now()));
         }
         sleep(PAUSE).await;
     }

@@ -1,7 +1,7 @@
 //! Fairness between processes on real servers, for `cargo xtask fairness`.
 //!
-//! The shares and turns are those of a machine that does nothing else. `tests/simulated_network` has
-//! the same contests on a paused clock.
+//! The shares and turns hold on a machine without other load. `tests/simulated_network` runs the
+//! same contests on a paused clock.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use redgrid_testkit::{Cluster, Replicated, Sentinels, wait_until};
 use redgrid_tests::contest::{Outcome, contest};
 use redgrid_tests::{SOON, client, sections, server};
 
-/// One contest at a time: they are about time.
+/// One contest at a time: each measures time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A contest of so many processes on the servers of `config`.
+/// Runs a contest of this many processes on the servers of `config`.
 async fn contest_by(config: &Config, processes: usize, tasks: usize, section: Duration, turns: u64) -> Outcome {
     let _alone = ALONE.lock().await;
     let mut clients = Vec::new();
     for _ in 0..processes {
         let client = Client::connect(config.clone()).await.unwrap();
         client.wait_ready(SOON).await.unwrap();
-        // Everything is known to the server, and all begin at once.
+        // The server knows all scripts now, and all clients begin at once.
         Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
         clients.push(client);
     }
@@ -36,10 +36,10 @@ async fn contest_by(config: &Config, processes: usize, tasks: usize, section: Du
 async fn three_processes_have_equal_shares() {
     let server = server().await;
     let config = Config::from_url(server.url()).unwrap();
-    // With one task each, no process listens while it is inside. Which one is next, and how often it
-    // continues within its window, is random: the shares are equal in the long run. Of 12 contests of
-    // 500 turns 4 had more than 1.25, of 12 of 2,000 none, of 12 of 4,000 the most was 1.10. With 5 ms
-    // inside, 500 turns are enough: of 12 the most was 1.20.
+    // With one task each, no process listens while it is inside. Which process is next, and how
+    // often it continues within its window, is random: the shares are equal in the long run. Of 12
+    // contests of 500 turns 4 had a spread above 1.25, of 12 of 2,000 none; of 12 of 4,000 the
+    // highest was 1.10. With 5 ms inside, 500 turns are enough: of 12 the highest was 1.20.
     for (tasks, section, turns) in [(16, 0, 500), (1, 0, 4000), (16, 5, 500), (1, 5, 500)] {
         let outcome = contest_by(&config, 3, tasks, section * MS, turns).await;
         let spread = outcome.spread();

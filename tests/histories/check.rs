@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::object;
 use super::story::{History, Hold, Story};
 
-/// What a history shows that may not be, one line each.
+/// Returns the violations that a history shows, one line each.
 pub(crate) fn violations(history: &History) -> Vec<String> {
     let mut found = history.wrong.clone();
     let stories = history.stories();
@@ -19,7 +19,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
             here.extend(story.refused.iter().map(|token| format!("the register refused {token}, which was believed")));
             here.extend(object::violations(story, !history.calm));
         }
-        here.extend(story.starved.iter().map(|who| format!("{who:?} waited and never got it")));
+        here.extend(story.starved.iter().map(|task| format!("{task:?} waited and never got it")));
         let lost = &story.released_although_lost;
         here.extend(lost.iter().map(|token| format!("the release of {token} was confirmed although it was lost")));
         here.extend(stale_writes(history.accepted.get(name).map_or(&[], Vec::as_slice)));
@@ -28,8 +28,7 @@ pub(crate) fn violations(history: &History) -> Vec<String> {
     found
 }
 
-/// Updates of the counter that others have overwritten, or that overwrote others: only those not
-/// protected may be.
+/// Returns the number of lost updates of each counter. Only unprotected updates may be lost.
 pub(crate) fn lost_updates(history: &History) -> BTreeMap<String, u64> {
     let counted = |(name, story): (String, Story)| {
         let made = story.updates.iter().filter(|update| update.answered.is_some()).count() as u64;
@@ -39,7 +38,7 @@ pub(crate) fn lost_updates(history: &History) -> BTreeMap<String, u64> {
     history.stories().into_iter().map(counted).collect()
 }
 
-/// Two holds that are believed at the same instant.
+/// Finds two holds that are believed at the same instant.
 fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
     let mut found = Vec::new();
     let mut believed: Vec<(u64, u64, &Hold)> = holds
@@ -55,7 +54,7 @@ fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
             let both = (until - from) / 1000;
             found.push(format!(
                 "{:?} with {} and {:?} with {} both believed, for {both} µs",
-                other.who, other.token, hold.who, hold.token
+                other.task, other.token, hold.task, hold.token
             ));
         }
         if longest.is_none_or(|(longest, _)| until > longest) {
@@ -65,26 +64,26 @@ fn beliefs_that_overlap(holds: &[Hold]) -> Vec<String> {
     found
 }
 
-/// A read that is believed while another writes.
+/// Finds reads that are believed while another task writes.
 fn reads_beside_writes(reads: &[Hold], writes: &[Hold]) -> Vec<String> {
     let believed = |hold: &Hold| hold.believed.filter(|until| *until > hold.got).map(|until| (hold.got, until));
     let mut writes: Vec<_> = writes.iter().filter_map(|hold| Some((believed(hold)?, hold))).collect();
     writes.sort_by_key(|(span, _)| *span);
     let mut found = Vec::new();
     for (read, (from, until)) in reads.iter().filter_map(|read| Some((read, believed(read)?))) {
-        // Writes do not overlap each other: their ends are in the order of their beginnings.
+        // Writes do not overlap each other, so their ends are in the order of their beginnings.
         let first = writes.partition_point(|((_, ends), _)| *ends <= from);
         let beside = writes[first..].iter().take_while(|((began, _), _)| *began < until);
         found.extend(beside.map(|((began, ends), write)| {
             let both = (until.min(*ends) - from.max(*began)) / 1000;
-            format!("{:?} reads and {:?} with {} writes, for {both} µs", read.who, write.who, write.token)
+            format!("{:?} reads and {:?} with {} writes, for {both} µs", read.task, write.task, write.token)
         }));
     }
     found
 }
 
-/// A conversion between whose two guards another wrote: what was read before it, or written, need
-/// not be there any more.
+/// Finds conversions with a write of another task between the two guards. After such a write,
+/// values read or written before it may be gone.
 fn writes_within_conversions(story: &Story) -> Vec<String> {
     let believed = |hold: &&Hold| hold.believed.is_some();
     let mut found = Vec::new();
@@ -92,30 +91,30 @@ fn writes_within_conversions(story: &Story) -> Vec<String> {
         let Some(since) = after.continues else { continue };
         let between = |write: &&Hold| {
             let ends = write.believed.unwrap_or(write.got);
-            write.who != after.who && write.got < after.got && ends > since
+            write.task != after.task && write.got < after.got && ends > since
         };
         found.extend(story.holds.iter().filter(believed).filter(between).map(|write| {
-            format!("{:?} wrote with {} within the conversion of {:?}", write.who, write.token, after.who)
+            format!("{:?} wrote with {} within the conversion of {:?}", write.task, write.token, after.task)
         }));
     }
     found
 }
 
-/// Tokens that are not above those of all who had theirs before the request was made, or that were
-/// given twice.
+/// Finds tokens that are not above those of all grants before the request, and tokens that were
+/// issued twice.
 fn tokens_that_fall(holds: &[Hold]) -> Vec<String> {
     let mut found = Vec::new();
-    let (mut by_ask, mut by_got): (Vec<&Hold>, Vec<&Hold>) = (holds.iter().collect(), holds.iter().collect());
-    by_ask.sort_by_key(|hold| hold.asked);
+    let (mut by_request, mut by_got): (Vec<&Hold>, Vec<&Hold>) = (holds.iter().collect(), holds.iter().collect());
+    by_request.sort_by_key(|hold| hold.sent);
     by_got.sort_by_key(|hold| hold.got);
     let mut earlier = by_got.iter().peekable();
     let mut highest = 0;
-    for hold in by_ask {
-        while let Some(before) = earlier.next_if(|before| before.got < hold.asked) {
+    for hold in by_request {
+        while let Some(before) = earlier.next_if(|before| before.got < hold.sent) {
             highest = highest.max(before.token);
         }
         if hold.token <= highest {
-            found.push(format!("{:?} got {} after somebody had {highest}", hold.who, hold.token));
+            found.push(format!("{:?} got {} after a grant of {highest}", hold.task, hold.token));
         }
     }
     let mut tokens: Vec<u64> = holds.iter().map(|hold| hold.token).collect();
@@ -125,13 +124,13 @@ fn tokens_that_fall(holds: &[Hold]) -> Vec<String> {
     found
 }
 
-/// Every protected update finds what the one before it wrote, unless an unprotected one came in
+/// Finds protected updates that do not read the previous write, unless an unprotected write came in
 /// between.
 fn updates_that_are_lost(story: &Story, end: Option<u64>) -> Vec<String> {
     let mut found = Vec::new();
     let (mut safe, loose): (Vec<_>, Vec<_>) = story.updates.iter().partition(|update| update.safe);
     safe.sort_by_key(|update| update.began);
-    // An unprotected write may take effect from when it was sent until it was answered.
+    // An unprotected write may take effect from its sending until its answer.
     let came_between = |value: u64, from: u64, to: u64| {
         let here = |update: &&_| {
             let update: &super::story::Update = update;
@@ -153,7 +152,7 @@ fn updates_that_are_lost(story: &Story, end: Option<u64>) -> Vec<String> {
     found
 }
 
-/// The register takes values one by one, in the order of the tokens.
+/// Finds values that the register did not accept one by one, in the order of the tokens.
 fn stale_writes(accepted: &[(u64, u64)]) -> Vec<String> {
     let fall = accepted.windows(2).filter(|pair| pair[1].0 < pair[0].0);
     let mut found: Vec<String> =

@@ -15,7 +15,7 @@ pub(crate) struct Worker {
     pub(crate) proxy: Proxy,
     child: tokio::sync::Mutex<Child>,
     pid: u32,
-    /// It was killed, or is to be: no more signals to its number.
+    /// Whether it was killed, or is about to be: its process id gets no signals any more.
     killed: Mutex<bool>,
     record: Arc<Mutex<Vec<Event>>>,
     reading: Mutex<Option<JoinHandle<()>>>,
@@ -39,7 +39,7 @@ impl Worker {
         let record = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&record);
         let reading = tokio::spawn(async move {
-            // The last line of a process that was killed may be cut off.
+            // The last line of a killed process may be incomplete.
             while let Ok(Some(line)) = lines.next_line().await {
                 if let Ok(event) = serde_json::from_str(&line) {
                     written.lock().expect("no panic above").push(event);
@@ -64,14 +64,14 @@ impl Worker {
     }
 
     fn signal(&self, signal: &str) {
-        // Not waited for before the end, so that its number is nobody else's.
+        // The process is not waited for before the end, so its id is not used again.
         if !*self.killed.lock().expect("no panic above") {
             let _ =
                 std::process::Command::new("kill").args([signal, &self.pid.to_string()]).stderr(Stdio::null()).status();
         }
     }
 
-    /// Waits for its end and returns its record, and what was wrong with its end.
+    /// Waits for its end. Returns its record, and the error if it ended badly.
     pub(crate) async fn end(&self) -> (Vec<Event>, Option<String>) {
         let ended = tokio::time::timeout(SOON, self.child.lock().await.wait()).await.map(Result::ok);
         let killed = *self.killed.lock().expect("no panic above");

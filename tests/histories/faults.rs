@@ -29,7 +29,7 @@ pub(crate) enum HistoryFault {
     /// Replies are delayed by this much, then nothing passes until every lease has ended.
     Dark(u64),
     /// Release messages are lost.
-    Deaf,
+    DropMessages,
     /// The process is stopped.
     Stop,
     /// The process is killed.
@@ -53,9 +53,9 @@ pub(crate) struct FaultSpan {
     pub(crate) fault: HistoryFault,
 }
 
-/// The first number of [`HistoryFault::Dark`].
+/// The first random number that selects [`HistoryFault::Dark`].
 const DARK: u8 = 24;
-/// The first number of [`HistoryFault::Stop`].
+/// The first random number that selects [`HistoryFault::Stop`].
 const STOP: u8 = 17;
 
 impl FaultSpan {
@@ -75,7 +75,7 @@ impl FaultSpan {
             11 => (HistoryFault::CutAll, 0),
             12..14 => (HistoryFault::BlackHole(perhaps), rng.u64(50..longest_lease)),
             14..16 => (HistoryFault::Stall(perhaps), rng.u64(20..longest_lease)),
-            16 => (HistoryFault::Deaf, rng.u64(50..500)),
+            16 => (HistoryFault::DropMessages, rng.u64(50..500)),
             STOP..20 => (HistoryFault::Stop, rng.u64(20..longest_lease + longest_lease / 2)),
             20 => (HistoryFault::Kill, 0),
             21 => (HistoryFault::FlushScripts, 0),
@@ -126,7 +126,7 @@ impl FaultSpan {
                 proxy.set_both(Fault::Pass);
                 proxy.cut_all();
             }
-            HistoryFault::Deaf => {
+            HistoryFault::DropMessages => {
                 proxy.drop_publishes(true);
                 tokio::time::sleep(lasts).await;
                 proxy.drop_publishes(false);

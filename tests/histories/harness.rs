@@ -14,10 +14,10 @@ use super::story::History;
 /// Number of processes.
 const PROCESSES: usize = 4;
 
-/// A history ends after this time: its last sections, and all leases.
+/// Limit for the end of a history: its last sections, and all leases.
 const LONG: Duration = Duration::from_secs(5);
 
-/// The plan of a history, from its seed; only the timing is the machine's.
+/// The plan of a history, from its seed; only the timing depends on the machine.
 #[derive(Debug)]
 pub(crate) struct Plan {
     orders: Orders,
@@ -91,14 +91,14 @@ impl Plan {
 
 /// Returns the state of a lock on the server, and again a second later.
 async fn locked(observer: &Observer, name: &str) -> String {
-    let look = async || {
+    let read_state = async || {
         let holders = observer.query::<Vec<String>>(&["HKEYS", name]).await.unwrap_or_default();
         let left = observer.time_to_live(name).await.unwrap_or_default();
         format!("held by {holders:?} for {left:?}")
     };
-    let before = look().await;
+    let before = read_state().await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    format!("{name} when it should long have been over: {before}, {} a second later", look().await)
+    format!("{name} when it should have been free for long: {before}, {} a second later", read_state().await)
 }
 
 async fn register(observer: &Observer, name: &str) -> Vec<(u64, u64)> {

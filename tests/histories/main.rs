@@ -1,9 +1,9 @@
-//! Recorded histories: four processes take locks while everything goes wrong, write down what they
-//! see, and a checker that knows nothing of redgrid judges it. The same of numbers, in `numbers`.
+//! Recorded histories: four processes take locks during faults and record what they see. A checker
+//! that knows nothing of redgrid checks the records. The module `numbers` does this for numbers.
 //!
-//! `REDGRID_HISTORIES=500 cargo test --release -p redgrid-tests --test histories` runs so many
-//! instead of twenty (or `cargo xtask histories 500`), `REDGRID_HISTORY=17` the one with that seed,
-//! and tells where its events are.
+//! `REDGRID_HISTORIES=500 cargo test --release -p redgrid-tests --test histories` runs 500
+//! histories instead of twenty, as does `cargo xtask histories 500`. `REDGRID_HISTORY=17` runs only
+//! the history with this seed, and prints the file of its events.
 
 mod bad;
 mod check;
@@ -20,13 +20,14 @@ use futures_util::StreamExt;
 use harness::Plan;
 use redgrid_tests::history::Event;
 
-/// Histories unless `REDGRID_HISTORIES` says otherwise.
+/// Number of histories unless `REDGRID_HISTORIES` is set.
 const HISTORIES: u64 = 20;
 
-/// Histories at a time: they wait most of the time.
+/// Number of concurrent histories; they wait most of the time.
 const AT_A_TIME: usize = 4;
 
-/// Those of locks and those of numbers come one after the other: each is to have the machine.
+/// The histories of locks and those of numbers run one after the other: each needs the whole
+/// machine.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,10 +50,11 @@ async fn no_history_shows_two_holders_a_token_that_falls_or_a_stale_write() {
             }
         }
     }
-    let (Seen { grants, reads, busy, without, updates, overwritten, fenced }, took) = (sum, began.elapsed());
+    let (Seen { grants, reads, busy, ungranted, updates, overwritten, fenced }, took) = (sum, began.elapsed());
     eprintln!(
-        "{count} histories in {took:.1?}: {grants} grants, {reads} reads, {busy} busy, {without} without a grant, {updates} updates \
-         ({overwritten} overwritten, all of holds that were told lost or died), {fenced} in the register, {} bad",
+        "{count} histories in {took:.1?}: {grants} grants, {reads} reads, {busy} busy, {ungranted} without a grant, \
+         {updates} updates ({overwritten} overwritten, all by holds that were lost or killed), \
+         {fenced} in the register, {} bad",
         bad.len()
     );
     assert!(bad.is_empty(), "of the seeds {bad:?}; run one with REDGRID_HISTORY=seed");
@@ -62,13 +64,13 @@ async fn no_history_shows_two_holders_a_token_that_falls_or_a_stale_write() {
     );
 }
 
-/// What the histories had in them.
+/// Totals over the histories.
 #[derive(Default)]
 struct Seen {
     grants: u64,
     reads: u64,
     busy: u64,
-    without: u64,
+    ungranted: u64,
     updates: u64,
     overwritten: u64,
     fenced: u64,
@@ -79,7 +81,7 @@ impl Seen {
         self.grants += other.grants;
         self.reads += other.reads;
         self.busy += other.busy;
-        self.without += other.without;
+        self.ungranted += other.ungranted;
         self.updates += other.updates;
         self.overwritten += other.overwritten;
         self.fenced += other.fenced;
@@ -94,7 +96,7 @@ async fn judge(seed: u64) -> (u64, Result<Seen, String>) {
     };
     let found = check::violations(&history);
     if !found.is_empty() || number("REDGRID_HISTORY").is_some() {
-        eprintln!("{plan:?}\nthe events of history {seed} are in {}", written(seed, &history));
+        eprintln!("{plan:?}\nthe events of history {seed} are in {}", write_events(seed, &history));
     }
     if !found.is_empty() {
         return (seed, Err([found, history.left].concat().join("\n")));
@@ -103,7 +105,7 @@ async fn judge(seed: u64) -> (u64, Result<Seen, String>) {
     for story in history.stories().values() {
         seen.grants += story.holds.len() as u64;
         seen.busy += story.busy.len() as u64;
-        seen.without += story.without.len() as u64;
+        seen.ungranted += story.ungranted.len() as u64;
         seen.updates += story.updates.len() as u64;
     }
     seen.reads = history.stories().values().map(|story| story.reads.len() as u64).sum();
@@ -112,18 +114,18 @@ async fn judge(seed: u64) -> (u64, Result<Seen, String>) {
     (seed, Ok(seen))
 }
 
-/// The events of all processes in the order of their times, in a file.
-fn written(seed: u64, history: &story::History) -> String {
+/// Writes the events of all processes to a file in the order of their times, and returns its path.
+fn write_events(seed: u64, history: &story::History) -> String {
     let records = history.records.iter().enumerate();
     let mut all: Vec<_> = records.flat_map(|(n, record)| record.iter().map(move |event| (n, event))).collect();
     all.sort_by_key(|(_, event)| event.at);
     let from = all.first().map_or(0, |(_, event)| event.at);
-    let line = |(process, Event { at, task, id, what }): &(usize, &Event)| {
-        format!("{:9} µs  {process}.{task} #{id}: {what:?}\n", (at - from) / 1000)
+    let line = |(process, Event { at, task, id, kind }): &(usize, &Event)| {
+        format!("{:9} µs  {process}.{task} #{id}: {kind:?}\n", (at - from) / 1000)
     };
     let path = std::env::temp_dir().join(format!("redgrid-history-{seed}.txt"));
-    let told = std::fs::write(&path, all.iter().map(line).collect::<String>());
-    told.map_or_else(|error| error.to_string(), |()| path.display().to_string())
+    let written = std::fs::write(&path, all.iter().map(line).collect::<String>());
+    written.map_or_else(|error| error.to_string(), |()| path.display().to_string())
 }
 
 fn number(variable: &str) -> Option<u64> {

@@ -1,21 +1,21 @@
-//! A lock as a sequential object, and whether a history of it is linearizable: by stateright's
-//! tester.
+//! A lock as a sequential object. Stateright's tester decides whether a history of it is
+//! linearizable.
 //!
-//! The tester searches all orders, so a long history is cut, at instants at which a hold is
-//! certainly believed: there the object's state is known, and every operation is on one side of it.
-//! What has a higher token comes after it, what has a lower one before; a look that found the lock
-//! taken and lasts across the cut may be put at the cut itself, and is right there. So a history is
+//! The tester searches all orders, so a long history is cut into pieces. Each cut is an instant at
+//! which a hold is certainly believed. The object's state is known there, and every operation is on
+//! one side of the cut: a higher token comes after it, a lower one before. A try that found the
+//! lock held and spans the cut can be placed at the cut itself, where it is right. So a history is
 //! linearizable exactly if each piece is.
 
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
-use super::story::{Busy, Hold, Story, Who};
+use super::story::{Busy, Hold, Story, TaskId};
 
-/// Holds between two cuts, about: more make the search long, fewer find less.
+/// Approximate number of holds between two cuts: more make the search long, fewer find less.
 const PIECE: usize = 6;
 
-/// How long a request that ended without a grant may still have the lock: until it was granted, at
-/// worst as the last of a queue, and given back.
+/// For this long, in nanoseconds, a request that ended without a grant may still take the lock. At
+/// worst it is granted as the last of a queue, and then released.
 const PASSING: u64 = 2_000_000_000;
 
 /// The lock.
@@ -30,26 +30,26 @@ struct Object {
 enum State {
     Free,
     Held(u64),
-    /// Nobody believes any more; the server may not have let go yet.
+    /// No task believes; the server may not have freed the lock yet.
     Lingering,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Operation {
     Grant(u64),
-    /// Granted, and lost before its holder knew: a process that stood still meanwhile.
+    /// Granted, and lost before its process noticed: the process was stopped meanwhile.
     Missed(u64),
-    /// Given back, and confirmed.
+    /// Released, and confirmed.
     Release(u64),
-    /// The belief in it ended otherwise.
+    /// The belief ended without a confirmed release.
     End(u64),
-    /// A look that found it taken.
+    /// A try that found the lock held.
     Busy,
 }
 
 impl SequentialSpec for Object {
     type Op = Operation;
-    /// Whether it is possible now.
+    /// Whether the operation is possible now.
     type Ret = bool;
 
     fn invoke(&mut self, operation: &Operation) -> bool {
@@ -76,17 +76,17 @@ impl SequentialSpec for Object {
     }
 }
 
-/// One operation of the history. What never returned may still take effect.
+/// One operation of the history. Without a return it may still take effect.
 struct Call {
-    who: Who,
+    task: TaskId,
     operation: Operation,
     from: u64,
     to: Option<u64>,
 }
 
-/// The pieces of a lock's history that are not linearizable. In bad weather (`phantoms`) copies of
-/// requests may take the lock for a while without a holder knowing: there it may be found taken at
-/// any time.
+/// Returns the pieces of a lock's history that are not linearizable. With faults (`phantoms`),
+/// copies of requests may take the lock for a while without a holder that knows it. Then the lock
+/// may be found held at any time.
 pub(crate) fn violations(story: &Story, phantoms: bool) -> Vec<String> {
     let mut holds: Vec<&Hold> = story.holds.iter().collect();
     holds.sort_by_key(|hold| hold.token);
@@ -104,23 +104,23 @@ pub(crate) fn violations(story: &Story, phantoms: bool) -> Vec<String> {
     starts.zip(ends).filter_map(|(start, end)| piece(story, &holds, start, end, phantoms)).collect()
 }
 
-/// Checks what lies between two holds that are certain.
+/// Checks the piece between two certain holds.
 fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold>, phantoms: bool) -> Option<String> {
     let first = start.map_or(0, |hold| hold.token);
     let last = end.map_or(u64::MAX, |hold| hold.token);
     let mut calls = Vec::new();
     for hold in holds {
-        let who = hold.who;
+        let task = hold.task;
         if hold.believed.is_none() && hold.released.is_none() {
             if hold.token > first && hold.token <= last {
                 let operation = Operation::Missed(hold.token);
-                calls.push(Call { who, operation, from: hold.asked, to: Some(hold.got) });
+                calls.push(Call { task, operation, from: hold.sent, to: Some(hold.got) });
             }
             continue;
         }
         if hold.token > first && hold.token <= last {
             let operation = Operation::Grant(hold.token);
-            calls.push(Call { who, operation, from: hold.asked, to: Some(hold.got) });
+            calls.push(Call { task, operation, from: hold.sent, to: Some(hold.got) });
         }
         if hold.token >= first && hold.token < last {
             let (operation, from, to) = match hold.released {
@@ -129,21 +129,22 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
             };
             // A task does one thing after the other.
             let from = from.max(hold.got + 1);
-            calls.push(Call { who, operation, from, to: to.map(|to| to.max(from)) });
+            calls.push(Call { task, operation, from, to: to.map(|to| to.max(from)) });
         }
     }
     let (opens, closes) = (start.map_or(0, |hold| hold.got), end.map_or(u64::MAX, |hold| hold.got));
-    let inside = story.busy.iter().filter(|busy| busy.asked > opens && busy.told < closes);
-    // A request without a grant may have had it for a moment. While others wait, a look finds it
-    // taken although it is free: they go first; so it is where a hand-over to one of them fails.
-    let passing = |told: u64| story.without.iter().any(|asked| *asked < told && told < asked + PASSING);
-    let waits = |busy: &Busy| holds.iter().any(|hold| hold.asked < busy.told && hold.got > busy.asked);
-    let inside = inside.filter(|busy| !phantoms && !passing(busy.told) && !waits(busy));
+    let inside = story.busy.iter().filter(|busy| busy.sent > opens && busy.answered < closes);
+    // A request without a grant may have had the lock for a moment. While tasks wait, a try may
+    // find the lock held although it is free, because the waiters go first. So it may while a
+    // hand-over to a waiter fails.
+    let passing = |answered: u64| story.ungranted.iter().any(|sent| *sent < answered && answered < sent + PASSING);
+    let waits = |busy: &Busy| holds.iter().any(|hold| hold.sent < busy.answered && hold.got > busy.sent);
+    let inside = inside.filter(|busy| !phantoms && !passing(busy.answered) && !waits(busy));
     calls.extend(inside.map(|busy| Call {
-        who: busy.who,
+        task: busy.task,
         operation: Operation::Busy,
-        from: busy.asked,
-        to: Some(busy.told),
+        from: busy.sent,
+        to: Some(busy.answered),
     }));
     let state = start.map_or(State::Free, |hold| State::Held(hold.token));
     let object = Object { state, last: first };
@@ -157,18 +158,18 @@ fn piece(story: &Story, holds: &[&Hold], start: Option<&Hold>, end: Option<&Hold
 fn linearizable(object: Object, calls: Vec<Call>) -> Result<bool, String> {
     let mut events = Vec::new();
     for call in calls {
-        events.push((call.from, false, call.who, call.operation));
+        events.push((call.from, false, call.task, call.operation));
         if let Some(to) = call.to {
-            events.push((to, true, call.who, call.operation));
+            events.push((to, true, call.task, call.operation));
         }
     }
-    // At the same instant calls come before returns: they may have been under way together.
+    // At the same instant calls come before returns: they may have been in flight together.
     events.sort_by_key(|(at, returns, ..)| (*at, *returns));
     let mut tester = LinearizabilityTester::new(object);
-    for (_, returns, who, operation) in events {
+    for (_, returns, task, operation) in events {
         match returns {
-            false => tester.on_invoke(who, operation)?,
-            true => tester.on_return(who, true)?,
+            false => tester.on_invoke(task, operation)?,
+            true => tester.on_return(task, true)?,
         };
     }
     Ok(tester.is_consistent())

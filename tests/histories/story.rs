@@ -1,63 +1,64 @@
-//! Merges the records of all processes: who held what from when to when.
+//! Merges the records of all processes: the holds of each lock, with their times.
 
 use std::collections::{BTreeMap, HashMap};
 
-use redgrid_tests::history::{Event, STARVED, What};
+use redgrid_tests::history::{Event, Kind, STARVED};
 
-/// Everything that was recorded, and what it left behind.
+/// All records of a history, and the final state of the server.
 #[derive(Default)]
 pub(crate) struct History {
     /// The record of each process.
     pub(crate) records: Vec<Vec<Event>>,
-    /// Processes that did not end as they should.
+    /// Processes that ended with an error, or not at all.
     pub(crate) wrong: Vec<String>,
-    /// What was on the server when it should have been over.
+    /// Locks on the server at a time when they should be free.
     pub(crate) left: Vec<String>,
-    /// What each lock's fenced register accepted: token and value.
+    /// The writes that each lock's fenced register accepted: token and value.
     pub(crate) accepted: BTreeMap<String, Vec<(u64, u64)>>,
-    /// What each lock's counter ended at.
+    /// The final value of each lock's counter.
     pub(crate) counters: BTreeMap<String, u64>,
-    /// No lock was taken by force: one holder at a time believes. Otherwise only tokens and the
-    /// register are sure.
+    /// Whether no lock was taken by force, so that at most one holder believes at a time. Otherwise
+    /// only the tokens and the register are checked.
     pub(crate) exclusive: bool,
-    /// Nothing was disturbed.
+    /// Whether the history had no faults.
     pub(crate) calm: bool,
 }
 
 /// A process and its task.
-pub(crate) type Who = (usize, u64);
+pub(crate) type TaskId = (usize, u64);
 
-/// Added to a task's number for what it enters within another hold.
+/// Added to a task's number for a lock that it takes inside another hold.
 const AGAIN: u64 = 1000;
 
-/// The token of who reads: none is given.
+/// The token of a read hold, which has none.
 const READS: u64 = 0;
 
 /// One hold, from the request to the last guard.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold {
-    pub(crate) who: Who,
+    pub(crate) task: TaskId,
     pub(crate) token: u64,
-    pub(crate) asked: u64,
+    pub(crate) sent: u64,
     pub(crate) got: u64,
-    /// It goes on from another, which was believed at this instant: nobody else wrote since then.
+    /// The hold it was converted from was last believed at this instant: no other task wrote since
+    /// then.
     pub(crate) continues: Option<u64>,
-    /// Believed at this instant, and ever since `got`.
+    /// The holder believed at this instant, and ever since `got`.
     pub(crate) believed: Option<u64>,
-    /// No longer believed from here on; never known of a process that was killed.
+    /// The holder did not believe from here on; unknown for a killed process.
     pub(crate) ended: Option<u64>,
-    /// It was seen to be lost while a guard lived.
+    /// Whether it was found lost while a guard was alive.
     pub(crate) lost: bool,
-    /// Its release was called and had returned, without an error.
+    /// Start and end of its successful release.
     pub(crate) released: Option<(u64, u64)>,
 }
 
-/// Others had the lock at some instant between the two.
+/// The lock was held by another task at some instant between the two.
 #[derive(Debug, Clone)]
 pub(crate) struct Busy {
-    pub(crate) who: Who,
-    pub(crate) asked: u64,
-    pub(crate) told: u64,
+    pub(crate) task: TaskId,
+    pub(crate) sent: u64,
+    pub(crate) answered: u64,
 }
 
 /// One change of the counter.
@@ -68,60 +69,60 @@ pub(crate) struct Update {
     pub(crate) sent: u64,
     pub(crate) read: u64,
     pub(crate) answered: Option<u64>,
-    /// Held from the first look to the answer.
+    /// Whether the lock was held from the first check until the answer.
     pub(crate) safe: bool,
 }
 
-/// What became of one lock.
+/// The history of one lock.
 #[derive(Debug, Default)]
 pub(crate) struct Story {
     pub(crate) holds: Vec<Hold>,
-    /// The same of those who read.
+    /// Holds for reading.
     pub(crate) reads: Vec<Hold>,
     pub(crate) busy: Vec<Busy>,
-    /// Requests without a grant: when they were made.
-    pub(crate) without: Vec<u64>,
-    /// Who waited longer than anybody held.
-    pub(crate) starved: Vec<Who>,
+    /// Requests without a grant: the instants at which they were sent.
+    pub(crate) ungranted: Vec<u64>,
+    /// Tasks that waited longer than any task held the lock.
+    pub(crate) starved: Vec<TaskId>,
     pub(crate) updates: Vec<Update>,
-    /// Tokens that the register refused while their holder believed.
+    /// Tokens that the register rejected while their holder believed.
     pub(crate) refused: Vec<u64>,
-    /// Tokens whose release was confirmed after they were seen lost.
+    /// Tokens whose release was confirmed after they were found lost.
     pub(crate) released_although_lost: Vec<u64>,
 }
 
 impl History {
-    /// The stories of all locks.
+    /// Returns the stories of all locks.
     pub(crate) fn stories(&self) -> BTreeMap<String, Story> {
         let mut stories = BTreeMap::new();
         for (process, record) in self.records.iter().enumerate() {
-            Reader { process, stories: &mut stories, asks: HashMap::new(), holds: HashMap::new() }.read(record);
+            Reader { process, stories: &mut stories, requests: HashMap::new(), holds: HashMap::new() }.read(record);
         }
         stories
     }
 }
 
-struct Ask {
+struct Request {
     name: String,
     at: u64,
     again: Option<u64>,
     continues: Option<u64>,
 }
 
-/// A hold that is being read: its guards that live.
-struct Open {
+/// A hold that still has guards while its record is read.
+struct OpenHold {
     hold: Hold,
     name: String,
     guards: usize,
-    giving: Option<u64>,
+    releasing: Option<u64>,
 }
 
 struct Reader<'a> {
     process: usize,
     stories: &'a mut BTreeMap<String, Story>,
-    asks: HashMap<u64, Ask>,
-    /// By the number of its first request; the others lead there.
-    holds: HashMap<u64, Result<u64, Open>>,
+    requests: HashMap<u64, Request>,
+    /// Holds by the number of their first request; the other requests refer to that number.
+    holds: HashMap<u64, Result<u64, OpenHold>>,
 }
 
 impl Reader<'_> {
@@ -129,97 +130,97 @@ impl Reader<'_> {
         for event in record {
             self.event(event);
         }
-        let left: Vec<Open> = self.holds.drain().filter_map(|(_, open)| open.err()).collect();
-        for Open { hold, name, .. } in left {
+        let left: Vec<OpenHold> = self.holds.drain().filter_map(|(_, open)| open.err()).collect();
+        for OpenHold { hold, name, .. } in left {
             let story = self.stories.entry(name).or_default();
             if hold.token == READS { story.reads.push(hold) } else { story.holds.push(hold) }
         }
-        // Killed while they asked.
-        for ask in self.asks.into_values() {
-            self.stories.entry(ask.name).or_default().without.push(ask.at);
+        // The process was killed during these requests.
+        for request in self.requests.into_values() {
+            self.stories.entry(request.name).or_default().ungranted.push(request.at);
         }
     }
 
     fn event(&mut self, event: &Event) {
-        let (who, at, id) = ((self.process, event.task), event.at, event.id);
-        match &event.what {
-            What::Ask { name, again, .. } => {
-                self.asks.insert(id, Ask { name: name.clone(), at, again: *again, continues: None });
+        let (task, at, id) = ((self.process, event.task), event.at, event.id);
+        match &event.kind {
+            Kind::Request { name, again, .. } => {
+                self.requests.insert(id, Request { name: name.clone(), at, again: *again, continues: None });
             }
-            What::Got { token } => self.got(who, id, at, *token),
-            What::Reads => self.got(who, id, at, READS),
-            What::Converted { from } => {
+            Kind::Got { token } => self.granted(task, id, at, *token),
+            Kind::Reads => self.granted(task, id, at, READS),
+            Kind::Converted { from } => {
                 let since = self.open(*from).and_then(|(open, _)| open.hold.believed);
-                if let Some(ask) = self.asks.get_mut(&id) {
-                    ask.continues = since;
+                if let Some(request) = self.requests.get_mut(&id) {
+                    request.continues = since;
                 }
             }
-            What::Busy => {
-                if let Some(ask) = self.asks.remove(&id) {
-                    let busy = Busy { who, asked: ask.at, told: at };
-                    self.stories.entry(ask.name).or_default().busy.push(busy);
+            Kind::Busy => {
+                if let Some(request) = self.requests.remove(&id) {
+                    let busy = Busy { task, sent: request.at, answered: at };
+                    self.stories.entry(request.name).or_default().busy.push(busy);
                 }
             }
-            What::Nothing { how } => {
-                if let Some(ask) = self.asks.remove(&id) {
-                    let story = self.stories.entry(ask.name).or_default();
-                    story.without.push(ask.at);
-                    story.starved.extend((how == STARVED).then_some(who));
+            Kind::NoGrant { how } => {
+                if let Some(request) = self.requests.remove(&id) {
+                    let story = self.stories.entry(request.name).or_default();
+                    story.ungranted.push(request.at);
+                    story.starved.extend((how == STARVED).then_some(task));
                 }
             }
-            What::Update { began, read } => {
+            Kind::Update { began, read } => {
                 let read = *read;
                 if let Some((open, story)) = self.open(id) {
                     let (token, began) = (open.hold.token, *began);
                     story.updates.push(Update { token, began, sent: at, read, answered: None, safe: false });
                 }
             }
-            What::Updated { held } => {
+            Kind::Updated { held } => {
                 if let Some((open, story)) = self.open(id) {
                     let token = open.hold.token;
                     let update = story.updates.iter_mut().rfind(|update| update.token == token);
                     if let Some(update) = update {
                         (update.answered, update.safe) = (Some(at), *held);
                     }
-                    open.look(at, *held);
+                    open.observe(at, *held);
                 }
             }
-            What::Refused { held } => {
+            Kind::Refused { held } => {
                 if let Some((open, story)) = self.open(id) {
                     if *held {
                         story.refused.push(open.hold.token);
                     }
-                    open.look(at, *held);
+                    open.observe(at, *held);
                 }
             }
-            What::Held => self.look(id, at, true),
-            What::NotHeld => self.look(id, at, false),
-            What::Give => {
+            Kind::Held => self.observe(id, at, true),
+            Kind::NotHeld => self.observe(id, at, false),
+            Kind::Give => {
                 if let Some((open, _)) = self.open(id) {
                     open.guards -= 1;
                     if open.guards == 0 {
                         open.hold.ended.get_or_insert(at);
-                        open.giving = Some(at);
+                        open.releasing = Some(at);
                     }
                 }
             }
-            What::Gave { ok } => {
+            Kind::Gave { ok } => {
                 if let Some((open, story)) = self.open(id)
                     && *ok
                 {
                     if open.hold.lost {
                         story.released_although_lost.push(open.hold.token);
-                    } else if let Some(giving) = open.giving {
-                        open.hold.released = Some((giving, at));
+                    } else if let Some(releasing) = open.releasing {
+                        open.hold.released = Some((releasing, at));
                     }
                 }
             }
         }
     }
 
-    fn got(&mut self, who: Who, id: u64, at: u64, token: u64) {
-        let Some(ask) = self.asks.remove(&id) else { return };
-        let root = ask.again.and_then(|outer| self.root(outer));
+    fn granted(&mut self, task: TaskId, id: u64, at: u64, token: u64) {
+        let Some(request) = self.requests.remove(&id) else { return };
+        let root = request.again.and_then(|outer| self.root(outer));
         if let Some(root) = root
             && let Some(Err(outer)) = self.holds.get_mut(&root)
             && outer.hold.token == token
@@ -228,16 +229,17 @@ impl Reader<'_> {
             self.holds.insert(id, Ok(root));
             return;
         }
-        // A holder that enters anew while its lost guard lives does two things at a time.
-        let who = if root.is_some() { (who.0, who.1 + AGAIN) } else { who };
-        let (asked, got, continues) = (ask.at, at, ask.continues);
-        let hold = Hold { who, token, asked, got, continues, believed: None, ended: None, lost: false, released: None };
-        self.holds.insert(id, Err(Open { hold, name: ask.name, guards: 1, giving: None }));
+        // A holder that enters again while its lost guard is alive acts as two tasks.
+        let task = if root.is_some() { (task.0, task.1 + AGAIN) } else { task };
+        let (sent, got, continues) = (request.at, at, request.continues);
+        let hold = Hold { task, token, sent, got, continues, believed: None, ended: None, lost: false, released: None };
+        let open = OpenHold { hold, name: request.name, guards: 1, releasing: None };
+        self.holds.insert(id, Err(open));
     }
 
-    fn look(&mut self, id: u64, at: u64, held: bool) {
+    fn observe(&mut self, id: u64, at: u64, held: bool) {
         if let Some((open, _)) = self.open(id) {
-            open.look(at, held);
+            open.observe(at, held);
         }
     }
 
@@ -248,7 +250,7 @@ impl Reader<'_> {
         }
     }
 
-    fn open(&mut self, id: u64) -> Option<(&mut Open, &mut Story)> {
+    fn open(&mut self, id: u64) -> Option<(&mut OpenHold, &mut Story)> {
         let root = self.root(id)?;
         let open = self.holds.get_mut(&root)?.as_mut().err()?;
         let story = self.stories.entry(open.name.clone()).or_default();
@@ -256,8 +258,8 @@ impl Reader<'_> {
     }
 }
 
-impl Open {
-    fn look(&mut self, at: u64, held: bool) {
+impl OpenHold {
+    fn observe(&mut self, at: u64, held: bool) {
         if held {
             self.hold.believed = self.hold.believed.max(Some(at));
         } else if self.guards > 0 {

@@ -1,4 +1,4 @@
-//! A process whose tasks contend for a fair lock, for tests that count or kill it.
+//! A process with tasks that contend for a fair lock, for tests that count or kill it.
 //!
 //! `contender URL NAME TASKS TIMES HOLD_US`: each of the tasks acquires the lock that often, and
 //! holds it that long. Prints `ready` before it begins; a line on its standard input starts it.

@@ -15,7 +15,7 @@ use fastrand::Rng;
 use redgrid_core::Config;
 use redgrid_locks::{AcquireError, Client, Holder, Lock, LockGuard};
 use redgrid_testkit::Observer;
-use redgrid_tests::history::{Event, Orders, PATIENCE, REGISTER, STARVED, What, accepted, counter, fence, now};
+use redgrid_tests::history::{Event, Kind, Orders, PATIENCE, REGISTER, STARVED, accepted, counter, fence, now};
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -80,17 +80,17 @@ impl Task {
             match inner {
                 // The inner hold continues when the outer one has been released.
                 Some(inner) if self.rng.bool() => {
-                    self.give_back(outer).await;
+                    self.end(outer).await;
                     self.work(&name, &inner).await;
-                    self.give_back(inner).await;
+                    self.end(inner).await;
                 }
                 inner => {
                     self.work(&name, &outer).await;
                     if let Some(inner) = inner {
-                        self.give_back(inner).await;
+                        self.end(inner).await;
                         self.work(&name, &outer).await;
                     }
-                    self.give_back(outer).await;
+                    self.end(outer).await;
                 }
             }
             if self.rng.u8(..3) == 0 {
@@ -101,12 +101,12 @@ impl Task {
 
     async fn enter(&mut self, name: &str, me: &Holder) -> Option<Entered> {
         let steal = self.orders.steals && self.rng.u8(..12) == 0;
-        let id = self.ask(name, steal, None);
+        let id = self.request(name, steal, None);
         let lock = Lock::new(&self.client, name);
         let (lease, wait) = (self.millis(100..400), self.millis(5..600));
         let how = self.rng.u8(..12);
         let watchdog = self.millis(150..600);
-        let asked = async {
+        let acquire = async {
             match how {
                 _ if steal => lock.steal().await.map(Some),
                 0..3 => lock.acquire().timeout(wait).await.map(Some),
@@ -120,20 +120,20 @@ impl Task {
         // One in eight is cancelled, most of them while they wait.
         let leaves = self.rng.u8(..8) == 0;
         let patience = if leaves { self.millis(0..40) } else { PATIENCE };
-        match tokio::time::timeout(patience, asked).await {
+        match tokio::time::timeout(patience, acquire).await {
             Ok(outcome) => self.outcome(id, outcome),
-            Err(_) if leaves => self.nothing(id, "left"),
-            Err(_) => self.nothing(id, STARVED),
+            Err(_) if leaves => self.no_grant(id, "left"),
+            Err(_) => self.no_grant(id, STARVED),
         }
     }
 
     async fn enter_again(&mut self, name: &str, me: &Holder, outer: u64) -> Option<Entered> {
         // A request without its holder would wait for itself, so it only tries.
-        let id = self.ask(name, false, Some(outer));
+        let id = self.request(name, false, Some(outer));
         let outcome = Lock::new(&self.client, name).try_acquire().holder(me).await;
         match outcome {
             // By now it may be another grant, which is a stranger's for the checker.
-            Ok(None) => self.nothing(id, "busy with ourselves"),
+            Ok(None) => self.no_grant(id, "busy with ourselves"),
             outcome => self.outcome(id, outcome),
         }
     }
@@ -141,16 +141,16 @@ impl Task {
     fn outcome(&self, id: u64, outcome: Result<Option<LockGuard>, AcquireError>) -> Option<Entered> {
         match outcome {
             Ok(Some(guard)) => {
-                self.say(id, What::Got { token: guard.token().get() });
+                self.record(id, Kind::Got { token: guard.token().get() });
                 let entered = Entered { id, guard };
-                self.look(&entered);
+                self.check(&entered);
                 Some(entered)
             }
             Ok(None) => {
-                self.say(id, What::Busy);
+                self.record(id, Kind::Busy);
                 None
             }
-            Err(error) => self.nothing(id, &format!("{error:?}")),
+            Err(error) => self.no_grant(id, &format!("{error:?}")),
         }
     }
 
@@ -158,14 +158,14 @@ impl Task {
     async fn work(&mut self, name: &str, entered: &Entered) {
         match self.rng.u64(..80) {
             n if n < 80 / self.orders.sits => match n % 2 {
-                0 => self.sit(entered, 900).await,
+                0 => self.watch(entered, 900).await,
                 // A long pause between read and write without a check, which a lock alone cannot
                 // make safe.
                 _ => self.update(name, entered.id, &|| entered.guard.is_held(), 900).await,
             },
             70.. => {
                 let most = self.rng.u64(5..80);
-                self.sit(entered, most).await;
+                self.watch(entered, most).await;
                 self.update(name, entered.id, &|| entered.guard.is_held(), 3).await;
             }
             _ => {
@@ -178,18 +178,18 @@ impl Task {
     }
 
     /// Watches the lock while it is held, at most this many milliseconds.
-    async fn sit(&mut self, entered: &Entered, most: u64) {
+    async fn watch(&mut self, entered: &Entered, most: u64) {
         let ends = now() + most * 1_000_000;
-        let mut said = 0;
+        let mut recorded = 0;
         loop {
             let at = now();
             if !entered.guard.is_held() || at > ends {
-                self.look(entered);
+                self.check(entered);
                 return;
             }
-            if at - said > 10_000_000 {
-                self.look(entered);
-                said = at;
+            if at - recorded > 10_000_000 {
+                self.check(entered);
+                recorded = at;
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -198,7 +198,7 @@ impl Task {
     /// Reads the counter and writes it incremented: safe only under mutual exclusion.
     async fn update(&mut self, name: &str, id: u64, is_held: &(dyn Fn() -> bool + Sync), pause: u64) {
         let began = now();
-        if !self.see(id, is_held) {
+        if !self.check_by(id, is_held) {
             return;
         }
         let Ok(read) = self.direct.get::<u64>(&counter(name)).await else { return };
@@ -206,11 +206,11 @@ impl Task {
         if self.rng.bool() {
             self.pause(0..pause).await;
         }
-        self.say(id, What::Update { began, read });
+        self.record(id, Kind::Update { began, read });
         if self.direct.cmd(&["SET", &counter(name), &(read + 1).to_string()]).await.is_ok() {
             let at = now();
             let held = is_held();
-            self.say_at(at, id, What::Updated { held });
+            self.record_at(at, id, Kind::Updated { held });
         }
     }
 
@@ -219,56 +219,56 @@ impl Task {
         let token = entered.guard.token().get().to_string();
         let (fence, accepted) = (fence(name), accepted(name));
         let register = async |value: &str| {
-            let asked = ["EVAL", REGISTER, "2", &fence, &accepted, &token, value];
-            self.direct.query::<i64>(&asked).await.ok()
+            let command = ["EVAL", REGISTER, "2", &fence, &accepted, &token, value];
+            self.direct.query::<i64>(&command).await.ok()
         };
         let Some(read) = register("").await else { return };
         let answer = if read < 0 { Some(read) } else { register(&(read + 1).to_string()).await };
         if answer.is_some_and(|answer| answer < 0) {
             let at = now();
             let held = entered.guard.is_held();
-            self.say_at(at, entered.id, What::Refused { held });
+            self.record_at(at, entered.id, Kind::Refused { held });
         }
     }
 
-    async fn give_back(&mut self, entered: Entered) {
-        self.look(&entered);
+    async fn end(&mut self, entered: Entered) {
+        self.check(&entered);
         let Entered { id, guard } = entered;
-        self.say(id, What::Give);
+        self.record(id, Kind::Give);
         match self.rng.u8(..64) {
             0 => guard.forget(),
             1..16 => drop(guard),
             _ => {
                 let released = guard.release().await;
-                self.say(id, What::Gave { ok: released.is_ok() });
+                self.record(id, Kind::Gave { ok: released.is_ok() });
             }
         }
     }
 
     /// Checks whether it is held, and records it.
-    fn look(&self, entered: &Entered) -> bool {
-        self.see(entered.id, &|| entered.guard.is_held())
+    fn check(&self, entered: &Entered) -> bool {
+        self.check_by(entered.id, &|| entered.guard.is_held())
     }
 
-    fn see(&self, id: u64, is_held: &(dyn Fn() -> bool + Sync)) -> bool {
+    fn check_by(&self, id: u64, is_held: &(dyn Fn() -> bool + Sync)) -> bool {
         let at = now();
         let held = is_held();
         if held {
-            self.say_at(at, id, What::Held);
+            self.record_at(at, id, Kind::Held);
         } else {
-            self.say(id, What::NotHeld);
+            self.record(id, Kind::NotHeld);
         }
         held
     }
 
-    fn ask(&self, name: &str, steal: bool, again: Option<u64>) -> u64 {
+    fn request(&self, name: &str, steal: bool, again: Option<u64>) -> u64 {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
-        self.say(id, What::Ask { name: name.to_owned(), steal, again });
+        self.record(id, Kind::Request { name: name.to_owned(), steal, again });
         id
     }
 
-    fn nothing<T>(&self, id: u64, how: &str) -> Option<T> {
-        self.say(id, What::Nothing { how: how.to_owned() });
+    fn no_grant<T>(&self, id: u64, how: &str) -> Option<T> {
+        self.record(id, Kind::NoGrant { how: how.to_owned() });
         None
     }
 
@@ -281,12 +281,12 @@ impl Task {
         tokio::time::sleep(pause).await;
     }
 
-    fn say(&self, id: u64, what: What) {
-        self.say_at(now(), id, what);
+    fn record(&self, id: u64, kind: Kind) {
+        self.record_at(now(), id, kind);
     }
 
-    fn say_at(&self, at: u64, id: u64, what: What) {
-        let mut line = serde_json::to_string(&Event { at, task: self.task, id, what }).expect("plain data");
+    fn record_at(&self, at: u64, id: u64, kind: Kind) {
+        let mut line = serde_json::to_string(&Event { at, task: self.task, id, kind }).expect("plain data");
         line.push('\n');
         // One write per line. If the reader is gone, the history ends anyway.
         let _ = std::io::stdout().lock().write_all(line.as_bytes());

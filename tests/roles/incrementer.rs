@@ -1,4 +1,4 @@
-//! A process whose tasks add 1 to a number, each this many times.
+//! A process with tasks that add 1 to a number, each this many times.
 //!
 //! `incrementer URL NAME TASKS TIMES [once]`: prints `there` once it is connected, then the results
 //! of its tasks as one line of JSON.

@@ -4,9 +4,8 @@
 //! Prints `there`, then `entries N, before N KiB, peak N KiB, N ms`: its memory in the kernel's
 //! terms (`VmRSS`, `VmHWM`). Each value has 1,000 bytes.
 //!
-//! To measure a million entries, start a server, and run
-//! `cargo run --release -p redgrid-tests --bin role -- streamer redis://127.0.0.1:6379 large 1000000`,
-//! then the same without the number.
+//! To measure a million entries, start a server and run `cargo run --release -p redgrid-tests --bin
+//! role -- streamer URL large 1000000` with its URL. Then run the same without the number.
 
 use std::time::Instant;
 

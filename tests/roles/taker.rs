@@ -1,4 +1,4 @@
-//! A process whose tasks acquire permits and release them, for tests that kill it.
+//! A process with tasks that acquire permits and release them, for tests that kill it.
 //!
 //! `taker URL NAME CAPACITY LEASE_MS`: prints `in` once a permit is held, and continues until it is
 //! killed.

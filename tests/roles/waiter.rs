@@ -1,4 +1,4 @@
-//! A process whose tasks wait for a latch.
+//! A process with tasks that wait for a latch.
 //!
 //! `waiter URL NAME TASKS`: prints `waiting` when all tasks wait, and `done SECONDS` when all are
 //! complete. It ends with its standard input.

@@ -15,32 +15,34 @@ use tokio::time::{Instant, Sleep};
 
 use crate::ledger::Ledger;
 
-/// One member of the crowd.
+/// One task of the crowd.
 pub(crate) struct Member {
     pub(crate) random: fastrand::Rng,
     pub(crate) ledger: Ledger,
     pub(crate) world: Arc<World>,
     pub(crate) client: Client,
-    /// The number of its client.
+    /// Index of its client.
     pub(crate) at: usize,
-    /// The one as whom it acquires now and then; others are the same.
+    /// The holder of some of its acquires, and a number for the length of its lease. Other tasks
+    /// may have the same holder.
     pub(crate) holder: (Holder, u64),
     pub(crate) names: u64,
 }
 
-/// Longer than anything may take: with everybody holding for a few seconds at most and the weather
-/// changing all the time, whoever still waits then waits for ever.
+/// Longer than any wait: each task holds for a few seconds at most, and the faults change all the
+/// time. A task that waits longer waits for ever.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(300);
 
-/// How much later than its bound a wait may end: what a timer takes, and the next turn of the task.
+/// How much later than its timeout a wait may end: the precision of a timer, and the next poll of
+/// the task.
 const SLACK: Duration = Duration::from_millis(5);
 
-/// After this in calm weather, an acquire does not fail: no connection is lost, no request of
-/// before is still waited for.
+/// After this time without faults, an acquire does not fail: no connection is lost, and no earlier
+/// request is in flight.
 const CALM: Duration = Duration::from_secs(2);
 
-/// What one acquire asks for.
-struct Ask {
+/// The options of one acquire.
+struct Options {
     lease: Option<Duration>,
     watchdog: Option<Duration>,
     holder: Option<Holder>,
@@ -51,7 +53,7 @@ struct Ask {
 }
 
 impl Member {
-    /// One acquisition and what follows from it.
+    /// Acquires once, and uses the lock.
     pub(crate) async fn step(&mut self) {
         let name = format!("name:{}", self.random.u64(..self.names));
         let lock = Lock::new(&self.client, &name);
@@ -60,18 +62,18 @@ impl Member {
             self.by_force(&lock).await;
             return;
         }
-        let ask = self.ask();
-        let again = ask.holder.is_some();
-        let at_least = ask.at_least;
-        let got = self.acquire(&lock, &name, ask).await;
+        let options = self.options();
+        let again = options.holder.is_some();
+        let at_least = options.at_least;
+        let got = self.acquire(&lock, &name, options).await;
         let Some(guard) = got else { return };
         self.got(&guard, again, at_least);
         self.hold(&lock, &name, guard).await;
     }
 
-    fn ask(&mut self) -> Ask {
+    fn options(&mut self) -> Options {
         let ms = Duration::from_millis;
-        let mut ask = Ask {
+        let mut options = Options {
             lease: None,
             watchdog: None,
             holder: None,
@@ -83,46 +85,46 @@ impl Member {
         match self.random.u8(..20) {
             0..=4 => {
                 let lease = ms(2000 + self.holder.1);
-                ask.holder = Some(self.holder.0.clone());
-                ask.watchdog = Some(lease);
+                options.holder = Some(self.holder.0.clone());
+                options.watchdog = Some(lease);
             }
             5..=8 => {
                 let lease = ms([150, 250, 400][self.random.usize(..3)]);
-                ask.lease = Some(lease);
+                options.lease = Some(lease);
             }
             9 => {
                 let keep = self.random.u64(1..4) * 40;
-                ask.at_least = ms(keep);
-                ask.lease = Some(ms(600 + keep));
+                options.at_least = ms(keep);
+                options.lease = Some(ms(600 + keep));
             }
             10 => {
-                ask.max_hold = Some(ms(100));
-                ask.watchdog = Some(ms(1500));
+                options.max_hold = Some(ms(100));
+                options.watchdog = Some(ms(1500));
             }
             _ => {}
         }
         match self.random.u8(..10) {
-            0..=3 => ask.wait = Some(ms(self.random.u64(1..200))),
-            4 => ask.once = true,
+            0..=3 => options.wait = Some(ms(self.random.u64(1..200))),
+            4 => options.once = true,
             _ => {}
         }
-        ask
+        options
     }
 
-    /// Acquires, or is dropped in the middle of it.
-    async fn acquire(&mut self, lock: &Lock, name: &str, ask: Ask) -> Option<LockGuard> {
+    /// Acquires, or drops the acquire before its end.
+    async fn acquire(&mut self, lock: &Lock, name: &str, options: Options) -> Option<LockGuard> {
         let (ledger, at) = (self.ledger.clone(), self.at);
-        let (once, wait) = (ask.once, ask.wait);
+        let (once, wait) = (options.once, options.wait);
         let name = name.to_owned();
         let began = Instant::now();
-        let asking = asking(lock, ask);
-        let asking = async move {
+        let acquire = acquire_with(lock, options);
+        let acquire = async move {
             let _waiting = ledger.waits(at, &name, once);
-            asking.await
+            acquire.await
         };
-        let asked = self.dropped_at_some_moment(asking).await;
+        let ended = self.perhaps_dropped(acquire).await;
         let took = began.elapsed();
-        let Some(outcome) = asked else {
+        let Some(outcome) = ended else {
             self.ledger.count(|seen| seen.dropped += 1);
             return None;
         };
@@ -146,10 +148,10 @@ impl Member {
             ) => {
                 self.ledger.note(format!("c{at} failed: {error} ({:?})", std::error::Error::source(&error)));
                 self.ledger.count(|seen| seen.failed += 1);
-                // What is late and what is to be given back is over; a wait may still end before an
-                // answer can come.
+                // By now no late request and no deferred release is left. A wait may still end
+                // before an answer can arrive.
                 if wait.is_none() && self.ledger.calm_for(began) > CALM {
-                    self.ledger.violation(format!("{}: in calm weather, {error}", lock_name(lock)));
+                    self.ledger.violation(format!("{}: without faults, {error}", lock_name(lock)));
                 }
             }
             Err(error) => self.ledger.violation(format!("{}: {error}", lock_name(lock))),
@@ -167,7 +169,7 @@ impl Member {
         if self.random.u8(..8) == 0 {
             let lease = Duration::from_millis(self.random.u64(100..800));
             let extending = guard.extend(lease);
-            let _ = self.dropped_at_some_moment(extending).await;
+            let _ = self.perhaps_dropped(extending).await;
             self.work().await;
         }
         let mut second = None;
@@ -179,30 +181,31 @@ impl Member {
             second = Some(again);
         }
         if self.random.u8(..6) == 0 {
-            // The same holder enters again where it is, and queues with a second voice where it is
-            // not.
-            let mut ask = self.ask();
-            ask.holder = Some(self.holder.0.clone());
-            ask.lease = None;
-            (ask.at_least, ask.max_hold) = (Duration::ZERO, None);
-            ask.watchdog = Some(Duration::from_millis(2000 + self.holder.1));
-            // It may hold already as somebody else: then it must not wait for itself.
-            ask.once = false;
-            ask.wait = Some(Duration::from_millis(self.random.u64(1..40)));
-            if let Some(again) = self.acquire(lock, name, ask).await {
+            // The same holder enters again if it holds the lock, and otherwise queues with a second
+            // request.
+            let mut options = self.options();
+            options.holder = Some(self.holder.0.clone());
+            options.lease = None;
+            (options.at_least, options.max_hold) = (Duration::ZERO, None);
+            options.watchdog = Some(Duration::from_millis(2000 + self.holder.1));
+            // The task may hold the lock under another holder. Then this acquire would wait for the
+            // task itself, so its timeout is short.
+            options.once = false;
+            options.wait = Some(Duration::from_millis(self.random.u64(1..40)));
+            if let Some(again) = self.acquire(lock, name, options).await {
                 self.ledger.count(|seen| seen.reentered += 1);
                 self.got(&again, true, Duration::ZERO);
-                self.let_go(again).await;
+                self.end_hold(again).await;
             }
         }
-        self.let_go(guard).await;
+        self.end_hold(guard).await;
         if let Some(second) = second {
             self.work().await;
-            self.let_go(second).await;
+            self.end_hold(second).await;
         }
     }
 
-    async fn let_go(&mut self, guard: LockGuard) {
+    async fn end_hold(&mut self, guard: LockGuard) {
         let token = guard.token().get();
         match self.random.u8(..16) {
             0..=3 => drop(guard),
@@ -210,13 +213,13 @@ impl Member {
                 let polls = self.random.usize(..4);
                 drop(at_most(polls, guard.release()).await);
             }
-            // Not where everybody would have to wait for half a minute.
+            // Not if all others would have to wait for half a minute.
             6 if guard.remaining() < Duration::from_secs(4) => {
-                self.ledger.left_to_its_lease(guard.name().as_str(), token);
+                self.ledger.leave_to_its_lease(guard.name().as_str(), token);
                 guard.forget();
             }
             7 => {
-                // A holder that does not look at the clock.
+                // This holder ignores its deadline.
                 tokio::time::sleep(Duration::from_millis(self.random.u64(..600))).await;
                 drop(guard);
             }
@@ -229,16 +232,16 @@ impl Member {
     }
 
     async fn by_force(&mut self, lock: &Lock) {
-        self.ledger.count(|seen| seen.seized += 1);
+        self.ledger.count(|seen| seen.forced += 1);
         if self.random.bool() {
             let forcing = lock.force_release();
-            let _ = self.dropped_at_some_moment(forcing).await;
+            let _ = self.perhaps_dropped(forcing).await;
         } else {
             let stealing = lock.steal();
-            if let Some(Ok(guard)) = self.dropped_at_some_moment(stealing).await {
+            if let Some(Ok(guard)) = self.perhaps_dropped(stealing).await {
                 self.got(&guard, false, Duration::ZERO);
                 self.work().await;
-                self.let_go(guard).await;
+                self.end_hold(guard).await;
             }
         }
     }
@@ -251,9 +254,9 @@ impl Member {
         }
     }
 
-    /// Awaits it to its end, or drops it: after some polls, when a time is over, or a moment before
-    /// it could be polled.
-    async fn dropped_at_some_moment<F: Future>(&mut self, future: F) -> Option<F::Output> {
+    /// Awaits the future to its end, or drops it: after some polls, after some time, or at an
+    /// instant at which it could be polled.
+    async fn perhaps_dropped<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let soon = Duration::from_millis(self.random.u64(..40));
         match self.random.u8(..16) {
             0..=3 => at_most(self.random.usize(1..9), future).await,
@@ -262,7 +265,7 @@ impl Member {
             _ => {
                 let outcome = tokio::time::timeout(FOR_EVER, future).await.ok();
                 if outcome.is_none() {
-                    self.ledger.violation(format!("client {}: something waited for {FOR_EVER:?}", self.at));
+                    self.ledger.violation(format!("client {}: a future waited for {FOR_EVER:?}", self.at));
                 }
                 outcome
             }
@@ -270,36 +273,36 @@ impl Member {
     }
 }
 
-async fn asking(lock: &Lock, ask: Ask) -> Result<Option<LockGuard>, AcquireError> {
+async fn acquire_with(lock: &Lock, options: Options) -> Result<Option<LockGuard>, AcquireError> {
     macro_rules! with_options {
         ($builder:expr) => {{
-            let mut builder = $builder.hold_at_least(ask.at_least);
-            if let Some(lease) = ask.lease {
+            let mut builder = $builder.hold_at_least(options.at_least);
+            if let Some(lease) = options.lease {
                 builder = builder.lease(lease);
             }
-            if let Some(lease) = ask.watchdog {
+            if let Some(lease) = options.watchdog {
                 builder = builder.auto_renew(lease);
             }
-            if let Some(holder) = &ask.holder {
+            if let Some(holder) = &options.holder {
                 builder = builder.holder(holder);
             }
-            if let Some(longest) = ask.max_hold {
+            if let Some(longest) = options.max_hold {
                 builder = builder.hold_at_most(longest);
             }
-            if let Some(wait) = ask.wait {
+            if let Some(wait) = options.wait {
                 builder = builder.timeout(wait);
             }
             builder.into_future().await
         }};
     }
-    if ask.once { with_options!(lock.try_acquire()) } else { with_options!(lock.acquire()).map(Some) }
+    if options.once { with_options!(lock.try_acquire()) } else { with_options!(lock.acquire()).map(Some) }
 }
 
 fn lock_name(lock: &Lock) -> String {
     format!("{lock:?}").split("name: ").nth(1).unwrap_or_default().chars().take(10).collect()
 }
 
-/// A future that is dropped at some instant even if it could be polled at that very instant.
+/// A future that is dropped at a given instant, even if it could be polled at that instant.
 struct CutOff<F> {
     inner: Pin<Box<F>>,
     end: Pin<Box<Sleep>>,

@@ -1,5 +1,5 @@
 //! Fairness between processes on a simulated network, where only sleeping takes time. `cargo xtask
-//! fairness` has the same contests with real servers.
+//! fairness` runs the same contests with real servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const SEEDS: u64 = 5;
 
 /// Checks nothing.
-struct Nobody;
+struct NoChecks;
 
-impl Witness for Nobody {}
+impl Witness for NoChecks {}
 
 /// Returns clients of one server, which runs as long as the runtime.
 async fn clients(seed: u64, count: usize) -> Vec<Client> {
-    let world = World::new(Plan::near(seed, TIMEOUT), Arc::new(Nobody));
+    let world = World::new(Plan::near(seed, TIMEOUT), Arc::new(NoChecks));
     tokio::spawn(Arc::clone(&world).run());
     let mut clients = Vec::new();
     for _ in 0..count {
@@ -35,7 +35,7 @@ async fn clients(seed: u64, count: usize) -> Vec<Client> {
         let config = Config::single("near:1").expect("an address").response_timeout(TIMEOUT);
         let server = SimulatedServer::new(Arc::clone(&world), clock.clone(), TIMEOUT);
         let client = Client::over_one(Arc::new(server), config, clock).expect("a client");
-        // It is connected then.
+        // The client is connected after this.
         Lock::new(&client, "warm").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
         clients.push(client);
     }
@@ -70,8 +70,8 @@ async fn with_sections_longer_than_the_window_processes_alternate() {
     }
 }
 
-/// A window of 10 ms, a quiet period of some milliseconds, a probe: more than half of the time is
-/// left.
+/// A listener costs a window of 10 ms, a quiet period of some milliseconds, and a probe: more than
+/// half of the time is left.
 #[tokio::test(start_paused = true)]
 async fn a_listener_that_never_acquires_costs_no_more_than_the_probe() {
     for seed in 0..SEEDS {

@@ -26,7 +26,7 @@ static INSPECT: BulkScript = script!("lock/inspect", "redgrid-locks/src/scripts/
 static PEEK: BulkScript = script!("pubsub/ttl", "redgrid-core/src/pubsub/ttl");
 
 const NAMES: [&str; 3] = ["a", "b", "c{d}"];
-/// Two of one client, one of another, and what is in no form of ours.
+/// Two fields of one client, one of another client, and two without our form.
 const FIELDS: [&str; 5] = [
     "0a1b2c3d-0001-4002-8003-0123456789ab:1",
     "0a1b2c3d-0001-4002-8003-0123456789ab:22",
@@ -40,15 +40,15 @@ const CHANNELS: [&str; 5] = [
     "redisson_lock__channel:{b}",
     "redgrid_client:{0a1b2c3d-0001-4002-8003-0123456789ab}",
     "redgrid_client:{ffffffff-0001-4002-8003-0123456789AB}",
-    // Nobody's, for a field that only looks like ours.
+    // A channel without a subscriber, for a field that only resembles ours.
     "redgrid_client:{not-a-hex-id-here}",
 ];
 
-/// Lifetimes differ by what passes between two looks at two clocks.
+/// Lifetimes differ by the time between two readings of two clocks, in milliseconds.
 const NEAR: i64 = 1500;
 
-/// Where a lifetime stands in an answer.
-fn lifetimes(call: &str, at: usize, real: &[Reply]) -> bool {
+/// Whether this element of a reply is a lifetime.
+fn is_lifetime(call: &str, at: usize, real: &[Reply]) -> bool {
     match call {
         "lock/acquire" => at == 2 && real[0] == Reply::Int(0),
         "pubsub/ttl" => true,
@@ -61,21 +61,21 @@ fn is_time(call: &str, at: usize) -> bool {
     matches!(call, "lock/acquire" | "lock/takeover" | "lock/extend") && at == 1
 }
 
-fn same(call: &Call, real: &Result<Reply, ServerError>, simulated: &Result<Reply, ServerError>) -> bool {
-    let near = |one: &Reply, two: &Reply| {
+fn agree(call: &Call, real: &Result<Reply, ServerError>, simulated: &Result<Reply, ServerError>) -> bool {
+    let close = |one: &Reply, two: &Reply| {
         let number = |reply: &Reply| reply.clone().into_typed::<i64>().unwrap_or(i64::MIN);
         let (one, two) = (number(one), number(two));
-        // -1 and -2 are words, not numbers.
+        // -1 and -2 are codes and not lifetimes.
         one == two || (one >= 0 && two >= 0 && (one - two).abs() <= NEAR)
     };
     match (real, simulated) {
         (Ok(Reply::Array(real)), Ok(Reply::Array(simulated))) => {
             real.len() == simulated.len()
                 && real.iter().zip(simulated).enumerate().all(|(at, (one, two))| {
-                    one == two || is_time(&call.name, at) || (lifetimes(&call.name, at, real) && near(one, two))
+                    one == two || is_time(&call.name, at) || (is_lifetime(&call.name, at, real) && close(one, two))
                 })
         }
-        // When it was granted.
+        // The times of two grants differ.
         (Ok(Reply::Int(real)), Ok(Reply::Int(simulated))) if call.name == "lock/acquire" => *real > 0 && *simulated > 0,
         (real, simulated) => real == simulated,
     }
@@ -85,8 +85,8 @@ fn any<'a>(random: &mut fastrand::Rng, of: &[&'a str]) -> &'a str {
     of[random.usize(..of.len())]
 }
 
-/// Some call that a client might make, or might have made long ago. Leases are far apart, so that a
-/// comparison of two of them never depends on a moment.
+/// Returns a call that a client might make, or might have made long ago. Leases are far apart, so
+/// that comparing two of them never depends on the moment.
 fn call(random: &mut fastrand::Rng, time: u64) -> Request {
     let key = |random: &mut fastrand::Rng| Bytes::from(any(random, &NAMES));
     let keys = |random: &mut fastrand::Rng| {
@@ -105,7 +105,7 @@ fn call(random: &mut fastrand::Rng, time: u64) -> Request {
             if random.bool() { take_over.arg(any(random, &FIELDS)) } else { take_over }
         }
         6..=8 => RELEASE.with([one]).arg(any(random, &FIELDS)).arg(any(random, &CHANNELS)),
-        // The second key is one that is there half of the time, as a mark.
+        // The second key exists half of the time, as a mark.
         9 if random.bool() => {
             let release_yielding = RELEASE_YIELDING.with([one, any(random, &MARKS).into()]).arg(any(random, &FIELDS));
             release_yielding.arg("PUBLISH").arg(any(random, &CHANNELS))
@@ -136,12 +136,12 @@ fn call(random: &mut fastrand::Rng, time: u64) -> Request {
     }
 }
 
-/// Both servers, and how they are asked.
+/// A real and a simulated server.
 struct Both {
     client: Client,
     observer: redgrid_testkit::Observer,
     store: Store,
-    /// How many messages the simulated one has sent on each channel.
+    /// Number of messages of the simulated server on each channel.
     messages: [u64; CHANNELS.len()],
 }
 
@@ -152,12 +152,12 @@ impl Both {
         time
     }
 
-    async fn ask(&mut self, request: Request) {
+    async fn compare(&mut self, request: Request) {
         self.time().await;
         let call = Call::of(&request, &Bytes::new());
         let real = self.client.run::<Reply>(request).await;
         let simulated = scripts::run(&mut self.store, &call);
-        assert!(same(&call, &real, &simulated), "{call:?}\nreal:      {real:?}\nsimulated: {simulated:?}");
+        assert!(agree(&call, &real, &simulated), "{call:?}\nreal:      {real:?}\nsimulated: {simulated:?}");
         for message in self.store.take_published() {
             if let Some(at) = CHANNELS.iter().position(|channel| message.channel == channel.as_bytes()) {
                 self.messages[at] += 1;
@@ -165,21 +165,21 @@ impl Both {
         }
     }
 
-    /// Lets a key end by its lifetime, there and here; false when there is none.
-    async fn lapse(&mut self) -> bool {
+    /// Lets a key expire on both servers; returns `false` if there is none.
+    async fn expire_one(&mut self) -> bool {
         let time = self.time().await;
         let locks = self.store.keys().into_iter().filter(|(_, fields)| !fields.is_empty());
         let Some((key, fields)) = locks.last() else { return false };
         let limit = (time + 3_600_000_000).to_string();
-        self.ask(EXTEND.with([key.clone()]).arg(fields[0].clone()).int(1).arg(limit)).await;
+        self.compare(EXTEND.with([key.clone()]).arg(fields[0].clone()).int(1).arg(limit)).await;
         let name = String::from_utf8(key.to_vec()).unwrap();
         wait_until(SOON, async || !self.observer.exists(&name).await.unwrap()).await;
         self.time().await;
-        assert!(!self.store.exists(&key), "{name} has ended there");
+        assert!(!self.store.exists(&key), "{name} has expired on the real server");
         true
     }
 
-    async fn same_keys(&mut self) {
+    async fn compare_keys(&mut self) {
         self.time().await;
         let real = self.observer.keys("*").await.unwrap();
         let simulated: Vec<_> =
@@ -202,7 +202,7 @@ async fn the_simulated_server_answers_as_a_real_one() {
     let client = client(&server).await;
     let mut watches = Vec::new();
     for channel in CHANNELS {
-        // The key is none of those that are written: only messages are to wake.
+        // No call writes to this key: only messages wake the watch.
         let watch = client.watch(channel.into(), "nothing".into());
         wait_until(SOON, async || watch.is_active()).await;
         watches.push(watch);
@@ -215,22 +215,22 @@ async fn the_simulated_server_answers_as_a_real_one() {
     }
     let mut both = Both { client, observer, store, messages: [0; CHANNELS.len()] };
     let mut random = fastrand::Rng::with_seed(7);
-    let mut lapses = 0;
+    let mut expired = 0;
     for round in 0..1500 {
         let time = both.time().await;
-        both.ask(call(&mut random, time)).await;
+        both.compare(call(&mut random, time)).await;
         if round % 50 == 49 {
-            lapses += u32::from(both.lapse().await);
-            both.same_keys().await;
+            expired += u32::from(both.expire_one().await);
+            both.compare_keys().await;
         }
     }
-    assert!(lapses > 5, "keys are to end by their lifetime too: {lapses}");
-    // Messages keep their order over all channels: after this one, all others are here.
-    let heard: i64 = both.client.run(Request::command("PUBLISH").key("end").arg("0")).await.unwrap();
-    assert_eq!(heard, 1);
+    assert!(expired > 5, "some keys must expire: {expired}");
+    // Messages keep their order over all channels: after this one, all others have arrived.
+    let receivers: i64 = both.client.run(Request::command("PUBLISH").key("end").arg("0")).await.unwrap();
+    assert_eq!(receivers, 1);
     while tokio::time::timeout(SOON, end.wake()).await.expect("the last message").messages == 0 {}
     for ((channel, watch), expected) in CHANNELS.iter().zip(&mut watches).zip(both.messages) {
-        assert!(expected > 10, "{channel} is to be used: {expected}");
+        assert!(expected > 10, "{channel} had too few messages: {expected}");
         assert_eq!(watch.take().map(|wake| wake.messages), Some(expected), "{channel}");
     }
 }

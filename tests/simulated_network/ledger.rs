@@ -11,15 +11,15 @@ use redgrid_locks::{HoldWatch, LockGuard};
 use redgrid_tests::simulated_network::{Call, Witness};
 use tokio::time::Instant;
 
-/// Lines of the trace that are kept: more than a run has, unless somebody waits for ever.
+/// Lines of the trace that are kept: more than a run has, unless a task waits for ever.
 const TRACE: usize = 60_000;
 
-/// After this, nothing is left of what was given back: a copy that comes late does so within a
+/// After this time nothing is left of a released lock. A late copy arrives within a
 /// `response_timeout` of 300 ms, and the longest outages last a few seconds. The leases of most
 /// locks are much longer.
 const LONG_AGO: Duration = Duration::from_secs(8);
 
-/// The books of one run. Clones write into the same.
+/// The observations of one run, shared by all clones.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Books>>);
 
@@ -29,14 +29,14 @@ struct Books {
     names: HashMap<Bytes, Name>,
     waiters: BTreeMap<u64, Waiter>,
     next: u64,
-    /// Grants of which a client was told, by holder field.
-    told: HashMap<Bytes, Told>,
+    /// Grants that were reported to a client, by holder field.
+    reported: HashMap<Bytes, ReportedGrant>,
     /// When the release of a field was answered for the first time.
     released: HashMap<Bytes, Instant>,
     /// Fields that may stay until their lease ends.
     left: HashSet<Bytes>,
     restarts: Vec<u64>,
-    /// Since when nothing goes wrong any more.
+    /// The instant from which no fault happens any more.
     calm: Option<Instant>,
     submitted: u64,
     pub(crate) seen: Seen,
@@ -44,29 +44,29 @@ struct Books {
     trace: VecDeque<(Instant, Line)>,
 }
 
-/// One line of the trace. Put into words only when something went wrong.
+/// One line of the trace. It is formatted only after a violation.
 enum Line {
-    Said(String),
+    Note(String),
     Sends(usize, Call),
     Executes(u64, usize, Call, Result<Reply, ServerError>),
-    IsTold(usize, Call, Result<Reply, ServerError>),
+    Receives(usize, Call, Result<Reply, ServerError>),
 }
 
 #[derive(Default)]
 struct Name {
     beliefs: Vec<Belief>,
-    /// Tokens that somebody got, and the highest of them.
+    /// Tokens of guards; `highest` is the largest of them.
     owned: BTreeSet<u64>,
-    /// Tokens that the server gave: those of its grants' later owners follow each.
+    /// Tokens of the server's grants: the tokens of later local owners follow each of them.
     grants: BTreeSet<u64>,
     highest: u64,
-    /// Server times at which it was taken by force.
+    /// Server times of forced takeovers.
     forced: Vec<u64>,
-    /// Whom it was taken from by force.
-    robbed: HashSet<Bytes>,
-    /// Whose acquire was granted last.
+    /// Holders that lost the name to a forced takeover.
+    preempted: HashSet<Bytes>,
+    /// The holder of the last grant.
     holder: Option<Bytes>,
-    /// It is to stay taken for the holder with this token until this server time.
+    /// Token of an `at_least` hold, and the server time until which the name must stay taken.
     keep: Option<(u64, u64)>,
 }
 
@@ -77,8 +77,8 @@ struct Belief {
 }
 
 impl Name {
-    /// Whether anybody had what was granted with this token.
-    fn had_an_owner(&self, token: u64) -> bool {
+    /// Whether a task owned the grant with this token.
+    fn had_owner(&self, token: u64) -> bool {
         let next = self.grants.range(token + 1..).next().copied().unwrap_or(u64::MAX);
         self.owned.range(token..next).next().is_some()
     }
@@ -91,17 +91,17 @@ struct Waiter {
     once: bool,
 }
 
-struct Told {
+struct ReportedGrant {
     key: Bytes,
     token: u64,
     at: Instant,
-    /// It came in time, and whoever waits for the name may have it.
+    /// It arrived in time, and any waiter for the name may have it.
     for_anybody: bool,
-    /// Its lease was to be fitted to another wish.
+    /// Its lease was to be adjusted to another acquire.
     refitted: bool,
 }
 
-/// How often what happened.
+/// Number of events of each kind.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) acquisitions: u64,
@@ -111,15 +111,15 @@ pub(crate) struct Seen {
     pub(crate) failed: u64,
     pub(crate) lost: u64,
     pub(crate) reentered: u64,
-    pub(crate) seized: u64,
+    pub(crate) forced: u64,
     pub(crate) restarts: u64,
     pub(crate) calls: u64,
     pub(crate) unanswered: u64,
-    /// Releases that found something although an earlier one had been answered: a late copy had
-    /// been granted.
-    pub(crate) settled: u64,
-    /// Grants given back although somebody of the same client waited, because their lease could not
-    /// be fitted to the wish.
+    /// Releases that found a hold although an earlier one was answered: a late copy had been
+    /// granted.
+    pub(crate) late_releases: u64,
+    /// Grants released while a task of the same client waited, because their lease could not be
+    /// adjusted for it.
     pub(crate) refitted: u64,
 }
 
@@ -133,11 +133,11 @@ impl Seen {
             (&mut self.failed, other.failed),
             (&mut self.lost, other.lost),
             (&mut self.reentered, other.reentered),
-            (&mut self.seized, other.seized),
+            (&mut self.forced, other.forced),
             (&mut self.restarts, other.restarts),
             (&mut self.calls, other.calls),
             (&mut self.unanswered, other.unanswered),
-            (&mut self.settled, other.settled),
+            (&mut self.late_releases, other.late_releases),
             (&mut self.refitted, other.refitted),
         ] {
             *sum += n;
@@ -145,7 +145,7 @@ impl Seen {
     }
 }
 
-/// Somebody waits for as long as this lives.
+/// A task waits as long as this value lives.
 pub(crate) struct Waiting(Ledger, u64);
 
 impl Drop for Waiting {
@@ -177,14 +177,14 @@ impl Ledger {
         self.books().submitted
     }
 
-    /// From here on nothing goes wrong any more.
+    /// Records that no fault happens from here on.
     pub(crate) fn calm(&self) {
         let mut books = self.books();
         books.note("calm");
         books.calm.get_or_insert_with(Instant::now);
     }
 
-    /// How long nothing had gone wrong at `at`.
+    /// How long no fault had happened at `at`.
     pub(crate) fn calm_for(&self, at: Instant) -> Duration {
         self.books().calm.map_or(Duration::ZERO, |since| at.saturating_duration_since(since))
     }
@@ -197,7 +197,7 @@ impl Ledger {
         self.books().note(line);
     }
 
-    /// What must not have been, and if there is any of it, all that happened.
+    /// Returns the violations, and the whole trace if there is any.
     pub(crate) fn verdict(&self) -> (Vec<String>, Vec<String>) {
         let books = self.books();
         let began = books.began.unwrap_or_else(Instant::now);
@@ -206,7 +206,7 @@ impl Ledger {
         (books.violations.clone(), trace.into_iter().flatten().map(shown).collect())
     }
 
-    /// A request for `name` begins to wait.
+    /// Records that a request for `name` begins to wait.
     pub(crate) fn waits(&self, client: usize, name: &str, once: bool) -> Waiting {
         let mut books = self.books();
         books.next += 1;
@@ -218,8 +218,8 @@ impl Ledger {
         Waiting(self.clone(), id)
     }
 
-    /// Somebody got a guard. `again`: by a holder that may have been in already. `server_time` is
-    /// read after it came.
+    /// Records a guard. `again`: its holder may have had the lock already. `server_time` was read
+    /// after the grant.
     pub(crate) fn got(&self, client: usize, guard: &LockGuard, again: bool, at_least: Duration, server_time: u64) {
         let (token, watch) = (guard.token().get(), guard.watch());
         let key = Bytes::copy_from_slice(guard.name().as_str().as_bytes());
@@ -251,7 +251,7 @@ impl Ledger {
                 }
             }
             if !at_least.is_zero() {
-                // The server's clock may be slower than ours by what is allowed for.
+                // The server's clock may be slower than ours, within the allowed difference.
                 let keep = u64::try_from(at_least.as_micros()).unwrap_or(u64::MAX);
                 name.keep = Some((token, token + keep - keep / 500 - 2000));
             }
@@ -262,12 +262,12 @@ impl Ledger {
         }
     }
 
-    /// The hold with this token is left to its lease.
-    pub(crate) fn left_to_its_lease(&self, name: &str, token: u64) {
+    /// Records that the hold with this token is left to its lease.
+    pub(crate) fn leave_to_its_lease(&self, name: &str, token: u64) {
         let mut books = self.books();
-        // The grant that this token belongs to: the last one before it.
-        let of_name = books.told.iter().filter(|(_, told)| told.key == name.as_bytes() && told.token <= token);
-        let field = of_name.max_by_key(|(_, told)| told.token).map(|(field, _)| field.clone());
+        // The grant of this token is the last one before it.
+        let of_name = books.reported.iter().filter(|(_, grant)| grant.key == name.as_bytes() && grant.token <= token);
+        let field = of_name.max_by_key(|(_, grant)| grant.token).map(|(field, _)| field.clone());
         books.left.extend(field);
     }
 
@@ -284,7 +284,7 @@ impl Books {
     }
 
     fn note(&mut self, line: impl Into<String>) {
-        self.trace(Line::Said(line.into()));
+        self.trace(Line::Note(line.into()));
     }
 
     fn trace(&mut self, line: Line) {
@@ -294,8 +294,8 @@ impl Books {
         self.trace.push_back((Instant::now(), line));
     }
 
-    /// Somebody finds a name taken: not by what was given back long ago.
-    fn is_in_the_way(&mut self, call: &Call, answer: &Result<Reply, ServerError>) {
+    /// Checks a reply that reports a name as taken: the holder must not have released it long ago.
+    fn check_taken(&mut self, call: &Call, answer: &Result<Reply, ServerError>) {
         let Ok(Reply::Array(answers)) = answer else { return };
         let taken: Vec<&Bytes> = match call.name.as_str() {
             "lock/acquire" if answers[0] == Reply::Int(0) => vec![&call.keys[0]],
@@ -314,29 +314,30 @@ impl Books {
         }
     }
 
-    /// A client gives back a field. If it had been told that the field was granted, in time, and
-    /// nobody of its own had it, then nobody of its own may have waited for it when it was told.
-    fn given_back(&mut self, client: usize, call: &Call) {
+    /// Checks a release by a client. No task of this client may have waited for the grant when it
+    /// arrived. This applies to grants that arrived in time and had no owner in the client.
+    fn check_release(&mut self, client: usize, call: &Call) {
         let (Some(field), Some(key)) = (call.field(), call.keys.first()) else { return };
-        let Some(told) = self.told.get(field).filter(|told| told.for_anybody) else { return };
+        let Some(reported) = self.reported.get(field).filter(|reported| reported.for_anybody) else { return };
         let name = self.names.entry(key.clone()).or_default();
-        let superseded = name.highest > told.token || name.forced.iter().any(|at| *at > told.token);
-        if name.had_an_owner(told.token) || superseded || name.robbed.contains(field) {
+        let superseded = name.highest > reported.token || name.forced.iter().any(|at| *at > reported.token);
+        if name.had_owner(reported.token) || superseded || name.preempted.contains(field) {
             return;
         }
-        let waited =
-            |waiter: &&Waiter| waiter.client == client && waiter.name == *key && !waiter.once && waiter.since < told.at;
+        let waited = |waiter: &&Waiter| {
+            waiter.client == client && waiter.name == *key && !waiter.once && waiter.since < reported.at
+        };
         let Some(id) = self.waiters.iter().find(|(_, waiter)| waited(waiter)).map(|(id, _)| *id) else { return };
-        if told.refitted {
+        if reported.refitted {
             self.seen.refitted += 1;
         } else {
-            let told = format!("token {}, told {:?} ago", told.token, told.at.elapsed());
-            self.violation(format!("{key:?}: {field:?} ({told}) was thrown away while w{id} waited for it"));
+            let reported = format!("token {}, reported {:?} ago", reported.token, reported.at.elapsed());
+            self.violation(format!("{key:?}: {field:?} ({reported}) was released while w{id} waited for it"));
         }
     }
 }
 
-const GIVES_BACK: [&str; 3] = ["lock/release", "lock/release-yielding", "lock/retain"];
+const RELEASES: [&str; 3] = ["lock/release", "lock/release-yielding", "lock/retain"];
 
 impl Witness for Ledger {
     fn submitted(&self, client: usize, call: &Call, _now: Instant) {
@@ -344,15 +345,15 @@ impl Witness for Ledger {
         books.submitted += 1;
         books.seen.calls += 1;
         books.trace(Line::Sends(client, call.clone()));
-        if GIVES_BACK.contains(&call.name.as_str()) {
-            books.given_back(client, call);
+        if RELEASES.contains(&call.name.as_str()) {
+            books.check_release(client, call);
         }
         let fitted =
             if call.name == "lock/renew" { &call.args[..] } else { call.field().map_or(&[][..], std::slice::from_ref) };
         if matches!(call.name.as_str(), "lock/renew" | "lock/extend") {
             for field in fitted {
-                if let Some(told) = books.told.get_mut(field) {
-                    told.refitted = true;
+                if let Some(reported) = books.reported.get_mut(field) {
+                    reported.refitted = true;
                 }
             }
         }
@@ -364,23 +365,23 @@ impl Witness for Ledger {
         if let Err(ServerError::Refused { code: Code::Other, message }) = answer {
             books.violation(format!("{}: {message}", call.name));
         }
-        books.is_in_the_way(call, answer);
+        books.check_taken(call, answer);
         if call.name == "lock/release"
             && matches!(answer, Ok(Reply::Int(1..)))
             && books.released.contains_key(&call.args[0])
         {
-            books.seen.settled += 1;
+            books.seen.late_releases += 1;
         }
         let Some(token) = granted(call, answer) else { return };
         let restarts = books.restarts.clone();
-        // A late copy of a holder's own acquire keeps the name for it.
-        let own = call.field().and_then(|field| books.told.get(field)).map(|told| told.token);
+        // A late copy of a holder's own acquire keeps the name for that holder.
+        let own = call.field().and_then(|field| books.reported.get(field)).map(|reported| reported.token);
         let name = books.names.entry(call.keys[0].clone()).or_default();
         let former = name.holder.replace(call.args[0].clone());
         if call.name == "lock/takeover" {
-            // A later copy of the same acquire is not to be believed either: its client was told
-            // that it was robbed.
-            name.robbed.extend(former);
+            // The client of the former holder is notified, so a later copy of the same acquire is
+            // not believed either.
+            name.preempted.extend(former);
         }
         name.grants.insert(token);
         if call.name == "lock/takeover" {
@@ -397,20 +398,20 @@ impl Witness for Ledger {
 
     fn delivered(&self, client: usize, call: &Call, answer: &Result<Reply, ServerError>, sent: Instant, now: Instant) {
         let mut books = self.books();
-        books.trace(Line::IsTold(client, call.clone(), answer.clone()));
+        books.trace(Line::Receives(client, call.clone(), answer.clone()));
         if answer.as_ref().is_err_and(ServerError::is_unknown) {
             books.seen.unanswered += 1;
         }
-        let gives_back = GIVES_BACK.contains(&call.name.as_str());
-        if let (true, Err(ServerError::Refused { code, .. }), Some(field)) = (gives_back, answer, call.field())
+        let is_release = RELEASES.contains(&call.name.as_str());
+        if let (true, Err(ServerError::Refused { code, .. }), Some(field)) = (is_release, answer, call.field())
             && !code.is_passing()
         {
             books.left.insert(field.clone());
         }
-        if let (true, Ok(_), Some(field)) = (gives_back, answer, call.field()) {
+        if let (true, Ok(_), Some(field)) = (is_release, answer, call.field()) {
             books.released.entry(field.clone()).or_insert(now);
         }
-        // What lingers stays, and stays away from everybody.
+        // A retained lock stays, and no task may have it.
         if let ("lock/retain", Some(field)) = (call.name.as_str(), call.field()) {
             books.left.insert(field.clone());
         }
@@ -418,11 +419,10 @@ impl Witness for Ledger {
             let lease = call.int(1);
             let lasts = Duration::from_millis(lease.unsigned_abs());
             let in_time = now < sent + lasts.mul_f64(0.9).saturating_sub(Duration::from_millis(25));
-            // What was taken by force was taken for one alone, also where its token is read once
-            // more.
-            let by_force = call.name == "lock/takeover" || books.told.contains_key(field);
+            // A takeover is granted to one acquire alone, also when its token is read again.
+            let by_force = call.name == "lock/takeover" || books.reported.contains_key(field);
             let (key, for_anybody) = (call.keys[0].clone(), in_time && !by_force);
-            books.told.insert(field.clone(), Told { key, token, at: now, for_anybody, refitted: false });
+            books.reported.insert(field.clone(), ReportedGrant { key, token, at: now, for_anybody, refitted: false });
         }
     }
 
@@ -434,26 +434,26 @@ impl Witness for Ledger {
     }
 }
 
-/// The server's time of a grant.
+/// Returns the server's time of a grant.
 fn granted(call: &Call, answer: &Result<Reply, ServerError>) -> Option<u64> {
     if !matches!(call.name.as_str(), "lock/acquire" | "lock/takeover") {
         return None;
     }
     match answer.clone().ok()? {
         Reply::Int(time) => u64::try_from(time).ok(),
-        told => told.into_typed::<(i64, u64, i64)>().ok().filter(|told| told.0 == 1).map(|told| told.1),
+        reply => reply.into_typed::<(i64, u64, i64)>().ok().filter(|reply| reply.0 == 1).map(|reply| reply.1),
     }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Line::Said(what) => f.write_str(what),
+            Line::Note(what) => f.write_str(what),
             Line::Sends(client, call) => write!(f, "c{client} sends {}", shown(call)),
             Line::Executes(micros, client, call, answer) => {
                 write!(f, "    server {micros}: c{client} {} -> {answer:?}", shown(call))
             }
-            Line::IsTold(client, call, answer) => write!(f, "c{client} is told {} -> {answer:?}", shown(call)),
+            Line::Receives(client, call, answer) => write!(f, "c{client} receives {} -> {answer:?}", shown(call)),
         }
     }
 }

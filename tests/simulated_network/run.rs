@@ -1,4 +1,5 @@
-//! One run: a world, some clients, a crowd; faults, then none, and the checks at the end.
+//! One run: a world, some clients, a crowd of tasks. Faults come first, then a time without faults,
+//! and the checks at the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use crate::ledger::{Ledger, Seen};
 const TIMEOUT: Duration = Duration::from_millis(300);
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// After this, whatever was released is gone: what may be carried out late is so for one
-/// `response_timeout`, and its settlement may have to be asked for twice.
+/// After this time every released lock is gone. A late request is executed within one
+/// `response_timeout`, and its clean-up may need two releases.
 const SETTLED: Duration = Duration::from_millis(900);
 
 /// After this, every lease has ended.
@@ -28,19 +29,18 @@ const LEASES: Duration = Duration::from_secs(31);
 const STEPS: u64 = 50;
 const TASKS: u64 = 16;
 
-/// How many acquisitions one run is.
+/// Acquisitions of one run.
 pub(crate) const ACQUISITIONS: u64 = STEPS * TASKS;
 
-/// What came of a run.
+/// The result of a run.
 pub(crate) struct Outcome {
     pub(crate) seen: Seen,
     pub(crate) violations: Vec<String>,
     pub(crate) trace: Vec<String>,
 }
 
-/// The run of a seed. Everything in it is decided by the seed, but for the order of hash maps and
-/// of ready branches of a `select!` in the library: a seed that fails once may need several rounds
-/// to do so again.
+/// Runs a seed. The seed decides everything except two orders in the library: of hash maps, and of
+/// ready branches of a `select!`. So a seed that failed once may need several rounds to fail again.
 pub(crate) fn run(seed: u64) -> Outcome {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().start_paused(true);
@@ -48,13 +48,13 @@ pub(crate) fn run(seed: u64) -> Outcome {
     fastrand::seed(seed);
     runtime.block_on(async {
         let ledger = Ledger::new();
-        within(seed, &ledger).await;
+        run_crowd(seed, &ledger).await;
         let (violations, trace) = ledger.verdict();
         Outcome { seen: ledger.seen(), violations, trace }
     })
 }
 
-async fn within(seed: u64, ledger: &Ledger) {
+async fn run_crowd(seed: u64, ledger: &Ledger) {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed);
     let witness: Arc<dyn Witness> = Arc::new(ledger.clone());
     let world = World::new(Plan::new(seed, TIMEOUT), witness);
@@ -65,7 +65,7 @@ async fn within(seed: u64, ledger: &Ledger) {
     let holders: Vec<_> = clients.iter().map(|_| Holder::new()).collect();
     for number in 0..TASKS {
         let at = usize::try_from(number).unwrap_or(0) % clients.len();
-        // Half of the tasks of a client are one holder, the others each their own.
+        // About half of the tasks of a client share one holder; each other task has its own.
         let mut holder = (Holder::new(), 10 + number);
         if random.bool() {
             holder = (holders[at].clone(), at as u64);
@@ -85,10 +85,10 @@ async fn within(seed: u64, ledger: &Ledger) {
             }
         });
     }
-    // Bad weather until a part of the crowd has gone.
+    // Faults continue until some of the tasks have ended.
     let mut left = TASKS;
     let calm_at = random.u64(0..TASKS / 2);
-    let everybody = async {
+    let all_tasks = async {
         while let Some(ended) = crowd.join_next().await {
             left -= 1;
             if left == calm_at {
@@ -101,11 +101,11 @@ async fn within(seed: u64, ledger: &Ledger) {
         }
         world.calm();
     };
-    if tokio::time::timeout(FOR_EVER * 10, everybody).await.is_err() {
+    if tokio::time::timeout(FOR_EVER * 10, all_tasks).await.is_err() {
         ledger.violation(format!("{left} tasks wait for ever"));
         return;
     }
-    afterwards(ledger, &world, &clients, names).await;
+    check_end(ledger, &world, &clients, names).await;
     running.abort();
 }
 
@@ -118,19 +118,19 @@ fn client(world: &Arc<World>) -> Client {
     Client::over_one(Arc::new(server), config, clock).expect("a client")
 }
 
-/// Nothing is left.
-async fn afterwards(ledger: &Ledger, world: &Arc<World>, clients: &[Client], names: u64) {
-    ledger.note("everybody has gone");
+/// Checks that nothing is left on the server or in the clients.
+async fn check_end(ledger: &Ledger, world: &Arc<World>, clients: &[Client], names: u64) {
+    ledger.note("all tasks have ended");
     tokio::time::sleep(SETTLED).await;
     for (key, fields) in world.keys() {
         let strays: Vec<&Bytes> = fields.iter().filter(|field| !ledger.may_stay(field)).collect();
         if !strays.is_empty() {
-            ledger.violation(format!("{key:?}: {strays:?} is still there {SETTLED:?} after everybody had gone"));
+            ledger.violation(format!("{key:?}: {strays:?} is still there {SETTLED:?} after all tasks had ended"));
         }
     }
     for (at, client) in clients.iter().enumerate() {
         if client.stats().channels > 0 {
-            ledger.violation(format!("client {at} watches although nobody waits: {:?}", client.stats()));
+            ledger.violation(format!("client {at} has subscriptions without waiters: {:?}", client.stats()));
         }
     }
     tokio::time::sleep(LEASES).await;
@@ -143,17 +143,17 @@ async fn afterwards(ledger: &Ledger, world: &Arc<World>, clients: &[Client], nam
             ledger.violation(format!("client {at} still has {:?}", client.stats()));
         }
     }
-    let listened = world.channels();
-    if listened.len() > clients.len() || listened.iter().any(|channel| !channel.starts_with(b"redgrid_client:{")) {
-        ledger.violation(format!("still listened to: {listened:?}"));
+    let subscribed = world.channels();
+    if subscribed.len() > clients.len() || subscribed.iter().any(|channel| !channel.starts_with(b"redgrid_client:{")) {
+        ledger.violation(format!("still subscribed: {subscribed:?}"));
     }
     let before = ledger.submitted();
     tokio::time::sleep(WATCHDOG).await;
     let after = ledger.submitted();
     if after != before {
-        ledger.violation(format!("{} requests although nobody wants anything", after - before));
+        ledger.violation(format!("{} requests of idle clients", after - before));
     }
-    // Whoever comes next gets in at once.
+    // The next acquire of each name succeeds at once.
     for client in clients {
         for name in 0..names {
             match Lock::new(client, format!("name:{name}")).try_acquire().await {

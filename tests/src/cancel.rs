@@ -1,4 +1,4 @@
-//! Drops futures at every point where they wait.
+//! Drops futures at each of their waiting points.
 
 use std::future::Future;
 use std::pin::Pin;

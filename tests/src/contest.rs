@@ -19,9 +19,9 @@ const WARM: u64 = 30;
 /// The result of a contest.
 #[derive(Debug)]
 pub struct Outcome {
-    /// For each process: its number of critical sections, and the most turns between two of them.
+    /// The number of critical sections of each process, and the most turns between two of them.
     pub shares: Vec<(u64, u64)>,
-    /// How often the lock went from one process to another.
+    /// How often the lock moved from one process to another.
     pub turns: u64,
 }
 

@@ -37,7 +37,7 @@ impl EitherSemaphore {
         EitherSemaphore::Plain(plain)
     }
 
-    /// The same, where waiters are served in their order.
+    /// Makes the semaphore serve waiters in the order of their arrival.
     #[must_use]
     pub fn fair(self) -> Self {
         match self {

@@ -10,7 +10,8 @@ use redgrid_testkit::{Monitor, Observer, RedisServer, SeenCommand, wait_until};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The order of a fair lock, from the server's `MONITOR`: who joined the queue, and who entered.
+/// The order of a fair lock, from the server's `MONITOR`: requests that joined the queue, and
+/// requests that entered.
 #[derive(Debug, Default)]
 pub struct Record {
     name: String,
@@ -31,7 +32,7 @@ pub struct Record {
     pub grants: u64,
     /// Number of grants through the queue.
     pub by_place: u64,
-    /// Requests that entered before others, with those they overtook.
+    /// Requests that entered before others, each with the overtaken ones.
     pub overtaken: Vec<String>,
 }
 
@@ -217,7 +218,7 @@ pub async fn until_waiting(observer: &Observer, places: usize) {
     wait_until(crate::SOON, async || queue(observer, "a").await.len() == places).await;
 }
 
-/// Starts a process of the program `contender`, whose tasks acquire the fair lock `name` this many
+/// Starts a process of the program `contender`. Its tasks acquire the fair lock `name` this many
 /// times each once it reads a line. Returns it and its output.
 ///
 /// # Errors

@@ -24,10 +24,10 @@ pub struct FakeServer {
     restarts: AtomicUsize,
     asked: AtomicUsize,
     listened: Mutex<BTreeSet<Bytes>>,
-    /// Channels whose subscription it rejects; existing subscriptions stay.
+    /// Channels that reject subscriptions; existing subscriptions stay.
     denied: Mutex<BTreeSet<Bytes>>,
     refused: AtomicUsize,
-    /// A channel whose subscription is confirmed only on request.
+    /// A channel that confirms subscriptions only on request.
     kept_back: Option<Bytes>,
     /// Requests with this label are answered only on request.
     stuck_at: Option<&'static str>,

@@ -54,15 +54,15 @@ pub struct Event {
     pub task: u64,
     /// The request; unique in its process.
     pub id: u64,
-    /// What happened.
-    pub what: What,
+    /// The kind of the event.
+    pub kind: Kind,
 }
 
-/// What happened to a request for a lock.
+/// The kind of an event of a request for a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum What {
+pub enum Kind {
     /// It is about to be sent.
-    Ask {
+    Request {
         /// The lock.
         name: String,
         /// Whether it is a forced takeover.
@@ -87,7 +87,7 @@ pub enum What {
     Busy,
     /// It ended without a grant, in a way that may have affected the lock: cancelled, timed out,
     /// failed, unknown.
-    Nothing {
+    NoGrant {
         /// The end, for readers of the record.
         how: String,
     },

@@ -42,7 +42,7 @@ pub async fn waiter(client: &Client, latch: &CountDownLatch) -> JoinHandle<Resul
     task
 }
 
-/// Completes when all waiters of this client are in a round.
+/// Waits until all waiters of this client are in a round.
 pub async fn placed(latch: &CountDownLatch) {
     // A later waiter times out with a poll that was answered in time, which also served the earlier
     // ones.
@@ -51,10 +51,10 @@ pub async fn placed(latch: &CountDownLatch) {
         match latch.wait().timeout(within).await {
             Err(WaitError::TimedOut { .. }) => return,
             Err(WaitError::Failed(Failure::Unavailable { .. })) => within *= 2,
-            over => panic!("nobody is let go: {over:?}"),
+            over => panic!("unexpected result of a wait: {over:?}"),
         }
     }
-    panic!("no look was answered within {within:?}");
+    panic!("no poll was answered within {within:?}");
 }
 
 /// Returns the hashes of the scripts of a latch.

@@ -1,4 +1,4 @@
-//! Other processes that take part, and are killed.
+//! Other processes for tests, which are killed.
 
 use std::process::Stdio;
 
@@ -27,14 +27,14 @@ impl Other {
             .expect("it starts");
         let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let mut other = Other { child, lines };
-        assert_eq!(other.says().await, "there");
+        assert_eq!(other.next_line().await, "there");
         other
     }
 
     /// Returns its next line.
-    pub async fn says(&mut self) -> String {
-        let said = tokio::time::timeout(SOON, self.lines.next_line()).await.expect("in time").expect("readable");
-        said.expect("it lives")
+    pub async fn next_line(&mut self) -> String {
+        let line = tokio::time::timeout(SOON, self.lines.next_line()).await.expect("in time").expect("readable");
+        line.expect("it lives")
     }
 
     /// Sends it a signal, as `-STOP`.
@@ -45,14 +45,14 @@ impl Other {
     }
 
     /// Kills it by SIGKILL; returns its unread lines.
-    pub async fn kill_and_hear(mut self) -> Vec<String> {
+    pub async fn kill_and_read(mut self) -> Vec<String> {
         self.child.kill().await.expect("it can be killed");
-        let mut said = Vec::new();
+        let mut lines = Vec::new();
         // A partial last line does not count.
         while let Ok(Some(line)) = self.lines.next_line().await {
-            said.push(line);
+            lines.push(line);
         }
-        said
+        lines
     }
 
     /// Kills it by SIGKILL.

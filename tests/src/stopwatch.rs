@@ -1,4 +1,4 @@
-//! Times promises, and beside them how late the machine is.
+//! Times promises, and measures the delay of the machine at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,15 +12,15 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The usual lateness of a timer: Tokio's have a resolution of 1 ms.
 const USUAL: Duration = Duration::from_millis(2);
 
-/// What is timed has several steps, in this process and in servers. Each of them may be as late as
+/// A timed operation has several steps, in this process and in servers. Each step may be as late as
 /// the timer of the control task.
 const STEPS: u32 = 4;
 
 /// Times a promise in seconds.
 ///
-/// A control task on the same runtime sleeps again and again. What its timers were late is the
-/// machine's delay, and does not count. So a bound that is missed was missed by the code, and an
-/// idle machine has the exact bound.
+/// A control task on the same runtime sleeps again and again. The lateness of its timers is the
+/// machine's delay, and does not count. So only the code can miss a bound, and an idle machine has
+/// the exact bound.
 pub struct Stopwatch {
     began: Instant,
     /// The delay before it began, in microseconds.
@@ -58,7 +58,7 @@ impl Stopwatch {
         self.began.elapsed().saturating_sub(self.delay())
     }
 
-    /// Returns what the machine's delay since the start accounts for.
+    /// Returns the part of the time since the start that the machine's delay explains.
     pub fn delay(&self) -> Duration {
         STEPS * Duration::from_micros(self.late.load(Ordering::Relaxed) - self.before)
     }

@@ -198,5 +198,5 @@ impl ServerBuilder {
     }
 }
 
-/// Redis 7.0; also every Valkey.
+/// Redis 7.0; every Valkey release is later.
 pub(crate) const SEVEN: Version = Version { major: 7, minor: 0, patch: 0 };

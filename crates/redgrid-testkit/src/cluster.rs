@@ -53,33 +53,33 @@ impl Cluster {
         Self::builder().primaries(primaries).replicas_per_primary(replicas_per_primary).start().await
     }
 
-    /// Options first; [`ClusterBuilder::start`] then starts the nodes.
+    /// Returns a builder for options; [`ClusterBuilder::start`] then starts the nodes.
     pub fn builder() -> ClusterBuilder {
         ClusterBuilder::default()
     }
 
-    /// All nodes: first those that were primaries at the start, in the order of their slots, then
-    /// the replicas.
+    /// Returns all nodes: first those that were primaries at the start, in the order of their
+    /// slots, then the replicas.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The announced addresses of all nodes.
+    /// Returns the announced addresses of all nodes.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(RedisServer::announced).collect()
     }
 
-    /// The node that listens on `addr`, for example one named by a `MOVED`.
+    /// Returns the node that listens on `addr`, for example one named by a `MOVED`.
     pub fn node_at(&self, addr: SocketAddr) -> Option<&RedisServer> {
         topology::at(&self.nodes, addr)
     }
 
-    /// `redis-cluster://host:port,…` of all nodes, with the password if there is one.
+    /// Returns `redis-cluster://host:port,…` of all nodes, with the password if there is one.
     pub fn url(&self) -> String {
         topology::url("cluster", &self.nodes[0], &self.nodes)
     }
 
-    /// The slot of a key, from 0 to 16383.
+    /// Returns the slot of a key, from 0 to 16383.
     ///
     /// # Errors
     ///
@@ -88,7 +88,8 @@ impl Cluster {
         until(SETTLED_WITHIN, || async { ask(self.any_running()?, &["CLUSTER", "KEYSLOT", key]).await }).await
     }
 
-    /// The running primary that serves `slot`. During a failover this waits for the new one.
+    /// Returns the running primary that serves `slot`. During a failover this waits for the new
+    /// one.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl Cluster {
         .await
     }
 
-    /// The running replicas of a primary.
+    /// Returns the running replicas of a primary.
     ///
     /// # Errors
     ///
@@ -140,7 +141,7 @@ impl Cluster {
             if until(GIVEN_UP_AFTER, || follows(primary, successor)).await.is_ok() {
                 break;
             }
-            // Rejected if it has happened meanwhile.
+            // A replica rejects this if the failover has happened meanwhile.
             let _ = observer.cmd(&["CLUSTER", "FAILOVER"]).await;
         }
         until(GIVEN_UP_AFTER, || follows(primary, successor)).await?;
@@ -181,7 +182,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The cluster as each running node sees it.
+    /// Returns the cluster as each running node sees it.
     async fn views(&self) -> Result<Vec<(&RedisServer, Vec<Member>)>, String> {
         let mut views = Vec::new();
         for node in running(&self.nodes) {

@@ -21,13 +21,12 @@ pub enum Kind {
 /// All methods fail in the same two cases. The server rejected the command, and nothing changed. Or
 /// the connection was lost, and the outcome is unknown.
 impl RedisServer {
-    /// Closes the connections of one kind, except the testkit's own, and returns how many there
-    /// were.
+    /// Closes the connections of one kind, except the testkit's own, and returns their number.
     pub async fn kill_connections(&self, kind: Kind) -> Result<usize, RedisError> {
         self.kill_connections_where(|client| client.kind == kind).await
     }
 
-    /// Closes the connections of that name (`CLIENT SETNAME`), and returns how many there were.
+    /// Closes the connections with that name (`CLIENT SETNAME`), and returns their number.
     pub async fn kill_connections_named(&self, name: &str) -> Result<usize, RedisError> {
         self.kill_connections_where(|client| client.name == name).await
     }

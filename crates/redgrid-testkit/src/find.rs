@@ -82,7 +82,7 @@ impl ServerBinary {
         }
     }
 
-    /// Takes the server program in `folder`.
+    /// Finds a usable server program in `folder`.
     ///
     /// # Errors
     ///
@@ -91,7 +91,7 @@ impl ServerBinary {
         first_usable(std::iter::once(folder.into()))
     }
 
-    /// Takes the program at `path`, which is run with `--version`.
+    /// Takes the program at `path`, and runs it with `--version`.
     ///
     /// # Errors
     ///
@@ -151,22 +151,22 @@ impl fmt::Display for Version {
     }
 }
 
-/// No server program to start. Nothing was started.
+/// There is no server program to start. Nothing was started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindError {
-    /// There is no usable program in any of the places.
+    /// None of the folders has a usable program.
     #[error(
         "no redis-server or valkey-server of at least {OLDEST} found; run `cargo xtask server` to get one, or set \
          {SERVER_VARIABLE} to its path (looked in {}{})", list(.looked), refused(.unusable)
     )]
     Nowhere {
-        /// The folders that were looked at, in order.
+        /// The searched folders, in order.
         looked: Vec<PathBuf>,
-        /// The programs that were there and could not be used, and why.
+        /// The programs that could not be used, and why.
         unusable: Vec<String>,
     },
-    /// A program was named, and it cannot be used.
+    /// The named program cannot be used.
     #[error("the server program {} cannot be used: {reason}", path.display())]
     Unusable {
         /// The program.
@@ -187,7 +187,7 @@ fn refused(unusable: &[String]) -> String {
     unusable.iter().map(|one| format!("; {one}")).collect()
 }
 
-/// The first program in `folders` that can be used.
+/// Returns the first usable program in `folders`.
 fn first_usable(folders: impl Iterator<Item = PathBuf>) -> Result<ServerBinary, FindError> {
     let (mut looked, mut unusable) = (Vec::new(), Vec::new());
     for folder in folders {
@@ -202,7 +202,8 @@ fn first_usable(folders: impl Iterator<Item = PathBuf>) -> Result<ServerBinary, 
     Err(FindError::Nowhere { looked, unusable })
 }
 
-/// `target/redis` of every folder from this crate's tests, and from the current directory, upwards.
+/// Returns `target/redis` of every folder from this crate's tests, and from the current directory,
+/// upwards.
 fn fetched_folders() -> impl Iterator<Item = PathBuf> {
     let starts = [env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from), env::current_dir().ok()];
     let mut folders = Vec::new();

@@ -129,7 +129,7 @@ impl fmt::Debug for Monitor {
     }
 }
 
-/// A command the server executed.
+/// A command that the server executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SeenCommand {
@@ -161,7 +161,7 @@ impl SeenCommand {
     }
 }
 
-/// Splits words that are quoted as in `"a" "b\x00"`; `None` if the line is not.
+/// Splits words that are quoted as in `"a" "b\x00"`; returns `None` for any other line.
 fn quoted_words(mut rest: &[u8]) -> Option<Vec<Bytes>> {
     let mut words = Vec::new();
     while !rest.is_empty() {
@@ -198,7 +198,7 @@ fn quoted_words(mut rest: &[u8]) -> Option<Vec<Bytes>> {
     Some(words)
 }
 
-/// The monitor does not see (any more) what the server executes.
+/// The monitor does not receive, or no longer receives, the commands of the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
@@ -208,10 +208,10 @@ pub enum MonitorError {
     /// The connection for the markers failed.
     #[error("the connection beside the monitoring one failed: {0}")]
     Marker(#[from] RedisError),
-    /// The server does not let itself be monitored.
+    /// The server does not allow monitoring.
     #[error("the server answered {answer:?} instead of showing its commands")]
     Refused {
-        /// Its answer.
+        /// Its reply.
         answer: String,
     },
     /// A line in another format than that of `MONITOR`.
@@ -222,7 +222,7 @@ pub enum MonitorError {
     },
 }
 
-/// The source of what a script does.
+/// The source of a script's commands in the monitor.
 const LUA: &str = "lua";
 
 #[cfg(test)]

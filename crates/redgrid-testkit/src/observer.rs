@@ -58,39 +58,39 @@ impl Observer {
         cmd.query_async(&mut self.connection.clone()).await
     }
 
-    /// The value of a string key; `None` when there is no such key.
+    /// Returns the value of a string key; `None` if there is no such key.
     ///
     /// # Errors
     ///
-    /// Those of [`query`](Self::query).
+    /// The errors of [`query`](Self::query).
     pub async fn get<T: FromRedisValue>(&self, key: &str) -> Result<Option<T>, RedisError> {
         self.query(&["GET", key]).await
     }
 
-    /// Whether the key exists.
+    /// Returns whether the key exists.
     ///
     /// # Errors
     ///
-    /// Those of [`query`](Self::query).
+    /// The errors of [`query`](Self::query).
     pub async fn exists(&self, key: &str) -> Result<bool, RedisError> {
         self.query(&["EXISTS", key]).await
     }
 
-    /// The time left to a key; `None` when there is no such key or it does not expire.
+    /// Returns the time to live of a key; `None` if there is no such key or it does not expire.
     ///
     /// # Errors
     ///
-    /// Those of [`query`](Self::query).
+    /// The errors of [`query`](Self::query).
     pub async fn time_to_live(&self, key: &str) -> Result<Option<Duration>, RedisError> {
         let millis: i64 = self.query(&["PTTL", key]).await?;
         Ok(u64::try_from(millis).ok().map(Duration::from_millis))
     }
 
-    /// The keys that match a pattern as in `KEYS`, sorted.
+    /// Returns the keys that match a pattern as in `KEYS`, sorted.
     ///
     /// # Errors
     ///
-    /// Those of [`query`](Self::query).
+    /// The errors of [`query`](Self::query).
     pub async fn keys(&self, pattern: &str) -> Result<Vec<String>, RedisError> {
         let mut keys: Vec<String> = self.query(&["KEYS", pattern]).await?;
         keys.sort();
@@ -101,7 +101,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// Those of [`query`](Self::query).
+    /// The errors of [`query`](Self::query).
     pub async fn pubsub_channels(&self, pattern: &str) -> Result<Vec<String>, RedisError> {
         let mut channels: Vec<String> = self.query(&["PUBSUB", "CHANNELS", pattern]).await?;
         channels.sort();
@@ -113,18 +113,18 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// Those of [`query`](Self::query).
+    /// The errors of [`query`](Self::query).
     pub async fn pubsub_shard_channels(&self, pattern: &str) -> Result<Vec<String>, RedisError> {
         let mut channels: Vec<String> = self.query(&["PUBSUB", "SHARDCHANNELS", pattern]).await?;
         channels.sort();
         Ok(channels)
     }
 
-    /// The server's clock: microseconds since 1970.
+    /// Returns the server's clock: microseconds since 1970.
     ///
     /// # Errors
     ///
-    /// Those of [`query`](Self::query).
+    /// The errors of [`query`](Self::query).
     pub async fn server_time_micros(&self) -> Result<u64, RedisError> {
         let (seconds, micros): (u64, u64) = self.query(&["TIME"]).await?;
         Ok(seconds * 1_000_000 + micros)
@@ -134,7 +134,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// Those of [`query`](Self::query).
+    /// The errors of [`query`](Self::query).
     pub async fn ping(&self) -> Result<(), RedisError> {
         self.query::<String>(&["PING"]).await.map(drop)
     }

@@ -47,7 +47,7 @@ use crate::{
 ///
 /// let server = RedisServer::start().await?;
 /// let proxy = Proxy::to(&server).await?;
-/// proxy.next(1, "SET", Action::SwallowReply); // executed, and nobody hears of it
+/// proxy.next(1, "SET", Action::SwallowReply); // executed, and no client is notified
 /// let url = server.url_via(proxy.addr());
 /// # let _ = url; Ok(()) }
 /// ```
@@ -75,8 +75,8 @@ impl Proxy {
     /// Starts a proxy in front of `server`. The client's URL is `server.url_via(proxy.addr())`.
     ///
     /// # Errors
+    ///
     /// No loopback port is available.
-    /// No loopback port can be had.
     pub async fn to(server: &RedisServer) -> io::Result<Self> {
         Self::start(server.addr()).await
     }
@@ -101,7 +101,7 @@ impl Proxy {
         self.addr
     }
 
-    /// `redis://127.0.0.1:port`, without credentials; see [`RedisServer::url_via`].
+    /// Returns `redis://127.0.0.1:port`, without credentials; see [`RedisServer::url_via`].
     pub fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
@@ -116,7 +116,7 @@ impl Proxy {
         self.shared.faults.send_modify(|faults| *faults.towards_mut(direction) = fault);
     }
 
-    /// [`set`](Self::set) for both directions.
+    /// Sets a fault for all traffic in both directions, as [`set`](Self::set) does.
     pub fn set_both(&self, fault: Fault) {
         self.set(Direction::ToServer, fault);
         self.set(Direction::ToClient, fault);

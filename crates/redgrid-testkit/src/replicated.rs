@@ -39,8 +39,8 @@ impl Replicated {
         Self::start_with(replicas, RedisServer::builder()).await
     }
 
-    /// Like [`start`](Self::start), with options for every server. A password is also the one
-    /// replicas log in with.
+    /// Like [`start`](Self::start), with options for every server. Replicas use the same password
+    /// to log in.
     ///
     /// # Errors
     ///
@@ -56,22 +56,22 @@ impl Replicated {
         Ok(started)
     }
 
-    /// The primary.
+    /// Returns the primary.
     pub fn primary(&self) -> &RedisServer {
         &self.servers[0]
     }
 
-    /// The replicas.
+    /// Returns the replicas.
     pub fn replicas(&self) -> &[RedisServer] {
         &self.servers[1..]
     }
 
-    /// All servers, the primary first.
+    /// Returns all servers, the primary first.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// The announced addresses of all servers, the primary's first.
+    /// Returns the announced addresses of all servers, the primary's first.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.servers.iter().map(RedisServer::announced).collect()
     }

@@ -50,38 +50,39 @@ impl Sentinels {
         Self::builder().start().await
     }
 
-    /// Options first; [`SentinelsBuilder::start`] then starts the servers.
+    /// Returns a builder for options; [`SentinelsBuilder::start`] then starts the servers.
     pub fn builder() -> SentinelsBuilder {
         SentinelsBuilder::default()
     }
 
-    /// The name of the primary among the sentinels.
+    /// Returns the name of the primary among the sentinels.
     pub fn master_name(&self) -> &str {
         MASTER_NAME
     }
 
-    /// The sentinels.
+    /// Returns the sentinels.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// The announced addresses of the sentinels.
+    /// Returns the announced addresses of the sentinels.
     pub fn addrs(&self) -> Vec<SocketAddr> {
         self.sentinels.iter().map(RedisServer::announced).collect()
     }
 
-    /// The primary and the replicas; the first is the one that was the primary at the start.
+    /// Returns the primary and the replicas; the first is the one that was the primary at the
+    /// start.
     pub fn servers(&self) -> &[RedisServer] {
         self.data.servers()
     }
 
-    /// The server with data that listens on `addr`.
+    /// Returns the server with data that listens on `addr`.
     pub fn server_at(&self, addr: SocketAddr) -> Option<&RedisServer> {
         topology::at(self.servers(), addr)
     }
 
-    /// `redis-sentinel://host:port,…/mymaster`, with the password of the servers, not of the
-    /// sentinels, if there is one.
+    /// Returns `redis-sentinel://host:port,…/mymaster`. It has the password of the servers if there
+    /// is one, not that of the sentinels.
     pub fn url(&self) -> String {
         let hosts = topology::url("sentinel", self.data.primary(), &self.sentinels);
         format!("{hosts}/{MASTER_NAME}")
@@ -132,7 +133,7 @@ impl Sentinels {
         let begun = until(SETTLED_WITHIN, || async {
             match observer.cmd(&["SENTINEL", "FAILOVER", MASTER_NAME]).await {
                 Err(refused) if refused.code() == Some("NOGOODSLAVE") => Err(refused.to_string()),
-                told => Ok(told),
+                other => Ok(other),
             }
         });
         begun.await??;
@@ -259,7 +260,7 @@ impl SentinelsBuilder {
         self
     }
 
-    /// How many replicas there are. 2 unless set.
+    /// Sets the number of replicas. 2 unless set.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
@@ -272,8 +273,8 @@ impl SentinelsBuilder {
         self
     }
 
-    /// The options of the primary and the replicas. A password is also the one that replicas and
-    /// sentinels log in with.
+    /// Sets the options of the primary and the replicas. Replicas and sentinels use the same
+    /// password to log in.
     pub fn server_options(mut self, options: ServerBuilder) -> Self {
         self.server_options = options;
         self

@@ -64,7 +64,7 @@ impl RedisServer {
         Self::builder().start().await
     }
 
-    /// Options first; [`ServerBuilder::start`] then starts the server.
+    /// Returns a builder for options; [`ServerBuilder::start`] then starts the server.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
@@ -130,7 +130,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// The loopback address it listens on, the same over restarts.
+    /// Returns the loopback address of the server; a restart keeps it.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -141,12 +141,12 @@ impl RedisServer {
         self.tls.as_ref().filter(|_| self.announces_tls).map_or(self.addr, Tls::addr)
     }
 
-    /// `redis://127.0.0.1:port`, with the password of the default user if there is one.
+    /// Returns `redis://127.0.0.1:port`, with the password of the default user if there is one.
     pub fn url(&self) -> String {
         self.url_via(self.addr)
     }
 
-    /// Like [`url`](Self::url), with another address that leads here, such as a
+    /// Like [`url`](Self::url), with another address that leads to this server, such as a
     /// [`Proxy`](crate::Proxy)'s.
     pub fn url_via(&self, addr: SocketAddr) -> String {
         with_credentials(addr, "", self.password.as_deref())
@@ -157,33 +157,33 @@ impl RedisServer {
         with_credentials(self.addr, user, Some(password))
     }
 
-    /// The port and the certificates for TLS, see [`ServerBuilder::tls`].
+    /// Returns the port and the certificates for TLS, see [`ServerBuilder::tls`].
     pub fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
-    /// `rediss://127.0.0.1:port`, where the server takes TLS connections, with the password if
-    /// there is one.
+    /// Returns `rediss://127.0.0.1:port` if the server accepts TLS connections, with the password
+    /// if there is one.
     pub fn tls_url(&self) -> Option<String> {
         self.tls().map(|tls| self.url_via(tls.addr()).replacen("redis:", "rediss:", 1))
     }
 
-    /// The socket that it listens on, see [`ServerBuilder::socket`].
+    /// Returns the server's Unix socket, see [`ServerBuilder::socket`].
     pub fn socket(&self) -> Option<PathBuf> {
         self.socket.then(|| self.folder.join(SOCKET))
     }
 
-    /// The program that runs.
+    /// Returns the server program.
     pub fn binary(&self) -> &ServerBinary {
         &self.binary
     }
 
-    /// The process id; `None` while the server is down.
+    /// Returns the process id; `None` while the server is down.
     pub fn pid(&self) -> Option<u32> {
         self.lock().pid.and_then(|pid| u32::try_from(pid.as_raw()).ok())
     }
 
-    /// Whether the server can answer: it is neither down nor paused.
+    /// Returns whether the server can answer: it is neither down nor paused.
     pub fn is_running(&self) -> bool {
         self.lock().pid.is_some_and(|pid| !has_ended(pid) && !is_stopped(pid))
     }
@@ -345,7 +345,7 @@ impl RedisServer {
     }
 }
 
-/// No server is running as asked.
+/// The server does not run as requested.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -358,16 +358,16 @@ pub enum StartError {
     /// Another process listens on the server's port. No server runs.
     #[error("the port of {addr} was taken by another process")]
     PortTaken {
-        /// The address that was wanted.
+        /// The address of the port.
         addr: SocketAddr,
     },
     /// The server ended by itself, most often over a configuration line. No server runs.
     #[error("the server ended at once; its log says: {log}")]
     Exited {
-        /// What it wrote.
+        /// Its log.
         log: String,
     },
-    /// TLS was asked for, and the program was built without it. No server runs.
+    /// TLS was requested, and the program was built without it. No server runs.
     #[error("the server program {} was built without TLS", path.display())]
     NoTls {
         /// The program.
@@ -376,15 +376,15 @@ pub enum StartError {
     /// The server did not answer in time, and was killed.
     #[error("the server did not answer PING within {waited:?}; its log says: {log}")]
     NotReady {
-        /// How long it was given.
+        /// The time limit.
         waited: Duration,
-        /// What it wrote.
+        /// Its log.
         log: String,
     },
     /// The data could not be saved before the restart. The server was not restarted.
     #[error("the server cannot save its data before the restart: {source}")]
     NotSaved {
-        /// Its answer.
+        /// Its reply.
         source: redis::RedisError,
     },
     /// The servers started, and did not become one deployment. All of them were ended.

@@ -66,12 +66,12 @@ impl Tls {
         self.folder.join(CA)
     }
 
-    /// A certificate for clients, signed by the same authority.
+    /// Returns the certificate for clients, signed by the same authority.
     pub fn client_certificate_file(&self) -> PathBuf {
         self.folder.join("client.crt")
     }
 
-    /// The key of the certificate for clients (PKCS #8).
+    /// Returns the key of the certificate for clients (PKCS #8).
     pub fn client_key_file(&self) -> PathBuf {
         self.folder.join("client.key")
     }

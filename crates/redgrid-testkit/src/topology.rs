@@ -13,7 +13,7 @@ use crate::{
     server::{RedisServer, StartError},
 };
 
-/// A deployment of several servers is not in the state that was asked for.
+/// A deployment of several servers is not in the requested state.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
@@ -88,15 +88,15 @@ pub(crate) fn url(kind: &str, credentials: &RedisServer, servers: &[RedisServer]
     url
 }
 
-/// Calls `look` repeatedly until it succeeds; its error says what is missing.
+/// Calls `check` repeatedly until it succeeds; its error names the missing part.
 pub(crate) async fn until<T, L: Future<Output = Result<T, String>>>(
     within: Duration,
     // Not `AsyncFnMut`: its future cannot be sent to another thread.
-    mut look: impl FnMut() -> L,
+    mut check: impl FnMut() -> L,
 ) -> Result<T, TopologyError> {
     let deadline = Instant::now() + within;
     loop {
-        match look().await {
+        match check().await {
             Ok(found) => return Ok(found),
             Err(missing) if Instant::now() > deadline => {
                 return Err(TopologyError::TimedOut { waited: within, missing });
@@ -111,9 +111,9 @@ pub(crate) async fn ask<T: FromRedisValue>(server: &RedisServer, command: &[&str
     in_time(server, async { server.observer().await?.query(command).await }).await
 }
 
-async fn in_time<T>(server: &RedisServer, asked: impl Future<Output = Result<T, RedisError>>) -> Result<T, String> {
-    match timeout(ANSWER_WITHIN, asked).await {
-        Ok(answer) => answer.map_err(|error| format!("{} says {error}", server.addr())),
+async fn in_time<T>(server: &RedisServer, request: impl Future<Output = Result<T, RedisError>>) -> Result<T, String> {
+    match timeout(ANSWER_WITHIN, request).await {
+        Ok(answer) => answer.map_err(|error| format!("{} answered {error}", server.addr())),
         Err(_) => Err(format!("{} does not answer", server.addr())),
     }
 }
@@ -130,21 +130,21 @@ pub(crate) async fn follows(replica: &RedisServer, primary: &RedisServer) -> Res
     ];
     match wanted.iter().find(|wanted| !info.lines().any(|line| line == *wanted)) {
         None => Ok(()),
-        Some(missing) => Err(format!("replica {} does not say {missing}", replica.addr())),
+        Some(missing) => Err(format!("replica {} does not report {missing}", replica.addr())),
     }
 }
 
 /// Checks that this many replicas of `primary` acknowledge new writes.
 pub(crate) async fn acknowledged(primary: &RedisServer, replicas: usize) -> Result<(), String> {
-    let asked = async {
+    let request = async {
         let observer = primary.observer().await?;
         // Replicated as a write is, without changing data.
         observer.cmd(&["PUBLISH", "redgrid-testkit:acknowledged", ""]).await?;
         observer.query::<usize>(&["WAIT", &replicas.to_string(), WAIT_MILLIS]).await
     };
-    match in_time(primary, asked).await? {
-        told if told >= replicas => Ok(()),
-        told => Err(format!("{told} of {replicas} replicas of {} acknowledge what it sends", primary.addr())),
+    match in_time(primary, request).await? {
+        count if count >= replicas => Ok(()),
+        count => Err(format!("{count} of {replicas} replicas of {} acknowledge its writes", primary.addr())),
     }
 }
 

@@ -19,10 +19,10 @@ const POLL: Duration = Duration::from_millis(2);
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// use std::time::Duration;
-/// let mut looks = 0;
+/// let mut polls = 0;
 /// redgrid_testkit::wait_until(Duration::from_secs(5), async || {
-///     looks += 1;
-///     looks == 3
+///     polls += 1;
+///     polls == 3
 /// })
 /// .await;
 /// # }

@@ -16,16 +16,16 @@ use super::search::{Answer, Call, Op, changed};
 /// Response timeout of a client.
 const TIMEOUT: Duration = Duration::from_millis(80);
 
-/// The maximum of unanswered calls of a task: each may take effect at any time, which multiplies
-/// the possible orders.
+/// The highest number of unanswered calls of a task. Each may take effect at any time, which
+/// multiplies the possible orders.
 const ENOUGH_UNANSWERED: usize = 2;
 
-/// Starts a server that keeps confirmed writes, for one history after the other.
+/// Starts a server that keeps confirmed writes. One history after the other uses it.
 pub(crate) async fn server() -> RedisServer {
     RedisServer::builder().append_only(true).start().await.expect("a server starts")
 }
 
-/// Runs the plan: returns the calls of each number.
+/// Runs the plan, and returns the calls to each number.
 pub(crate) async fn run(plan: &Plan, server: &RedisServer, seed: u64) -> Vec<Vec<Call>> {
     let names: Vec<String> = (0..2).map(|number| format!("number:{seed}:{number}")).collect();
     let mut clients = Vec::new();
@@ -39,20 +39,20 @@ pub(crate) async fn run(plan: &Plan, server: &RedisServer, seed: u64) -> Vec<Vec
     let began = Instant::now();
     let record = Arc::new(Mutex::new(vec![Vec::new(); names.len()]));
     let tasks = plan.tasks.iter().cloned().enumerate().map(|(task, steps)| {
-        let who = (task / TASKS, task % TASKS);
-        let numbers = numbers(&clients[who.0].0, &names, plan.exactly_once);
+        let caller = (task / TASKS, task % TASKS);
+        let numbers = numbers(&clients[caller.0].0, &names, plan.exactly_once);
         let record = Arc::clone(&record);
         tokio::spawn(async move {
             let mut unanswered = 0;
             for step in steps {
                 tokio::time::sleep(Duration::from_millis(step.pause)).await;
-                let asked = step.ops.iter().map(async |op| {
+                let requests = step.ops.iter().map(async |op| {
                     let from = nanos(began);
-                    let told = outcome(&numbers[step.number], *op, step.leaves_after).await?;
-                    Some(Call { who, op: *op, from, told: told.map(|answer| (nanos(began), answer)) })
+                    let result = outcome(&numbers[step.number], *op, step.leaves_after).await?;
+                    Some(Call { caller, op: *op, from, answer: result.map(|answer| (nanos(began), answer)) })
                 });
-                let calls: Vec<Call> = join_all(asked).await.into_iter().flatten().collect();
-                unanswered += calls.iter().filter(|call| call.told.is_none()).count();
+                let calls: Vec<Call> = join_all(requests).await.into_iter().flatten().collect();
+                unanswered += calls.iter().filter(|call| call.answer.is_none()).count();
                 record.lock().expect("no panic above")[step.number].extend(calls);
                 if unanswered >= ENOUGH_UNANSWERED {
                     return;
@@ -69,7 +69,7 @@ pub(crate) async fn run(plan: &Plan, server: &RedisServer, seed: u64) -> Vec<Vec
         proxy.heal();
         proxy.release_held().await;
     }
-    let last = last_look(server, &names, began).await;
+    let last = last_read(server, &names, began).await;
     for (client, _) in clients {
         let _ = client.shutdown(Duration::from_millis(100)).await;
     }
@@ -87,14 +87,15 @@ fn numbers(client: &Client, names: &[String], exactly_once: bool) -> Vec<AtomicL
 }
 
 /// Reads the final values from the server itself.
-async fn last_look(server: &RedisServer, names: &[String], began: Instant) -> Vec<Call> {
+async fn last_read(server: &RedisServer, names: &[String], began: Instant) -> Vec<Call> {
     wait_until(SOON, async || server.observer().await.is_ok()).await;
     let observer = server.observer().await.expect("it was there");
     let mut calls = Vec::new();
     for name in names {
         let from = nanos(began);
         let number: i64 = observer.get(name).await.expect("the server answers").unwrap_or(0);
-        calls.push(Call { who: (CLIENTS, 0), op: Op::Get, from, told: Some((nanos(began), Answer::Number(number))) });
+        let answer = Some((nanos(began), Answer::Number(number)));
+        calls.push(Call { caller: (CLIENTS, 0), op: Op::Get, from, answer });
     }
     calls
 }
@@ -102,20 +103,20 @@ async fn last_look(server: &RedisServer, names: &[String], began: Instant) -> Ve
 /// Returns the result of a step: `None` if it certainly had no effect, `Some(None)` if it may take
 /// effect now or later.
 async fn outcome(number: &AtomicLong, op: Op, leaves_after: Option<u64>) -> Option<Option<Answer>> {
-    let asked = ask(number, op);
-    let told = match leaves_after {
-        None => asked.await,
-        Some(millis) => match tokio::time::timeout(Duration::from_millis(millis), asked).await {
-            Ok(told) => told,
+    let call = send(number, op);
+    let result = match leaves_after {
+        None => call.await,
+        Some(millis) => match tokio::time::timeout(Duration::from_millis(millis), call).await {
+            Ok(result) => result,
             Err(_) => return Some(None),
         },
     };
-    match told {
+    match result {
         Ok(answer) => Some(Some(answer)),
         Err(AtomicError::Overflow { .. }) => Some(Some(Answer::Overflow)),
         Err(AtomicError::OutOfBounds { value, .. }) => match value {
             redgrid_atomic_long::Value::Long(value) => Some(Some(Answer::OutOfBounds(value))),
-            _ => panic!("a whole number was told to be {value}"),
+            _ => panic!("a whole number was reported as {value}"),
         },
         Err(AtomicError::Failed(Failure::OutcomeUnknown { .. })) => Some(None),
         Err(
@@ -127,7 +128,7 @@ async fn outcome(number: &AtomicLong, op: Op, leaves_after: Option<u64>) -> Opti
     }
 }
 
-async fn ask(number: &AtomicLong, op: Op) -> Result<Answer, AtomicError> {
+async fn send(number: &AtomicLong, op: Op) -> Result<Answer, AtomicError> {
     Ok(match op {
         Op::Get => Answer::Number(number.get().await?),
         Op::Add(1) => Answer::Number(number.increment().await?),

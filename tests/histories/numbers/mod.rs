@@ -1,8 +1,8 @@
-//! Recorded histories of numbers: three clients change one or two of them while everything goes
-//! wrong, and a search looks for an order that explains what all were told.
+//! Recorded histories of numbers: three clients change one or two numbers during faults. A search
+//! looks for an order of the calls that explains all answers.
 //!
-//! `REDGRID_HISTORIES=1000` runs so many instead of twenty, `REDGRID_HISTORY=17` the one with that
-//! seed, and tells its story.
+//! `REDGRID_HISTORIES=1000` runs 1000 histories instead of twenty. `REDGRID_HISTORY=17` runs only
+//! the history with this seed, and prints its calls.
 
 mod harness;
 mod plan;
@@ -19,10 +19,10 @@ use self::plan::Plan;
 use self::search::{Call, Verdict, judge};
 use super::{HISTORIES, TURN, number};
 
-/// Histories at a time, each with a server that it may kill: they wait most of the time.
+/// Number of concurrent histories, each with a server that it may kill; they wait most of the time.
 const AT_A_TIME: u64 = 6;
 
-/// What became of some histories.
+/// The results of some histories.
 #[derive(Default)]
 struct Seen {
     calls: usize,
@@ -40,7 +40,7 @@ async fn every_history_of_numbers_has_an_order_that_explains_it() {
         None => 0..number("REDGRID_HISTORIES").unwrap_or(HISTORIES),
     };
     let count = seeds.end - seeds.start;
-    // A lane has one server and takes every so manieth seed.
+    // Each lane has one server and takes every `AT_A_TIME`-th seed.
     let lane = |first: u64| {
         let seeds = seeds.clone();
         async move {
@@ -61,15 +61,15 @@ async fn every_history_of_numbers_has_an_order_that_explains_it() {
     }
     let Seen { calls, unanswered, given_up, contradicted } = sum;
     eprintln!(
-        "{count} histories of numbers in {:.1?}: {calls} calls, {unanswered} of them unanswered; {} explained, {} contradicted, \
-         {} given up {given_up:?}",
+        "{count} histories of numbers in {:.1?}: {calls} calls, {unanswered} of them unanswered; \
+         {} explained, {} contradicted, {} given up {given_up:?}",
         began.elapsed(),
         count - contradicted.union(&given_up).count() as u64,
         contradicted.len(),
         given_up.len(),
     );
     assert!(contradicted.is_empty(), "of the seeds {contradicted:?}; run one with REDGRID_HISTORY=seed");
-    // One in fifty; and one of few.
+    // At most one search in fifty may be given up, and one in a short run.
     assert!(given_up.len() as u64 <= (count / 50).max(1), "the searches of {given_up:?} found no end");
     assert!(count < HISTORIES || calls as u64 > 20 * count, "too little happened: {calls} calls");
 }
@@ -77,22 +77,22 @@ async fn every_history_of_numbers_has_an_order_that_explains_it() {
 async fn one(server: &RedisServer, seed: u64, seen: &mut Seen) {
     let plan = Plan::draw(seed);
     let numbers = harness::run(&plan, server, seed).await;
-    let looking_at_one = number("REDGRID_HISTORY").is_some();
+    let only_one = number("REDGRID_HISTORY").is_some();
     for mut calls in numbers {
         calls.sort_by_key(|call| call.from);
         seen.calls += calls.len();
-        seen.unanswered += calls.iter().filter(|call| call.told.is_none()).count();
+        seen.unanswered += calls.iter().filter(|call| call.answer.is_none()).count();
         let story = calls.clone();
         let verdict = tokio::task::spawn_blocking(move || judge(&story)).await.expect("a search does not panic");
-        if let Verdict::Contradicted(way) = &verdict {
+        if let Verdict::Contradicted(path) = &verdict {
             eprintln!(
-                "history {seed} has no order\n{plan:?}\n{}the most of it that has one:\n{}",
-                told(&calls),
-                told(way)
+                "history {seed} has no order\n{plan:?}\n{}the longest part that has one:\n{}",
+                described(&calls),
+                described(path)
             );
             seen.contradicted.insert(seed);
-        } else if looking_at_one {
-            eprintln!("{plan:?}\n{}{verdict:?}", told(&calls));
+        } else if only_one {
+            eprintln!("{plan:?}\n{}{verdict:?}", described(&calls));
         }
         if verdict == Verdict::GivenUp {
             seen.given_up.insert(seed);
@@ -100,13 +100,13 @@ async fn one(server: &RedisServer, seed: u64, seen: &mut Seen) {
     }
 }
 
-/// The story, a line for each call.
-fn told(calls: &[Call]) -> String {
-    calls.iter().fold(String::new(), |mut text, Call { who: (client, task), op, from, told }| {
+/// Returns the calls as text, one line each.
+fn described(calls: &[Call]) -> String {
+    calls.iter().fold(String::new(), |mut text, Call { caller: (client, task), op, from, answer: given }| {
         let micros = from / 1000;
-        let _ = match told {
+        let _ = match given {
             Some((to, answer)) => {
-                writeln!(text, "{micros:8} to {:8} µs  {client}.{task}: {op:?} was told {answer:?}", to / 1000)
+                writeln!(text, "{micros:8} to {:8} µs  {client}.{task}: {op:?} returned {answer:?}", to / 1000)
             }
             None => writeln!(text, "{micros:8} µs              {client}.{task}: {op:?} was not answered"),
         };

@@ -5,40 +5,40 @@ use redgrid_atomic_long::Comparison;
 
 use super::search::{MOST, Op};
 
-/// Clients of a history, each with a way to the server of its own.
+/// Clients of a history, each with its own proxy to the server.
 pub(crate) const CLIENTS: usize = 3;
 
 /// Tasks of a client.
 pub(crate) const TASKS: usize = 2;
 
-/// What a task does at most, one thing after the other.
+/// The highest number of steps of a task, one after the other.
 const STEPS: usize = 8;
 
-/// What all tasks do at most: with the last look it fits into a search.
+/// The highest number of calls of all tasks: with the last read it fits into a search.
 const ALL: usize = MOST - 1;
 
-/// How a history goes; only the times of the machine are its own.
+/// The course of a history; only the timing depends on the machine.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Of each task, those of the first client first.
+    /// The steps of each task, those of the first client first.
     pub(crate) tasks: Vec<Vec<Step>>,
     pub(crate) faults: Vec<FaultSpan>,
     pub(crate) exactly_once: bool,
 }
 
-/// What a task does at the same time, mostly one thing.
+/// The concurrent calls of a task, mostly one call.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     /// Which of two numbers.
     pub(crate) number: usize,
     pub(crate) ops: Vec<Op>,
-    /// Before it, in milliseconds.
+    /// The pause before it, in milliseconds.
     pub(crate) pause: u64,
-    /// The task stops waiting for it after so many milliseconds.
+    /// The task stops waiting for it after this time, in milliseconds.
     pub(crate) leaves_after: Option<u64>,
 }
 
-/// Something that goes wrong at a time, in milliseconds after the start.
+/// A fault with its time, in milliseconds after the start.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultSpan {
     pub(crate) at: u64,
@@ -49,25 +49,25 @@ pub(crate) struct FaultSpan {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HistoryFault {
-    /// Requests about numbers are carried out, and their answers do not come back.
+    /// Requests pass, and their replies are dropped.
     Swallow(usize),
-    /// The same, and the connection is cut.
+    /// The server executes the request, and the connection is cut.
     CutAfter(usize),
     /// The connection is cut, and the request is lost.
     CutBefore(usize),
-    /// Requests arrive late, their clients may have gone on long since.
+    /// Requests arrive late, possibly long after their clients gave up.
     Late(usize),
     /// All connections of the client are cut.
     CutAll,
-    /// Nothing comes through; it arrives afterwards.
+    /// Nothing passes; data arrives afterwards.
     Stall,
-    /// Nothing comes through; what was sent is lost.
+    /// Nothing passes; data sent meanwhile is lost.
     BlackHole,
-    /// The server is killed and comes back with what it has confirmed.
+    /// The server is killed and restarted with all confirmed writes.
     Restart,
-    /// The server stands still.
+    /// The server is stopped.
     Pause,
-    /// The server forgets all scripts.
+    /// The server removes all scripts.
     FlushScripts,
 }
 
@@ -87,7 +87,7 @@ impl Plan {
             task
         };
         let tasks = (0..CLIENTS * TASKS).map(|_| task(&mut rng)).collect();
-        // One history in eight is calm.
+        // One history in eight has no faults.
         let faults = if seed % 8 == 1 { 0 } else { rng.usize(1..6) };
         let mut faults: Vec<FaultSpan> = (0..faults).map(|_| FaultSpan::draw(&mut rng)).collect();
         faults.sort_by_key(|fault| fault.at);
@@ -121,7 +121,7 @@ impl Step {
             20 => Op::DeleteIf(how(rng), by(rng)),
             _ => Op::Update,
         };
-        // What is added at the same time leaves together, but for the first.
+        // Concurrent additions are sent in one batch, except the first.
         let ops = if rng.u8(..5) == 0 { (0..rng.usize(3..5)).map(|_| add(rng)).collect() } else { vec![one(rng)] };
         let pause = if rng.bool() { 0 } else { rng.u64(0..25) };
         let leaves_after = (rng.u8(..12) == 0).then(|| rng.u64(0..4));

@@ -1,14 +1,14 @@
-//! A number as a sequential object, and whether there is an order of what was done that explains
-//! what everybody was told.
+//! A number as a sequential object, and a search for an order of the calls that explains all
+//! answers.
 //!
-//! The search is that of Wing and Gong, with Lowe's memory of situations: what has been done, and
-//! the number then. What was not answered may take effect at any time later, or never.
+//! The search is that of Wing and Gong, with Lowe's memory of situations: the set of executed
+//! calls, and the number then. An unanswered call may take effect at any later time, or never.
 
 use std::collections::HashSet;
 
 use redgrid_atomic_long::Comparison;
 
-/// One thing that is done to a number.
+/// An operation on a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     Get,
@@ -25,7 +25,7 @@ pub(crate) enum Op {
     Update,
 }
 
-/// What its caller was told.
+/// The answer of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
@@ -35,44 +35,45 @@ pub(crate) enum Answer {
     OutOfBounds(i64),
 }
 
-/// What [`Op::Update`] makes of a number.
+/// Returns the number after [`Op::Update`].
 pub(crate) fn changed(n: i64) -> i64 {
     n.wrapping_mul(3).wrapping_add(1)
 }
 
-/// Something that was done, from the call to the answer, in nanoseconds.
+/// A call, from its start to its answer, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Call {
-    pub(crate) who: (usize, usize),
+    pub(crate) caller: (usize, usize),
     pub(crate) op: Op,
     pub(crate) from: u64,
-    /// When the answer came, and what it was. Without one it may take effect after this, or never.
-    pub(crate) told: Option<(u64, Answer)>,
+    /// The time of the answer, and the answer. An unanswered call may take effect after this time,
+    /// or never.
+    pub(crate) answer: Option<(u64, Answer)>,
 }
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// There is an order, found in so many situations.
+    /// An order was found, after this many situations.
     Explained(usize),
-    /// There is none. The most that could be explained, in an order.
+    /// There is no order. The longest explainable prefix of one.
     Contradicted(Vec<Call>),
     /// There were too many situations.
     GivenUp,
 }
 
-/// Situations that a search looks at: 400,000, which are a second of a slow machine.
+/// Limit of situations in a search: 400,000 take a second on a slow machine.
 const SITUATIONS: usize = 400_000;
 
-/// The most calls of one number: one bit each.
+/// The highest number of calls to one number: one bit each.
 pub(crate) const MOST: usize = 64;
 
-/// Looks for an order. The number is absent at first.
+/// Searches for an order. The number is absent at first.
 pub(crate) fn judge(calls: &[Call]) -> Verdict {
     assert!(calls.len() <= MOST, "{} calls", calls.len());
-    let must = calls.iter().enumerate().filter(|(_, call)| call.told.is_some()).fold(0, |all, (n, _)| all | 1 << n);
-    let mut search = Search { calls, must, seen: HashSet::new(), way: Vec::new(), best: Vec::new() };
-    match search.goes_on(0, None) {
+    let must = calls.iter().enumerate().filter(|(_, call)| call.answer.is_some()).fold(0, |all, (n, _)| all | 1 << n);
+    let mut search = Search { calls, must, seen: HashSet::new(), path: Vec::new(), best: Vec::new() };
+    match search.search_from(0, None) {
         Some(true) => Verdict::Explained(search.seen.len()),
         Some(false) => Verdict::Contradicted(search.best.iter().map(|n| calls[*n]).collect()),
         None => Verdict::GivenUp,
@@ -81,17 +82,17 @@ pub(crate) fn judge(calls: &[Call]) -> Verdict {
 
 struct Search<'a> {
     calls: &'a [Call],
-    /// Those that were answered.
+    /// Bits of the answered calls.
     must: u64,
     seen: HashSet<(u64, Option<i64>)>,
-    way: Vec<usize>,
+    path: Vec<usize>,
     best: Vec<usize>,
 }
 
 impl Search<'_> {
-    /// Whether what is left can be explained from here; nothing where there are too many
+    /// Returns whether the remaining calls can be explained from here; `None` after too many
     /// situations.
-    fn goes_on(&mut self, done: u64, number: Option<i64>) -> Option<bool> {
+    fn search_from(&mut self, done: u64, number: Option<i64>) -> Option<bool> {
         if done & self.must == self.must {
             return Some(true);
         }
@@ -101,26 +102,26 @@ impl Search<'_> {
         if self.seen.len() > SITUATIONS {
             return None;
         }
-        if self.way.len() > self.best.len() {
-            self.best.clone_from(&self.way);
+        if self.path.len() > self.best.len() {
+            self.best.clone_from(&self.path);
         }
         let left = |n: &usize| done & (1 << n) == 0;
-        let ends = (0..self.calls.len()).filter(left).filter_map(|n| self.calls[n].told.map(|(to, _)| to)).min();
+        let ends = (0..self.calls.len()).filter(left).filter_map(|n| self.calls[n].answer.map(|(to, _)| to)).min();
         for n in (0..self.calls.len()).filter(left) {
             let call = self.calls[n];
-            // Another one was over before it began.
+            // Another call had ended before this one began.
             if ends.is_some_and(|end| end < call.from) {
                 continue;
             }
             let (next, answer) = step(number, call.op);
-            let fits = call.told.is_none_or(|(_, told)| told == answer);
-            // What nobody was told of, and changes nothing, explains nothing.
-            if !fits || call.told.is_none() && next == number {
+            let fits = call.answer.is_none_or(|(_, given)| given == answer);
+            // An unanswered call that changes nothing explains nothing.
+            if !fits || call.answer.is_none() && next == number {
                 continue;
             }
-            self.way.push(n);
-            let found = self.goes_on(done | 1 << n, next);
-            self.way.pop();
+            self.path.push(n);
+            let found = self.search_from(done | 1 << n, next);
+            self.path.pop();
             if found != Some(false) {
                 return found;
             }
@@ -129,7 +130,7 @@ impl Search<'_> {
     }
 }
 
-/// The number after an operation, and what its caller is told.
+/// Returns the number after an operation, and the operation's answer.
 fn step(number: Option<i64>, op: Op) -> (Option<i64>, Answer) {
     let was = number.unwrap_or(0);
     let set_if =
@@ -178,11 +179,11 @@ mod tests {
     use super::*;
 
     fn call(op: Op, from: u64, to: u64, answer: Answer) -> Call {
-        Call { who: (0, 0), op, from, told: Some((to, answer)) }
+        Call { caller: (0, 0), op, from, answer: Some((to, answer)) }
     }
 
     fn unanswered(op: Op, from: u64) -> Call {
-        Call { who: (0, 0), op, from, told: None }
+        Call { caller: (0, 0), op, from, answer: None }
     }
 
     fn is_explained(calls: &[Call]) -> bool {
@@ -195,13 +196,13 @@ mod tests {
 
     #[test]
     fn a_linearizable_history_is_explained() {
-        // One after the other.
+        // One call after the other.
         let (one, two) = (call(Op::Add(2), 0, 1, Answer::Number(2)), call(Op::GetAndSet(7), 2, 3, Answer::Number(2)));
         assert!(is_explained(&[one, two, call(Op::Delete, 4, 5, Answer::Truth(true))]));
-        // At the same time, in the order that the answers tell.
+        // Concurrent calls, in the order that the answers imply.
         let (one, two) = (call(Op::Add(2), 0, 9, Answer::Number(5)), call(Op::Add(3), 0, 9, Answer::Number(3)));
         assert!(is_explained(&[one, two]));
-        // What was not answered took effect, or did not.
+        // An unanswered call took effect, or did not.
         for seen in [0, 5] {
             assert!(is_explained(&[unanswered(Op::Add(5), 0), call(Op::Get, 10, 11, Answer::Number(seen))]));
         }
@@ -210,15 +211,16 @@ mod tests {
     #[test]
     fn a_contradictory_history_is_rejected() {
         let one = call(Op::Add(2), 0, 1, Answer::Number(2));
-        // Twice; not at all; seen before it began; a sum that two were told.
+        // Four impossible results: counted twice; not counted; seen before it began; the same sum
+        // twice.
         assert!(!is_explained(&[one, call(Op::Get, 2, 3, Answer::Number(4))]));
         assert!(!is_explained(&[one, call(Op::Get, 2, 3, Answer::Number(0))]));
         assert!(!is_explained(&[call(Op::Get, 0, 1, Answer::Number(2)), call(Op::Add(2), 2, 3, Answer::Number(2))]));
         assert!(!is_explained(&[one, call(Op::Add(2), 0, 1, Answer::Number(2))]));
-        // What was not answered takes effect once.
+        // An unanswered call takes effect only once.
         let reads = [call(Op::Get, 3, 4, Answer::Number(5)), call(Op::Get, 5, 6, Answer::Number(10))];
         assert!(!is_explained(&[unanswered(Op::Add(5), 0), reads[0], reads[1]]));
-        // It was seen to have had none, and then its effect, and then none.
+        // Its effect is seen, and is gone afterwards.
         let gone = call(Op::Get, 5, 6, Answer::Number(0));
         assert!(!is_explained(&[unanswered(Op::Add(5), 0), reads[0], gone]));
     }

@@ -1,79 +1,79 @@
-//! A hold goes to another process: detached in one, attached in another.
+//! A hold moves to another process: one process detaches it, another one attaches it.
 //!
 //! # What is modelled
 //!
-//! One process asks for the lock, renews it and detaches it; what it detached is known to all
-//! others from then on, and stays known. Others attach it, each under a field of its own; they
-//! believe, and release. A stranger takes the lock when it is free. Requests and answers are
-//! carried out and arrive in any order and at any time, or are lost; a request without an answer
-//! may be sent once more.
+//! One process acquires the lock, renews it and detaches the hold. From then on all others know the
+//! detached hold for good. They attach it, each under a field of its own; they believe, and
+//! release. A stranger takes the lock when it is free. Requests and answers are executed and arrive
+//! in any order and at any time, or are lost. An unanswered request may be sent once more.
 //!
 //! # Time
 //!
-//! In ticks, the same for all. A lease is believed a tick less than the server keeps it.
+//! Time passes in ticks, the same for all. A process believes one tick less than the server keeps
+//! the lock.
 //!
 //! # What is left out
 //!
-//! Leases that are not renewed, clocks that differ, the tasks inside a process, force.
+//! The model leaves out leases without renewal, clocks that differ, the tasks inside a process, and
+//! force.
 
 use stateright::{Model, Property};
 
-/// One process believes at a time.
+/// At most one process believes.
 pub const ONE_BELIEVES: &str = "one believes at a time";
-/// Who believes has the lock on the server.
-pub const IS_HELD: &str = "who believes has it";
-/// What was detached is had by one of those who attach it.
+/// A process that believes has the lock on the server.
+pub const IS_HELD: &str = "a believing process has the lock";
+/// At most one process attaches the detached hold.
 pub const ONCE: &str = "it is attached once";
-/// Somebody attached it, and gave it back.
-pub const DETACHED: &str = "it is handed on and given back";
-/// A stranger had it after that.
-pub const FREE_AGAIN: &str = "others have it afterwards";
+/// A process attached the hold and released it.
+pub const DETACHED: &str = "it is attached and released";
+/// A stranger acquired the lock after that.
+pub const FREE_AGAIN: &str = "a stranger has it afterwards";
 
-/// What processes and scripts keep to. All on is the design.
+/// The rules of processes and scripts. The design has all of them on.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Who detaches stops to believe before it tells. Off: when its lease ends.
-    pub stops_to_believe: bool,
-    /// Nothing is detached while a copy of its acquire may be carried out.
+    /// A process stops believing before it publishes the detached hold. Off: when its lease ends.
+    pub stops_believing: bool,
+    /// No hold is detached while a copy of its acquire may still be executed.
     pub waits_for_late_copies: bool,
-    /// What is carried out after its time does nothing.
-    pub refuses_what_is_late: bool,
-    /// An attach takes the lock from the field that was detached, and no other. Off: from whoever
-    /// has it.
-    pub compares_the_former: bool,
+    /// The server refuses late requests.
+    pub refuses_late: bool,
+    /// An attach takes the lock only from the detached field. Off: from any holder.
+    pub compares_the_field: bool,
     /// A lease counts from before its request left. Off: from the answer.
-    pub counts_from_before: bool,
+    pub counts_from_sending: bool,
 }
 
 impl Rules {
     /// The design: every rule on.
     pub const ALL: Self = Self {
-        stops_to_believe: true,
+        stops_believing: true,
         waits_for_late_copies: true,
-        refuses_what_is_late: true,
-        compares_the_former: true,
-        counts_from_before: true,
+        refuses_late: true,
+        compares_the_field: true,
+        counts_from_sending: true,
     };
 }
 
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Detach {
-    /// What is kept to.
+    /// The rules of processes and scripts.
     pub rules: Rules,
-    /// How many ticks there are.
+    /// Number of ticks.
     pub ticks: u8,
-    /// How many processes attach.
+    /// Number of processes that attach.
     pub others: usize,
-    /// How many messages may be lost.
+    /// Messages that may be lost.
     pub losses: u8,
 }
 
 /// How long the server keeps the lock, in ticks.
 const LEASE: u8 = 4;
-/// How long after it was sent a request may be carried out.
+/// Ticks after sending during which a request may be executed.
 const WINDOW: u8 = 1;
-/// Copies of a request.
+/// Highest number of copies of a request.
 const COPIES: u8 = 2;
 /// The field of the process that detaches; the others have 1, 2, …
 const FIRST: u8 = 0;
@@ -83,74 +83,75 @@ const STRANGER: u8 = u8::MAX;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     now: u8,
-    /// Who has the lock on the server, and when that ends.
+    /// The field that holds the lock on the server, and the tick at which its lease ends.
     server: Option<(u8, u8)>,
     detached: bool,
-    /// When the copies of the first acquire were sent that have no answer and may be carried out.
+    /// Ticks at which the unanswered copies of the first acquire were sent that may still be
+    /// executed.
     unanswered: Vec<u8>,
-    /// The one that detaches, then those that attach.
+    /// The process that detaches, then the processes that attach.
     processes: Vec<Process>,
-    /// Until when the stranger believes.
+    /// The stranger believes until this tick.
     stranger: u8,
-    under_way: Vec<Message>,
+    in_flight: Vec<Message>,
     losses: u8,
 }
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Copies of its request that were sent.
+    /// Number of copies of its request that were sent.
     copies: u8,
-    /// Until when it believes.
+    /// It believes until this tick.
     until: u8,
-    /// It had it.
-    had: bool,
-    /// It has asked for a renewal.
+    /// Whether it was granted the lock.
+    granted: bool,
+    /// Whether it has requested a renewal.
     renewed: bool,
     released: bool,
 }
 
-/// A request on its way, or the answer to it.
+/// A request in flight, or its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Message {
-    what: What,
+    script: Script,
     field: u8,
     sent: u8,
-    /// Whether it was granted.
+    /// Whether the request was granted.
     answer: Option<bool>,
 }
 
 /// A script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum What {
+pub enum Script {
     /// Takes the lock if it is free.
     Acquire,
     /// Lengthens the lease.
     Renew,
-    /// Takes over what was detached.
+    /// Takes over the detached hold.
     Attach,
-    /// Gives it back.
+    /// Frees the lock.
     Release,
 }
 
-/// What can happen. A number is the place of a process or a message.
+/// Everything that can happen. A number is the index of a process or a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Time goes on.
     Tick,
-    /// A process asks for the lock, or once more; who attaches asks for what was detached.
-    Ask(usize),
-    /// The one that has it first asks for a whole lease.
+    /// A process requests the lock, possibly once more; all but the first attach the detached hold.
+    Request(usize),
+    /// The first process renews its lease.
     Renew,
-    /// It detaches.
+    /// The first process detaches the hold.
     Detach,
-    /// Who attached gives it back.
+    /// A process that attached the hold releases it.
     Release(usize),
-    /// A request is carried out, or an answer arrives.
+    /// A request is executed, or an answer arrives.
     Arrive(usize),
     /// A message is lost.
     Lose(usize),
-    /// Somebody else takes a free lock.
+    /// A stranger takes a free lock.
     Stranger,
 }
 
@@ -160,7 +161,7 @@ impl Model for Detach {
 
     fn init_states(&self) -> Vec<State> {
         let processes = vec![Process::default(); 1 + self.others];
-        let (server, under_way) = (None, Vec::new());
+        let (server, in_flight) = (None, Vec::new());
         vec![State {
             now: 0,
             server,
@@ -168,7 +169,7 @@ impl Model for Detach {
             unanswered: Vec::new(),
             processes,
             stranger: 0,
-            under_way,
+            in_flight,
             losses: self.losses,
         }]
     }
@@ -179,9 +180,9 @@ impl Model for Detach {
         }
         let (first, now) = (&state.processes[0], state.now);
         for (at, process) in state.processes.iter().enumerate() {
-            let may_ask = if at == 0 { !state.detached } else { state.detached };
-            if may_ask && process.copies < COPIES && !process.had && !process.released {
-                actions.push(Action::Ask(at));
+            let may_request = if at == 0 { !state.detached } else { state.detached };
+            if may_request && process.copies < COPIES && !process.granted && !process.released {
+                actions.push(Action::Request(at));
             }
             if at > 0 && process.until > now {
                 actions.push(Action::Release(at));
@@ -195,7 +196,7 @@ impl Model for Detach {
                 actions.push(Action::Detach);
             }
         }
-        for at in 0..state.under_way.len() {
+        for at in 0..state.in_flight.len() {
             actions.push(Action::Arrive(at));
             if state.losses > 0 {
                 actions.push(Action::Lose(at));
@@ -210,32 +211,32 @@ impl Model for Detach {
         let mut state = last.clone();
         match action {
             Action::Tick => state.tick(),
-            Action::Ask(at) => state.ask(at),
+            Action::Request(at) => state.request(at),
             Action::Renew => {
                 state.processes[0].renewed = true;
-                state.send(What::Renew, FIRST);
+                state.send(Script::Renew, FIRST);
             }
             Action::Detach => {
                 state.detached = true;
-                if self.rules.stops_to_believe {
+                if self.rules.stops_believing {
                     state.processes[0].until = 0;
                 }
             }
             Action::Release(at) => {
                 let process = &mut state.processes[at];
                 (process.until, process.released) = (0, true);
-                state.send(What::Release, field(at));
+                state.send(Script::Release, field(at));
             }
             Action::Arrive(at) => {
-                let message = state.under_way.remove(at);
+                let message = state.in_flight.remove(at);
                 match message.answer {
-                    None => self.carry_out(&mut state, message),
-                    Some(granted) => self.told(&mut state, message, granted),
+                    None => self.execute(&mut state, message),
+                    Some(granted) => self.read_answer(&mut state, message, granted),
                 }
             }
             Action::Lose(at) => {
                 state.losses -= 1;
-                state.under_way.remove(at);
+                state.in_flight.remove(at);
             }
             Action::Stranger => {
                 state.server = Some((STRANGER, state.now + LEASE));
@@ -243,7 +244,7 @@ impl Model for Detach {
             }
         }
         self.forget(&mut state);
-        state.under_way.sort_unstable();
+        state.in_flight.sort_unstable();
         Some(state)
     }
 
@@ -254,30 +255,32 @@ impl Model for Detach {
                 state.believers().all(|field| state.server.is_some_and(|(holder, _)| holder == field))
             }),
             Property::always(ONCE, |_: &Detach, state: &State| {
-                state.processes[1..].iter().filter(|process| process.had).count() <= 1
+                state.processes[1..].iter().filter(|process| process.granted).count() <= 1
             }),
             Property::sometimes(DETACHED, |_: &Detach, state: &State| {
-                state.server.is_none() && state.processes[1..].iter().any(|process| process.had && process.released)
+                state.server.is_none() && state.processes[1..].iter().any(|process| process.granted && process.released)
             }),
             Property::sometimes(FREE_AGAIN, |_: &Detach, state: &State| {
-                state.stranger > state.now && state.processes[1..].iter().any(|process| process.had)
+                state.stranger > state.now && state.processes[1..].iter().any(|process| process.granted)
             }),
         ]
     }
 }
 
 impl Detach {
-    /// What can have no effect any more is left out: states that differ in it are the same.
+    /// Removes what can have no effect any more: states that differ only in that become one.
     fn forget(&self, state: &mut State) {
         let (now, holder) = (state.now, state.server.map(|(holder, _)| holder));
-        let may_come = |message: &Message| now <= message.sent + WINDOW || !self.rules.refuses_what_is_late;
-        let takes = |message: &Message| matches!(message.what, What::Acquire | What::Attach) && may_come(message);
-        let taking: Vec<u8> = state.under_way.iter().filter(|one| takes(one)).map(|one| one.field).collect();
+        let may_come = |message: &Message| now <= message.sent + WINDOW || !self.rules.refuses_late;
+        let takes = |message: &Message| matches!(message.script, Script::Acquire | Script::Attach) && may_come(message);
+        let taking: Vec<u8> = state.in_flight.iter().filter(|one| takes(one)).map(|one| one.field).collect();
         let counted = |message: &Message| message.field == FIRST && now <= message.sent + WINDOW;
-        state.under_way.retain(|message| match (message.answer, message.what) {
-            (None, What::Acquire | What::Attach) => may_come(message),
-            (None, What::Renew | What::Release) => holder == Some(message.field) || taking.contains(&message.field),
-            (Some(true), _) => !self.rules.counts_from_before || message.sent + LEASE > now + 1 || counted(message),
+        state.in_flight.retain(|message| match (message.answer, message.script) {
+            (None, Script::Acquire | Script::Attach) => may_come(message),
+            (None, Script::Renew | Script::Release) => {
+                holder == Some(message.field) || taking.contains(&message.field)
+            }
+            (Some(true), _) => !self.rules.counts_from_sending || message.sent + LEASE > now + 1 || counted(message),
             (Some(false), _) => counted(message),
         });
         state.unanswered.retain(|sent| now <= sent + WINDOW);
@@ -288,19 +291,19 @@ impl Detach {
         }
     }
 
-    fn carry_out(&self, state: &mut State, message: Message) {
-        let Message { what, field, sent, .. } = message;
+    fn execute(&self, state: &mut State, message: Message) {
+        let Message { script, field, sent, .. } = message;
         let (now, ends) = (state.now, state.now + LEASE);
-        let late = now > sent + WINDOW && self.rules.refuses_what_is_late;
+        let late = now > sent + WINDOW && self.rules.refuses_late;
         let holder = state.server.map(|(holder, _)| holder);
         let is_ours = holder == Some(field);
-        let takes = match what {
-            What::Acquire => !late && (holder.is_none() || is_ours),
-            What::Attach => {
-                !late && (is_ours || holder == Some(FIRST) || holder.is_some() && !self.rules.compares_the_former)
+        let takes = match script {
+            Script::Acquire => !late && (holder.is_none() || is_ours),
+            Script::Attach => {
+                !late && (is_ours || holder == Some(FIRST) || holder.is_some() && !self.rules.compares_the_field)
             }
-            What::Renew => is_ours,
-            What::Release => {
+            Script::Renew => is_ours,
+            Script::Release => {
                 if is_ours {
                     state.server = None;
                 }
@@ -311,28 +314,28 @@ impl Detach {
             let kept = state.server.map_or(ends, |(_, kept)| kept.max(ends));
             state.server = Some((field, kept));
         }
-        state.under_way.push(Message { answer: Some(takes), ..message });
+        state.in_flight.push(Message { answer: Some(takes), ..message });
     }
 
-    fn told(&self, state: &mut State, message: Message, granted: bool) {
+    fn read_answer(&self, state: &mut State, message: Message, granted: bool) {
         let now = state.now;
-        let from = if self.rules.counts_from_before { message.sent } else { now };
+        let from = if self.rules.counts_from_sending { message.sent } else { now };
         let detached = state.detached;
         let process = &mut state.processes[usize::from(message.field)];
-        if message.what == What::Acquire
+        if message.script == Script::Acquire
             && let Some(at) = state.unanswered.iter().position(|sent| *sent == message.sent)
         {
             state.unanswered.remove(at);
         }
         let until = from + LEASE - 1;
-        // What is over stays over, and what was let go of is not had again.
-        let may = match message.what {
-            What::Renew => process.until > now,
-            _ if message.field == FIRST => !detached && (!process.had || process.until > now),
-            _ => !process.released && (!process.had || process.until > now),
+        // An ended belief stays ended, and a released hold is not held again.
+        let may = match message.script {
+            Script::Renew => process.until > now,
+            _ if message.field == FIRST => !detached && (!process.granted || process.until > now),
+            _ => !process.released && (!process.granted || process.until > now),
         };
         if granted && may && until > now {
-            process.had = true;
+            process.granted = true;
             process.until = process.until.max(until);
         }
     }
@@ -344,19 +347,19 @@ impl State {
         self.server = self.server.filter(|(_, ends)| *ends > self.now);
     }
 
-    fn ask(&mut self, at: usize) {
+    fn request(&mut self, at: usize) {
         self.processes[at].copies += 1;
         if at == 0 {
             self.unanswered.push(self.now);
         }
-        self.send(if at == 0 { What::Acquire } else { What::Attach }, field(at));
+        self.send(if at == 0 { Script::Acquire } else { Script::Attach }, field(at));
     }
 
-    fn send(&mut self, what: What, field: u8) {
-        self.under_way.push(Message { what, field, sent: self.now, answer: None });
+    fn send(&mut self, script: Script, field: u8) {
+        self.in_flight.push(Message { script, field, sent: self.now, answer: None });
     }
 
-    /// The fields of those who believe.
+    /// Returns the fields of the processes that believe.
     fn believers(&self) -> impl Iterator<Item = u8> + '_ {
         let ours = self.processes.iter().enumerate().filter(|(_, process)| process.until > self.now);
         let stranger = (self.stranger > self.now).then_some(STRANGER);

@@ -1,42 +1,43 @@
-//! The queue of a fair lock: our clients beside those of Redisson.
+//! The queue of a fair lock that our clients share with clients of Redisson.
 //!
 //! # What is modelled
 //!
-//! The server's queue with its scores, and who keeps which place. A client of ours asks for a place
-//! by a request that may come late or whose answer is lost, keeps it at each tick, tries when it is
-//! told or finds itself next, gives up, crashes. A client of Redisson tries whenever it likes, by a
-//! clock that is ahead, throws out any head whose score is over, and crashes.
+//! The model has the server's queue with its scores. A client of ours requests a place; the request
+//! may come late, or its answer may be lost. The client keeps its place alive at each tick, and
+//! tries when it is notified or finds itself next. It may give up, or crash. A client of Redisson
+//! tries at any time, by a clock that is ahead. It removes any head with a passed score, and may
+//! crash.
 //!
 //! # Time
 //!
-//! Ticks. A place of ours is kept for one tick more; a score is worth [`WAIT`] of them, one of
-//! Redisson's [`THEIRS`]. Who lives keeps its place, and renews what it holds, before the next
-//! tick.
+//! Time passes in ticks. A place of ours is kept alive for one more tick. A score is worth [`WAIT`]
+//! ticks, one of Redisson's [`THEIRS`]. A living client keeps its place alive, and renews its lock,
+//! before the next tick.
 //!
 //! # What is left out
 //!
-//! Leases of one's own, re-entry, force: [`one_level`](crate::one_level) has them. That a grant is
-//! answered: whoever is granted knows.
+//! The model has no leases per task, no re-entry and no force: [`one_level`](crate::one_level) has
+//! them. The answer of a grant is never lost: a granted client always knows it.
 
 use stateright::{Model, Property};
 
-/// Nobody gets in while a living place is before it.
-pub const ORDER: &str = "whoever lined up first is in first";
-/// No living place of ours is thrown out by Redisson.
+/// No client gets the lock while a living client is before it in the queue.
+pub const ORDER: &str = "the first in the queue is served first";
+/// Redisson's clients remove no living place of ours.
 pub const KEPT: &str = "living places are kept";
-/// A client has one place at most.
-pub const ONE: &str = "nobody has two places";
-/// Who has given up has no place when nothing is under way any more.
-pub const CLEAN: &str = "who gives up leaves nothing";
-/// When nothing more happens, nobody who lives waits.
-pub const SERVED: &str = "everybody is served";
-/// A dead head of ours was thrown out.
-pub const DEAD_OUT: &str = "a dead place goes";
-/// Both kinds have had the lock in one run.
+/// A client has at most one place.
+pub const ONE: &str = "no client has two places";
+/// A client that gave up has no place once none of its requests is in flight.
+pub const CLEAN: &str = "a client that gives up leaves nothing";
+/// When nothing more can happen, no living client waits.
+pub const SERVED: &str = "every client is served";
+/// A place of a dead client of ours was removed.
+pub const DEAD_REMOVED: &str = "a dead place is removed";
+/// Clients of both kinds have had the lock in one run.
 pub const BOTH: &str = "both kinds are served";
 
-/// Ticks that a place of ours is worth: more than Redisson's clock is ahead, and a tick until it is
-/// kept again.
+/// Ticks that a place of ours is worth: more than Redisson's clock is ahead, plus the tick until
+/// the next keep-alive.
 pub const WAIT: u8 = 3;
 /// Ticks that a place of Redisson's is worth.
 pub const THEIRS: u8 = 4;
@@ -45,28 +46,28 @@ pub const AHEAD: u8 = 1;
 /// Ticks of a lease.
 const LEASE: u8 = 1;
 
-/// What our clients and scripts keep to. All on is the design.
+/// The rules of our clients and scripts. The design has all of them on.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// A client tries under the field of its place. Off: each request has a field of its own.
     pub one_field: bool,
-    /// Requests refuse themselves when they are late.
+    /// The server refuses late requests.
     pub not_after: bool,
-    /// Who gives up while a request is under way gives up once more when that can not be carried
-    /// out any more.
+    /// A client that gives up during a request gives up once more when that request can no longer
+    /// be executed.
     pub gives_up_twice: bool,
-    /// Only the head gets in. Off: whoever finds the lock free.
+    /// Only the head gets the lock. Off: any client that finds the lock free.
     pub only_the_head: bool,
-    /// Clients of ours throw out dead places of ours.
-    pub throws_out_the_dead: bool,
-    /// They throw out a head of Redisson's whose score is over.
-    pub throws_out_theirs: bool,
-    /// The scores of living places outlast what is before them.
-    pub lifts_scores: bool,
-    /// A client looks by itself. Off: only messages have it try.
-    pub looks_by_itself: bool,
-    /// Who was thrown out alive lines up again.
-    pub lines_up_again: bool,
+    /// Clients of ours remove dead places of ours.
+    pub removes_the_dead: bool,
+    /// Clients of ours remove a head of Redisson's after its score has passed.
+    pub removes_theirs: bool,
+    /// The scores of living places outlast the places before them.
+    pub raises_scores: bool,
+    /// A waiting client checks by itself. Off: it tries only after a message.
+    pub checks_by_itself: bool,
+    /// A living client enqueues again after its place was removed.
+    pub enqueues_again: bool,
 }
 
 impl Rules {
@@ -76,94 +77,94 @@ impl Rules {
         not_after: true,
         gives_up_twice: true,
         only_the_head: true,
-        throws_out_the_dead: true,
-        throws_out_theirs: true,
-        lifts_scores: true,
-        looks_by_itself: true,
-        lines_up_again: true,
+        removes_the_dead: true,
+        removes_theirs: true,
+        raises_scores: true,
+        checks_by_itself: true,
+        enqueues_again: true,
     };
 }
 
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Fair {
-    /// What our clients keep to.
+    /// The rules of our clients.
     pub rules: Rules,
-    /// Clients of ours.
+    /// Number of our clients.
     pub ours: u8,
-    /// Clients of Redisson.
+    /// Number of Redisson's clients.
     pub theirs: u8,
-    /// Answers and messages that are lost.
+    /// Answers and messages that may be lost.
     pub losses: u8,
-    /// Clients that crash.
+    /// Clients that may crash.
     pub crashes: u8,
-    /// Clients of ours that give up.
+    /// Clients of ours that may give up.
     pub leaves: u8,
-    /// Places of ours that are lost at the server, as by a deletion.
+    /// Places of ours that may be lost at the server, as by a deletion.
     pub deletions: u8,
-    /// From this tick on nothing goes wrong any more.
+    /// No fault happens from this tick on.
     pub calm: u8,
     /// The last tick.
     pub ticks: u8,
 }
 
-/// Where a client is.
+/// State of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// Has not asked.
+    /// Has not sent a request.
     Idle,
-    /// Has a request under way, or an answer that was lost.
-    Asks,
+    /// Has a request in flight, or its answer was lost.
+    Requesting,
     /// Knows that it has a place.
-    Waits,
-    /// Holds.
-    Holds,
+    Waiting,
+    /// Has the lock.
+    Holding,
     /// Has had the lock.
     Done,
     /// Has given up.
-    Gone,
-    /// Is dead.
-    Dead,
+    GaveUp,
+    /// Has crashed.
+    Crashed,
 }
 
 /// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client {
-    /// Of Redisson.
+    /// Whether it is a client of Redisson.
     pub theirs: bool,
-    /// Where it is.
+    /// Its state.
     pub phase: Phase,
-    /// It was told, or has seen, that it is to try.
-    pub told: bool,
-    /// It knows that it has a place, and keeps it.
-    pub inside: bool,
-    /// It has kept its place in this tick.
-    pub beat: bool,
-    /// When it gives up a second time.
+    /// Whether it was notified, or has seen, that it is next.
+    pub notified: bool,
+    /// Whether it knows that it has a place, and keeps it alive.
+    pub queued: bool,
+    /// Whether it has sent its keep-alive in this tick.
+    pub kept_alive: bool,
+    /// The tick of its second giving up.
     pub again_at: Option<u8>,
     /// The field of its next request.
     pub field: u8,
-    /// It was granted.
+    /// Whether it was granted the lock.
     pub served: bool,
 }
 
 /// A place on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// Whose it is.
-    pub who: u8,
-    /// Under which field.
+    /// Index of the client.
+    pub id: u8,
+    /// Field of the place.
     pub field: u8,
-    /// Until when Redisson leaves it.
+    /// Redisson's clients leave it until this tick.
     pub score: u8,
-    /// Until when its process keeps it; not for Redisson's.
+    /// Its client keeps it alive until this tick; `None` for Redisson's.
     pub kept: Option<u8>,
 }
 
-/// A request for a place, under way.
+/// A request for a place, in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Copy {
-    who: u8,
+pub struct Request {
+    id: u8,
     field: u8,
     not_after: u8,
 }
@@ -173,39 +174,39 @@ pub struct Copy {
 pub struct State {
     /// The server's clock.
     pub now: u8,
-    /// Who holds, and until when.
+    /// The client that holds the lock, and the tick at which its lease ends.
     pub lock: Option<(u8, u8)>,
     /// The queue.
     pub queue: Vec<Place>,
     /// The clients.
     pub clients: Vec<Client>,
-    copies: Vec<Copy>,
+    requests: Vec<Request>,
     losses: u8,
     crashes: u8,
     leaves: u8,
     deletions: u8,
     overtaken: bool,
-    thrown_out: bool,
-    dead_out: bool,
+    removed_alive: bool,
+    dead_removed: bool,
 }
 
-/// What can happen.
+/// Everything that can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A client of ours asks, or tries.
-    Ask(u8),
+    /// A client of ours requests a place or the lock.
+    Acquire(u8),
     /// A request arrives; its answer may be lost.
-    Arrive(Copy, bool),
-    /// A client of ours keeps its place and looks.
-    Beat(u8),
+    Arrive(Request, bool),
+    /// A client of ours keeps its place alive and checks the lock.
+    KeepAlive(u8),
     /// A client of Redisson tries.
     Try(u8),
     /// The holder releases; its message may be lost.
     Release(u8, bool),
     /// A client of ours gives up; its message to the next may be lost.
-    Leave(u8, bool),
-    /// It does so again.
-    LeaveAgain(u8),
+    GiveUp(u8, bool),
+    /// A client of ours gives up once more.
+    GiveUpAgain(u8),
     /// A client crashes.
     Crash(u8),
     /// A place of ours is deleted.
@@ -222,9 +223,9 @@ impl Model for Fair {
         let client = |theirs| Client {
             theirs,
             phase: Phase::Idle,
-            told: false,
-            inside: false,
-            beat: false,
+            notified: false,
+            queued: false,
+            kept_alive: false,
             again_at: None,
             field: 0,
             served: false,
@@ -236,64 +237,64 @@ impl Model for Fair {
             lock: None,
             queue: Vec::new(),
             clients,
-            copies: Vec::new(),
+            requests: Vec::new(),
             losses,
             crashes,
             leaves,
             deletions,
             overtaken: false,
-            thrown_out: false,
-            dead_out: false,
+            removed_alive: false,
+            dead_removed: false,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let calm = state.now >= self.calm;
         let outcomes: &[bool] = if state.losses > 0 && !calm { &[false, true] } else { &[false] };
-        for copy in &state.copies {
-            actions.extend(outcomes.iter().map(|lost| Action::Arrive(*copy, *lost)));
+        for request in &state.requests {
+            actions.extend(outcomes.iter().map(|lost| Action::Arrive(*request, *lost)));
         }
-        for (who, client) in (0..).zip(&state.clients) {
-            let waits = matches!(client.phase, Phase::Asks | Phase::Waits);
-            let lives = client.phase != Phase::Dead;
-            let asks = state.copies.iter().any(|copy| copy.who == who);
+        for (id, client) in (0..).zip(&state.clients) {
+            let waits = matches!(client.phase, Phase::Requesting | Phase::Waiting);
+            let lives = client.phase != Phase::Crashed;
+            let requested = state.requests.iter().any(|request| request.id == id);
             let mut may = |action, when: bool| actions.extend(when.then_some(action));
             if client.theirs {
                 let useful = client.phase == Phase::Idle && !calm || waits;
-                may(Action::Try(who), useful && self.tried(state, who) != *state);
+                may(Action::Try(id), useful && self.after_try(state, id) != *state);
             } else {
-                let tries = client.phase == Phase::Waits && client.told || client.phase == Phase::Asks;
-                may(Action::Ask(who), !asks && (client.phase == Phase::Idle && !calm || tries));
-                // More than once in a tick, where it would see something.
-                let head = state.queue.first().is_some_and(|head| head.who == who);
-                let sees = state.lock.is_none() && head && !client.told && self.rules.looks_by_itself;
-                may(Action::Beat(who), waits && client.inside && (!client.beat || sees));
+                let tries = client.phase == Phase::Waiting && client.notified || client.phase == Phase::Requesting;
+                may(Action::Acquire(id), !requested && (client.phase == Phase::Idle && !calm || tries));
+                // It may run more than once in a tick, if it would find the lock free.
+                let head = state.queue.first().is_some_and(|head| head.id == id);
+                let sees = state.lock.is_none() && head && !client.notified && self.rules.checks_by_itself;
+                may(Action::KeepAlive(id), waits && client.queued && (!client.kept_alive || sees));
                 for lost in outcomes {
-                    may(Action::Leave(who, *lost), waits && state.leaves > 0 && !calm);
+                    may(Action::GiveUp(id, *lost), waits && state.leaves > 0 && !calm);
                 }
-                may(Action::LeaveAgain(who), client.again_at.is_some_and(|at| state.now >= at));
-                let place = state.queue.iter().any(|place| place.who == who);
-                may(Action::Delete(who), state.deletions > 0 && place && waits && !calm);
+                may(Action::GiveUpAgain(id), client.again_at.is_some_and(|at| state.now >= at));
+                let place = state.queue.iter().any(|place| place.id == id);
+                may(Action::Delete(id), state.deletions > 0 && place && waits && !calm);
             }
             for lost in outcomes {
-                may(Action::Release(who, *lost), client.phase == Phase::Holds);
+                may(Action::Release(id, *lost), client.phase == Phase::Holding);
             }
-            let works = lives && (waits || client.phase == Phase::Holds);
-            may(Action::Crash(who), works && state.crashes > 0 && !calm);
+            let works = lives && (waits || client.phase == Phase::Holding);
+            may(Action::Crash(id), works && state.crashes > 0 && !calm);
         }
-        // Who lives has kept what it has.
-        let waits = |client: &Client| matches!(client.phase, Phase::Asks | Phase::Waits);
-        let kept = |client: &Client| !waits(client) || !client.inside || client.beat;
+        // A living client has sent its keep-alive.
+        let waits = |client: &Client| matches!(client.phase, Phase::Requesting | Phase::Waiting);
+        let kept = |client: &Client| !waits(client) || !client.queued || client.kept_alive;
         let again = |client: &Client| client.again_at.is_some_and(|at| state.now >= at);
         let in_time = state.clients.iter().all(|client| kept(client) && !again(client));
-        // And has tried where it may; a request is a tick later than it should be at most.
-        let prompt = (0..).zip(&state.clients).all(|(who, client)| match client.phase {
-            Phase::Waits if client.theirs => self.tried(state, who).lock == state.lock,
-            Phase::Waits => !client.told,
-            Phase::Asks => state.copies.iter().any(|copy| copy.who == who),
+        // It has also tried where it may. A request is at most one tick late.
+        let prompt = (0..).zip(&state.clients).all(|(id, client)| match client.phase {
+            Phase::Waiting if client.theirs => self.after_try(state, id).lock == state.lock,
+            Phase::Waiting => !client.notified,
+            Phase::Requesting => state.requests.iter().any(|request| request.id == id),
             _ => true,
         });
-        let on_time = state.copies.iter().all(|copy| copy.not_after + 1 >= state.now);
+        let on_time = state.requests.iter().all(|request| request.not_after + 1 >= state.now);
         if state.now < self.ticks && in_time && prompt && on_time {
             actions.push(Action::Tick);
         }
@@ -302,52 +303,53 @@ impl Model for Fair {
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Ask(who) => {
+            Action::Acquire(id) => {
                 let now = state.now;
-                let client = state.client(who);
-                (client.phase, client.told) = (Phase::Asks, false);
+                let client = state.client(id);
+                (client.phase, client.notified) = (Phase::Requesting, false);
                 if !self.rules.one_field {
                     client.field += 1;
                 }
                 let field = client.field;
-                state.copies.push(Copy { who, field, not_after: now + 1 });
-                state.copies.sort_unstable();
+                state.requests.push(Request { id, field, not_after: now + 1 });
+                state.requests.sort_unstable();
             }
-            Action::Arrive(copy, lost) => {
+            Action::Arrive(request, lost) => {
                 state.losses -= u8::from(lost);
-                state.copies.retain(|other| *other != copy);
-                self.enter(&mut state, copy, lost);
+                state.requests.retain(|other| *other != request);
+                self.acquire(&mut state, request, lost);
             }
-            Action::Beat(who) => self.beat(&mut state, who),
-            Action::Try(who) => state = self.tried(&state, who),
-            Action::Release(who, lost) => {
+            Action::KeepAlive(id) => self.keep_alive(&mut state, id),
+            Action::Try(id) => state = self.after_try(&state, id),
+            Action::Release(id, lost) => {
                 state.losses -= u8::from(lost);
                 state.lock = None;
-                let client = state.client(who);
+                let client = state.client(id);
                 (client.phase, client.served) = (Phase::Done, true);
-                state.tell_head(lost);
+                state.notify_head(lost);
             }
-            Action::Leave(who, lost) => {
+            Action::GiveUp(id, lost) => {
                 state.losses -= u8::from(lost);
                 state.leaves -= 1;
                 let limit = state.now + 2;
-                let client = state.client(who);
-                let unsure = client.phase == Phase::Asks;
-                client.phase = Phase::Gone;
+                let client = state.client(id);
+                let unsure = client.phase == Phase::Requesting;
+                client.phase = Phase::GaveUp;
                 client.again_at = (unsure && self.rules.gives_up_twice).then_some(limit);
-                self.give_up(&mut state, who, lost);
+                self.give_up(&mut state, id, lost);
             }
-            Action::LeaveAgain(who) => {
-                state.client(who).again_at = None;
-                self.give_up(&mut state, who, false);
+            Action::GiveUpAgain(id) => {
+                state.client(id).again_at = None;
+                self.give_up(&mut state, id, false);
             }
-            Action::Crash(who) => {
+            Action::Crash(id) => {
                 state.crashes -= 1;
-                *state.client(who) = Client { phase: Phase::Dead, told: false, again_at: None, ..*state.client(who) };
+                *state.client(id) =
+                    Client { phase: Phase::Crashed, notified: false, again_at: None, ..*state.client(id) };
             }
-            Action::Delete(who) => {
+            Action::Delete(id) => {
                 state.deletions -= 1;
-                state.queue.retain(|place| place.who != who);
+                state.queue.retain(|place| place.id != id);
             }
             Action::Tick => self.tick(&mut state),
         }
@@ -357,25 +359,25 @@ impl Model for Fair {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always(ORDER, |_: &Fair, state: &State| !state.overtaken),
-            Property::always(KEPT, |_: &Fair, state: &State| !state.thrown_out),
+            Property::always(KEPT, |_: &Fair, state: &State| !state.removed_alive),
             Property::always(ONE, |_: &Fair, state: &State| {
-                let places = |who| state.queue.iter().filter(|place| place.who == who).count();
-                (0..).zip(&state.clients).all(|(who, _)| places(who) <= 1)
+                let places = |id| state.queue.iter().filter(|place| place.id == id).count();
+                (0..).zip(&state.clients).all(|(id, _)| places(id) <= 1)
             }),
             Property::always(CLEAN, |_: &Fair, state: &State| {
-                (0..).zip(&state.clients).filter(|(_, client)| client.phase == Phase::Gone).all(|(who, client)| {
-                    let under_way = client.again_at.is_some() || state.copies.iter().any(|copy| copy.who == who);
-                    let held = state.lock.is_some_and(|(holder, _)| holder == who);
-                    under_way || !held && !state.queue.iter().any(|place| place.who == who)
+                (0..).zip(&state.clients).filter(|(_, client)| client.phase == Phase::GaveUp).all(|(id, client)| {
+                    let in_flight = client.again_at.is_some() || state.requests.iter().any(|request| request.id == id);
+                    let held = state.lock.is_some_and(|(holder, _)| holder == id);
+                    in_flight || !held && !state.queue.iter().any(|place| place.id == id)
                 })
             }),
             Property::always(SERVED, |model: &Fair, state: &State| {
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
-                let waits = |client: &Client| matches!(client.phase, Phase::Asks | Phase::Waits);
+                let waits = |client: &Client| matches!(client.phase, Phase::Requesting | Phase::Waiting);
                 !actions.is_empty() || !state.clients.iter().any(waits)
             }),
-            Property::sometimes(DEAD_OUT, |_: &Fair, state: &State| state.dead_out),
+            Property::sometimes(DEAD_REMOVED, |_: &Fair, state: &State| state.dead_removed),
             Property::sometimes(BOTH, |_: &Fair, state: &State| {
                 [false, true].iter().all(|theirs| state.clients.iter().any(|one| one.theirs == *theirs && one.served))
             }),
@@ -384,102 +386,104 @@ impl Model for Fair {
 }
 
 impl Fair {
-    /// Our script that takes the lock, or a place.
-    fn enter(&self, state: &mut State, copy: Copy, lost: bool) {
-        let Copy { who, field, not_after } = copy;
+    /// Runs our script that takes the lock, or a place.
+    fn acquire(&self, state: &mut State, request: Request, lost: bool) {
+        let Request { id, field, not_after } = request;
         if self.rules.not_after && state.now > not_after {
             return;
         }
-        self.tidy(state);
-        let mine = |place: &Place| place.who == who && place.field == field;
-        let head = state.queue.first().is_none_or(mine);
+        self.remove_dead(state);
+        let own = |place: &Place| place.id == id && place.field == field;
+        let head = state.queue.first().is_none_or(own);
         let is_free = state.lock.is_none();
         if is_free && (head || !self.rules.only_the_head) {
             if !head {
-                let before = state.queue.iter().take_while(|place| !mine(place));
+                let before = state.queue.iter().take_while(|place| !own(place));
                 state.overtaken |= before.filter(|place| state.lives(place)).count() > 0;
             }
-            state.take_out(WAIT, mine);
-            self.lift(state);
-            state.lock = Some((who, state.now + LEASE));
-            let client = state.client(who);
+            state.remove_place(WAIT, own);
+            self.raise_scores(state);
+            state.lock = Some((id, state.now + LEASE));
+            let client = state.client(id);
             match client.phase {
-                // What nobody waits for is given back, and the dead do not know.
-                Phase::Gone if client.again_at.is_none() => {
+                // An unwanted grant is released; a dead client does not know of its grant.
+                Phase::GaveUp if client.again_at.is_none() => {
                     state.lock = None;
-                    state.tell_head(false);
+                    state.notify_head(false);
                 }
-                Phase::Asks | Phase::Waits => (client.phase, client.told) = (Phase::Holds, false),
+                Phase::Requesting | Phase::Waiting => (client.phase, client.notified) = (Phase::Holding, false),
                 _ => {}
             }
             return;
         }
-        if !state.queue.iter().any(mine) {
+        if !state.queue.iter().any(own) {
             let last = state.queue.last().map_or(state.now, |place| place.score);
             let kept = Some(state.now + 1);
-            state.queue.push(Place { who, field, score: last + WAIT, kept });
-            self.lift(state);
+            state.queue.push(Place { id, field, score: last + WAIT, kept });
+            self.raise_scores(state);
         }
-        let client = state.client(who);
+        let client = state.client(id);
         match client.phase {
-            Phase::Asks if !lost => (client.phase, client.inside, client.beat) = (Phase::Waits, true, false),
-            // Its answer finds nobody: it is given up where it lands.
-            Phase::Gone if client.again_at.is_none() && !lost && self.rules.gives_up_twice => {
-                self.give_up(state, who, false);
+            Phase::Requesting if !lost => {
+                (client.phase, client.queued, client.kept_alive) = (Phase::Waiting, true, false);
+            }
+            // Its answer finds no waiter: the client gives up on the arrival.
+            Phase::GaveUp if client.again_at.is_none() && !lost && self.rules.gives_up_twice => {
+                self.give_up(state, id, false);
             }
             _ => {}
         }
     }
 
-    /// Our script that keeps places and looks.
-    fn beat(&self, state: &mut State, who: u8) {
+    /// Runs our script that keeps a place alive and checks the lock.
+    fn keep_alive(&self, state: &mut State, id: u8) {
         let now = state.now;
-        state.client(who).beat = true;
-        let Some(place) = state.queue.iter_mut().find(|place| place.who == who) else {
-            if self.rules.lines_up_again {
-                (state.client(who).phase, state.client(who).inside) = (Phase::Asks, false);
+        state.client(id).kept_alive = true;
+        let Some(place) = state.queue.iter_mut().find(|place| place.id == id) else {
+            if self.rules.enqueues_again {
+                (state.client(id).phase, state.client(id).queued) = (Phase::Requesting, false);
             }
             return;
         };
         place.kept = Some(now + 1);
         let before = state.queue.first().copied();
-        self.tidy(state);
-        self.lift(state);
-        if state.lock.is_none() && self.rules.looks_by_itself {
+        self.remove_dead(state);
+        self.raise_scores(state);
+        if state.lock.is_none() && self.rules.checks_by_itself {
             let head = state.queue.first().copied();
-            if head.is_some_and(|head| head.who == who) {
-                state.client(who).told = true;
+            if head.is_some_and(|head| head.id == id) {
+                state.client(id).notified = true;
             } else if head != before {
-                state.tell_head(false);
+                state.notify_head(false);
             }
         }
     }
 
-    /// The dead of ours go out, and a head of Redisson's whose time is over.
-    fn tidy(&self, state: &mut State) {
+    /// Removes dead places of ours, and a head of Redisson's after its score has passed.
+    fn remove_dead(&self, state: &mut State) {
         let now = state.now;
         let rules = self.rules;
         loop {
-            let dead = |place: &Place| rules.throws_out_the_dead && place.kept.is_some_and(|kept| kept < now);
+            let dead = |place: &Place| rules.removes_the_dead && place.kept.is_some_and(|kept| kept < now);
             let over = |at: usize, place: &Place| {
-                at == 0 && rules.throws_out_theirs && place.kept.is_none() && place.score <= now
+                at == 0 && rules.removes_theirs && place.kept.is_none() && place.score <= now
             };
             let Some(at) = state.queue.iter().enumerate().position(|(at, place)| dead(place) || over(at, place)) else {
                 return;
             };
             let out = state.queue[at];
-            state.dead_out |= out.kept.is_some() && !state.lives(&out);
+            state.dead_removed |= out.kept.is_some() && !state.lives(&out);
             if out.kept.is_some() {
-                state.take_out(WAIT, |place| *place == out);
+                state.remove_place(WAIT, |place| *place == out);
             } else {
                 state.queue.remove(at);
             }
         }
     }
 
-    /// Living places of ours get scores that outlast those before them.
-    fn lift(&self, state: &mut State) {
-        if !self.rules.lifts_scores {
+    /// Raises the scores of our living places so that they outlast the places before them.
+    fn raise_scores(&self, state: &mut State) {
+        if !self.rules.raises_scores {
             return;
         }
         let (now, mut floor, mut before) = (state.now, state.now, None);
@@ -495,39 +499,39 @@ impl Fair {
         }
     }
 
-    fn give_up(&self, state: &mut State, who: u8, lost: bool) {
-        if state.lock.is_some_and(|(holder, _)| holder == who) {
+    fn give_up(&self, state: &mut State, id: u8, lost: bool) {
+        if state.lock.is_some_and(|(holder, _)| holder == id) {
             state.lock = None;
         }
-        state.take_out(WAIT, |place| place.who == who);
-        self.tidy(state);
-        self.lift(state);
+        state.remove_place(WAIT, |place| place.id == id);
+        self.remove_dead(state);
+        self.raise_scores(state);
         if state.lock.is_none() {
-            state.tell_head(lost);
+            state.notify_head(lost);
         }
     }
 
-    /// What a try of Redisson's does, by its clock.
-    fn tried(&self, last: &State, who: u8) -> State {
+    /// Returns the state after a try of a Redisson client, by its clock.
+    fn after_try(&self, last: &State, id: u8) -> State {
         let mut state = last.clone();
         let now = state.now + AHEAD;
         while state.queue.first().is_some_and(|head| head.score <= now) {
             let out = state.queue.remove(0);
-            state.thrown_out |= out.kept.is_some() && state.lives(&out) && state.clients[usize::from(out.who)].inside;
+            state.removed_alive |= out.kept.is_some() && state.lives(&out) && state.clients[usize::from(out.id)].queued;
         }
-        let head = state.queue.first().is_none_or(|head| head.who == who);
+        let head = state.queue.first().is_none_or(|head| head.id == id);
         if state.lock.is_none() && head {
-            state.take_out(0, |place| place.who == who);
+            state.remove_place(0, |place| place.id == id);
             for place in &mut state.queue {
                 place.score = place.score.saturating_sub(THEIRS);
             }
-            state.lock = Some((who, state.now + LEASE));
-            state.client(who).phase = Phase::Holds;
-        } else if !state.queue.iter().any(|place| place.who == who) {
+            state.lock = Some((id, state.now + LEASE));
+            state.client(id).phase = Phase::Holding;
+        } else if !state.queue.iter().any(|place| place.id == id) {
             let left = state.lock.map_or(0, |(_, until)| until.saturating_sub(state.now));
             let score = state.queue.last().map_or(now + left, |last| last.score) + THEIRS;
-            state.queue.push(Place { who, field: 0, score, kept: None });
-            state.client(who).phase = Phase::Waits;
+            state.queue.push(Place { id, field: 0, score, kept: None });
+            state.client(id).phase = Phase::Waiting;
         }
         state
     }
@@ -536,10 +540,10 @@ impl Fair {
         state.now += 1;
         let now = state.now;
         for client in &mut state.clients {
-            client.beat = false;
+            client.kept_alive = false;
         }
         if let Some((holder, until)) = state.lock {
-            if state.client(holder).phase == Phase::Holds {
+            if state.client(holder).phase == Phase::Holding {
                 state.lock = Some((holder, now + LEASE));
             } else if now > until {
                 state.lock = None;
@@ -549,16 +553,16 @@ impl Fair {
 }
 
 impl State {
-    fn client(&mut self, who: u8) -> &mut Client {
-        &mut self.clients[usize::from(who)]
+    fn client(&mut self, id: u8) -> &mut Client {
+        &mut self.clients[usize::from(id)]
     }
 
     fn lives(&self, place: &Place) -> bool {
-        matches!(self.clients[usize::from(place.who)].phase, Phase::Asks | Phase::Waits)
+        matches!(self.clients[usize::from(place.id)].phase, Phase::Requesting | Phase::Waiting)
     }
 
-    /// Takes a place out, and its worth off those behind.
-    fn take_out(&mut self, wait: u8, which: impl Fn(&Place) -> bool) {
+    /// Removes a place, and lowers the scores behind it by what it was worth.
+    fn remove_place(&mut self, wait: u8, which: impl Fn(&Place) -> bool) {
         let Some(at) = self.queue.iter().position(which) else { return };
         self.queue.remove(at);
         for place in &mut self.queue[at..] {
@@ -566,10 +570,10 @@ impl State {
         }
     }
 
-    fn tell_head(&mut self, lost: bool) {
+    fn notify_head(&mut self, lost: bool) {
         if let (false, Some(head)) = (lost, self.queue.first().copied()) {
-            let client = self.client(head.who);
-            client.told |= client.phase == Phase::Waits && !client.theirs;
+            let client = self.client(head.id);
+            client.notified |= client.phase == Phase::Waiting && !client.theirs;
         }
     }
 }

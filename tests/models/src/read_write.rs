@@ -1,12 +1,14 @@
-//! A read-write lock: readers of a process share a read, a writer that waits has new readers step
-//! back, a writer may read and become a reader, the only reader may become a writer.
+//! A read-write lock. The readers of a process share one read. New readers step back for a waiting
+//! writer. A writer may also read and become a reader; the only reader may become a writer.
 //!
-//! Scripts are one step each: Redis runs them so. What is sent may be lost on its way back and sent
-//! again, and a copy may come late. Time is reduced to its order: a client stops to believe before
-//! the server lets go, a lock's key lives as long as the longest lease in it, a dead writer's word
-//! ends. Messages reach who listens, as losing one costs time and no safety.
+//! Each script is one step, as in Redis. An answer may be lost and its request sent again, and a
+//! copy may arrive late.
 //!
-//! Not in here: how a hold is renewed and settled (`one_level`), and turns of writers (`turns`).
+//! Only the order of events is modelled, no time. A client stops believing before the server frees
+//! the lock. A lock's key lives as long as the longest lease in it. The announcement of a dead
+//! writer ends. Messages always arrive, since a lost one costs time and no safety.
+//!
+//! The renewal and the cleanup of a hold are in `one_level`, and turns of writers in `turns`.
 
 mod canonical;
 mod client;
@@ -17,15 +19,15 @@ use stateright::{Model, Property};
 pub use client::Process;
 pub use server::Server;
 
-/// Who reads and who writes exclude each other.
-pub const EXCLUSIVE: &str = "a writer is alone, but for what it reads itself";
-/// Readers that came after a writer that waits do not enter before it.
+/// Readers and writers exclude each other.
+pub const EXCLUSIVE: &str = "a writer excludes all but its own read";
+/// No reader that came after a waiting writer enters before it.
 pub const STEPS_BACK: &str = "no reader is granted past a writer that waited before it came";
-/// Who sleeps could not enter.
-pub const TOLD: &str = "who could enter is told";
-/// What is on the server has an owner.
-pub const OWNED: &str = "what is on the server is somebody's";
-/// Sharing happens.
+/// A sleeping client could not enter.
+pub const WOKEN: &str = "a waiter that could enter is woken";
+/// Every holder on the server has a client that will release it.
+pub const OWNED: &str = "every holder on the server is known";
+/// Two tasks share a read.
 pub const SHARED: &str = "two tasks share a read";
 /// An upgrade happens.
 pub const CONVERTED: &str = "a reader became a writer";
@@ -35,43 +37,43 @@ pub const DOWNGRADED: &str = "a writer became a reader";
 /// The rules of the protocol, each to be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// A write under which its holder reads, or asks to, goes back to the server and to no other
-    /// task.
-    pub keeps_what_is_read_under: bool,
-    /// Who shares a read with others does not ask to write.
-    pub asks_alone: bool,
-    /// A read under which somebody asks to write is shared with nobody new.
-    pub shares_no_more: bool,
+    /// If the holder of a write also reads, or requests to, its write returns to the server and is
+    /// not handed over.
+    pub keeps_a_write_with_a_read: bool,
+    /// A task that shares its read with others does not request an upgrade.
+    pub upgrades_alone: bool,
+    /// A read with a requested upgrade takes no further tasks.
+    pub stops_sharing: bool,
     /// The server lets a reader write only if it is the only one.
-    pub only_reader_writes: bool,
-    /// New readers step back for a writer that waits.
+    pub only_reader_upgrades: bool,
+    /// New readers step back for a waiting writer.
     pub steps_back: bool,
-    /// Readers that waited before the writer came go first.
+    /// Readers that waited before the writer go first.
     pub first_come: bool,
-    /// A writer that becomes a reader wakes readers.
-    pub downgrade_tells: bool,
-    /// Who no longer waits to write wakes readers.
-    pub leaving_tells: bool,
-    /// A release leaves the key's lifetime to those that are in.
-    pub keeps_the_longest: bool,
-    /// A client stops to believe before the server lets go.
+    /// A downgrade wakes the readers.
+    pub downgrade_wakes: bool,
+    /// A writer that stops waiting wakes the readers.
+    pub leaving_wakes: bool,
+    /// A release keeps the key's lifetime for the remaining holders.
+    pub keeps_the_longest_lease: bool,
+    /// A client stops believing before the server frees the lock.
     pub stops_in_time: bool,
-    /// A copy that comes when nobody waits for it any more is refused.
+    /// A copy is refused when its client no longer waits for it.
     pub refuses_late: bool,
 }
 
 impl Rules {
-    /// All on: the design.
+    /// The design: every rule on.
     pub const ALL: Rules = Rules {
-        keeps_what_is_read_under: true,
-        asks_alone: true,
-        shares_no_more: true,
-        only_reader_writes: true,
+        keeps_a_write_with_a_read: true,
+        upgrades_alone: true,
+        stops_sharing: true,
+        only_reader_upgrades: true,
         steps_back: true,
         first_come: true,
-        downgrade_tells: true,
-        leaving_tells: true,
-        keeps_the_longest: true,
+        downgrade_wakes: true,
+        leaving_wakes: true,
+        keeps_the_longest_lease: true,
         stops_in_time: true,
         refuses_late: true,
     };
@@ -80,64 +82,64 @@ impl Rules {
 /// How much may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Clients.
+    /// Number of clients.
     pub processes: u8,
-    /// Requests in all.
-    pub asks: u8,
-    /// Answers that are lost.
+    /// Number of requests by tasks.
+    pub requests: u8,
+    /// Answers that may be lost.
     pub losses: u8,
-    /// Processes that die.
+    /// Processes that may crash.
     pub crashes: u8,
-    /// Leases that run out.
+    /// Leases that may expire.
     pub expiries: u8,
 }
 
-/// The model.
+/// One configuration of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadWrite {
-    /// What is kept to.
+    /// The rules of clients and scripts.
     pub rules: Rules,
-    /// How far it goes.
+    /// The limits of a run.
     pub bounds: Bounds,
 }
 
-/// The server, its clients, and what is under way.
+/// The server, its clients, and the requests in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     pub(crate) server: Server,
     pub(crate) processes: Vec<Process>,
-    /// Copies that are still under way, of these processes.
+    /// Late copies that are still in flight, each with its process.
     pub(crate) copies: Vec<(u8, Request)>,
     pub(crate) left: Left,
-    /// Numbers requests, and orders what happens.
+    /// The last number of a request or an event; orders them.
     pub(crate) clock: u8,
     /// A reader was granted past a writer that waited before it came.
     pub(crate) overtaken: bool,
     pub(crate) seen: Seen,
 }
 
-/// What may still happen.
+/// The events that may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Left {
-    pub(crate) asks: u8,
+    pub(crate) requests: u8,
     pub(crate) losses: u8,
     pub(crate) crashes: u8,
     pub(crate) expiries: u8,
 }
 
-/// What has happened.
+/// The events so far; shows which states were reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
     pub(crate) converted: bool,
     pub(crate) downgraded: bool,
 }
 
-/// What is asked for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// With others.
+    /// Shared with other readers.
     Read,
-    /// Alone.
+    /// Exclusive.
     Write,
 }
 
@@ -145,59 +147,60 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Request {
     pub(crate) kind: Kind,
-    /// Its field, new for each.
+    /// Its field, new for each request.
     pub(crate) field: u8,
-    /// Who asks: those that are equal may be in together.
+    /// The task that requests; requests with the same holder may be in together.
     pub(crate) holder: u8,
-    pub(crate) under: Option<u8>,
-    /// When it came.
+    pub(crate) held: Option<u8>,
+    /// The order of its arrival.
     pub(crate) came: u8,
-    /// When it was first refused.
+    /// The order of its first refusal.
     pub(crate) since: Option<u8>,
     pub(crate) waits: bool,
 }
 
-/// What may happen next, to the process with this number.
+/// Everything that may happen next, with the index of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// A task asks to read.
+    /// A task requests a read.
     Read(u8),
     /// A task shares the read of its process.
     Join(u8),
-    /// A task asks to write.
+    /// A task requests a write.
     Write(u8),
-    /// The writer asks to read, too.
-    ReadUnder(u8),
-    /// A reader asks to write.
+    /// The writer requests a read as well.
+    ReadAsWriter(u8),
+    /// A reader requests a write.
     Upgrade(u8),
     /// The script runs, and its answer arrives.
     Deliver(u8),
-    /// Carried out, and its answer lost: it is sent again, and a copy may be under way still.
+    /// The script runs, and its answer is lost: the request is sent again, and a copy may remain in
+    /// flight.
     LoseAnswer(u8),
-    /// A copy arrives after all.
+    /// A late copy arrives.
     LateCopy,
-    /// It never does.
+    /// A late copy is lost.
     DropCopy,
-    /// Who asked leaves.
+    /// A task gives up its request.
     GiveUp(u8),
-    /// Who sleeps was told, and tries again.
+    /// A sleeping client was notified, and tries again.
     Wake(u8),
-    /// A reader leaves.
+    /// A task ends its read.
     EndRead(u8),
-    /// The writer leaves.
+    /// The writer ends its write.
     EndWrite(u8),
-    /// The write goes to the next task of its process.
+    /// The write is handed over to the next task of its process.
     HandOver(u8),
-    /// The process is gone, and what it had stays.
+    /// The process crashes; its holds stay on the server.
     Crash(u8),
-    /// The client's deadline passes for all it has.
-    Lapse(u8),
+    /// The client's deadline passes for all its holds.
+    DeadlinePasses(u8),
     /// The leases of a process end on the server.
     LeasesEnd(u8),
-    /// The lifetime of the lock is over.
+    /// The key of the lock expires.
     KeyExpires,
-    /// A dead writer's word ends.
-    WordEnds(u8),
+    /// The announcement of a dead writer ends.
+    AnnouncementEnds(u8),
 }
 
 impl Model for ReadWrite {
@@ -205,12 +208,12 @@ impl Model for ReadWrite {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let Bounds { asks, losses, crashes, expiries, processes } = self.bounds;
+        let Bounds { requests, losses, crashes, expiries, processes } = self.bounds;
         vec![State {
             server: Server::default(),
             processes: vec![Process::default(); usize::from(processes)],
             copies: Vec::new(),
-            left: Left { asks, losses, crashes, expiries },
+            left: Left { requests, losses, crashes, expiries },
             clock: 0,
             overtaken: false,
             seen: Seen::default(),
@@ -239,7 +242,7 @@ impl Model for ReadWrite {
         vec![
             Property::always(EXCLUSIVE, |_: &ReadWrite, state: &State| state.is_exclusive()),
             Property::always(STEPS_BACK, |_: &ReadWrite, state: &State| !state.overtaken),
-            Property::always(TOLD, |_: &ReadWrite, state: &State| {
+            Property::always(WOKEN, |_: &ReadWrite, state: &State| {
                 state.processes.iter().all(|process| {
                     let asleep = process.request.filter(|_| process.asleep && !process.woken);
                     asleep.is_none_or(|request| !state.server.admits(&Rules::ALL, &request))

@@ -1,51 +1,53 @@
-//! Turns at the end of a hand-over window: which process is next, when each of them always has tasks that
-//! wait, or comes back.
+//! Turns at the end of a hand-over window: which process is next, when each process always has
+//! waiting tasks, or comes back.
 //!
 //! # What is modelled
 //!
-//! A release is published to every subscribed process and answers how many those are, n. Who
-//! released lets n messages pass, its own included, before it tries again; everybody else tries at
-//! its next message. When nothing has happened for a while, silence, whoever waits tries once.
-//! Whether a process is *passed over* is counted: the hand-over windows of others that began while it
-//! waited.
+//! A release is published to every subscribed process, and its reply is their number n. The process
+//! that released lets n messages pass, its own included, before it tries again. Every other process
+//! tries at its next message. After a while without any event, *silence*, each waiting process
+//! tries once. Each process counts how often it was *passed over*: the hand-over windows of other
+//! processes that began while it waited.
 //!
 //! # Time
 //!
-//! There is none, only its order: messages arrive and tries are made within a hand-over window, and before
-//! anybody calls it silence. [`Bounds::slow`] lets that many messages of a process be outstanding
-//! when the next hand-over window ends.
+//! Only the order of events is modelled, no time. Messages arrive and tries are made within a
+//! hand-over window, and before silence begins. [`Bounds::slow`] lets that many messages of a
+//! process be unread when the next hand-over window ends.
 //!
 //! # What is left out
 //!
-//! How many requests an end of a hand-over window costs, pollers that do not subscribe, and the tasks inside
-//! a process.
+//! The model leaves out the number of requests at the end of a hand-over window, pollers without a
+//! subscription, and the tasks inside a process.
 
 use stateright::{Model, Property};
 
-/// No process that waits is passed over by more hand-over windows than the bound says.
-pub const BOUNDED: &str = "nobody is passed over for long";
-/// While the lock is free and somebody waits, something is about to happen.
-pub const SOMEBODY_MOVES: &str = "a free lock is taken";
+/// No waiting process is passed over more often than the bound.
+pub const BOUNDED: &str = "no process is passed over for long";
+/// While the lock is free and a process waits, an event is due.
+pub const PROGRESS: &str = "a free lock is taken";
 /// Every process has had the lock, and waits or holds again.
-pub const ALL_SERVED: &str = "everybody is served";
-/// Silence let somebody try.
+pub const ALL_SERVED: &str = "every process is served";
+/// Silence made a process try.
 pub const SILENCE: &str = "silence ends a turn";
 
-/// What processes keep to. All on is the design.
+/// The rules of processes. The design has all of them on.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Who released lets others go first. Off: it tries at once.
+    /// A process that released lets others go first. Off: it tries at once.
     pub lets_others_go_first: bool,
-    /// It lets as many messages pass as there are subscribers. Off: only its own, then it races.
+    /// It lets as many messages pass as there are subscribers. Off: only its own, and then it
+    /// races.
     pub counts_the_subscribers: bool,
     /// Only silence ends a turn early. Off: a fixed time does, whatever happens meanwhile.
     pub only_silence_ends_a_turn: bool,
     /// Silence ends a turn. Off: only messages do.
     pub silence_ends_a_turn: bool,
-    /// Who released without waiters obeys its turn when it comes back. Off: it tries at once.
+    /// A process that released without waiters keeps its turn for its return. Off: it tries at
+    /// once.
     pub turn_outlives_the_queue: bool,
-    /// It obeys it until its messages have passed. Off: only until nothing more moves, the lock
-    /// held or not: for a time shorter than a hand-over window.
+    /// It keeps its turn until its messages have passed. Off: only until nothing more happens,
+    /// whether or not the lock is held; that is shorter than a hand-over window.
     pub turn_outlives_a_window: bool,
 }
 
@@ -64,28 +66,28 @@ impl Rules {
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Turns {
-    /// What processes keep to.
+    /// The rules of processes.
     pub rules: Rules,
-    /// How much may happen.
+    /// The limits of a run.
     pub bounds: Bounds,
 }
 
-/// How much may happen in one run.
+/// The limits of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How many processes there are.
+    /// Number of processes.
     pub processes: u8,
-    /// All processes wait from the start; otherwise they come one by one.
+    /// Whether all processes wait from the start; otherwise they come one by one.
     pub all_wait: bool,
-    /// A process may release without waiters, and come back.
+    /// Whether a process may release without waiters, and come back.
     pub leaves: bool,
-    /// How many hand-over windows of others may begin while a process waits.
+    /// How many hand-over windows of other processes may begin while a process waits.
     pub passed_over: u8,
-    /// Messages that are lost.
+    /// Messages that may be lost.
     pub losses: u8,
-    /// Holders that crash; their leases end without a message.
+    /// Holders that may crash; their leases end without a message.
     pub crashes: u8,
-    /// Messages a process may still have to read when a hand-over window ends.
+    /// Messages that a process may have unread when a hand-over window ends.
     pub slow: u8,
 }
 
@@ -98,52 +100,52 @@ pub struct State {
     pub losses: u8,
     /// Holders that may still crash.
     pub crashes: u8,
-    /// Silence has ended a turn.
+    /// Whether silence has ended a turn.
     pub silence: bool,
 }
 
 /// A process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// It holds the lock.
+    /// Whether it holds the lock.
     pub holds: bool,
-    /// Some task of it waits.
+    /// Whether a task of it waits.
     pub waits: bool,
-    /// Messages reach it.
+    /// Whether messages reach it.
     pub subscribed: bool,
-    /// It is about to try.
+    /// Whether it is about to try.
     pub tries: bool,
     /// Messages it lets pass before it tries.
     pub turn: u8,
-    /// Messages it has not read.
+    /// Number of unread messages.
     pub inbox: u8,
-    /// Stretches of others that began while it waited.
+    /// Hand-over windows of other processes that began while it waited.
     pub passed_over: u8,
-    /// It had the lock at some time.
+    /// Whether it has had the lock.
     pub served: bool,
-    /// It is dead.
+    /// Whether it has crashed.
     pub crashed: bool,
 }
 
-/// What can happen. The number is the process's place in the state.
+/// Everything that can happen. The number is the index of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A task comes.
+    /// A task begins to wait.
     Join(u8),
-    /// A process asks the server.
+    /// A process tries to acquire the lock.
     Try(u8),
     /// A hand-over window ends, and tasks wait.
     Release(u8),
-    /// A hand-over window ends, and nobody waits.
+    /// A hand-over window ends, and no task waits.
     ReleaseAndLeave(u8),
     /// A message is read.
-    Hear(u8),
+    ReadMessage(u8),
     /// A message is lost.
     LoseMessage(u8),
-    /// Nothing has happened for a while.
+    /// A waiting process tries after a while without any event.
     Silence(u8),
-    /// Who left does not remember its turn any more.
-    Forget(u8),
+    /// A process without waiters forgets its turn.
+    ForgetTurn(u8),
     /// The holder crashes, and its lease ends.
     Crash(u8),
 }
@@ -167,14 +169,14 @@ impl Model for Turns {
             let mut may = |action: fn(u8) -> Action, when: bool| actions.extend(when.then(|| action(at)));
             may(Action::Join, !process.waits && !process.holds && !process.crashed);
             may(Action::Try, process.tries);
-            may(Action::Hear, process.inbox > 0);
+            may(Action::ReadMessage, process.inbox > 0);
             may(Action::LoseMessage, process.inbox > 0 && state.losses > 0);
             may(Action::Release, process.holds && is_read);
             may(Action::ReleaseAndLeave, process.holds && is_read && self.bounds.leaves);
             may(Action::Crash, process.holds && state.crashes > 0);
             may(Action::Silence, self.may_probe(process, is_still) && is_free);
             let forgets = !process.waits && process.turn > 0 && !self.rules.turn_outlives_a_window;
-            may(Action::Forget, forgets && is_still);
+            may(Action::ForgetTurn, forgets && is_still);
         }
     }
 
@@ -195,7 +197,7 @@ impl Model for Turns {
             Property::always(BOUNDED, |model: &Turns, state: &State| {
                 state.processes.iter().all(|process| process.passed_over <= model.bounds.passed_over)
             }),
-            Property::always(SOMEBODY_MOVES, |model: &Turns, state: &State| {
+            Property::always(PROGRESS, |model: &Turns, state: &State| {
                 let is_still = state.is_still();
                 let waits = state.processes.iter().any(|process| process.waits);
                 let probes = state.processes.iter().any(|process| model.may_probe(process, is_still));
@@ -223,10 +225,10 @@ impl Turns {
                 (process.waits, process.subscribed, process.passed_over) = (true, true, 0);
                 process.tries = process.turn == 0;
             }
-            Action::Try(at) => self.try_it(state, at),
+            Action::Try(at) => self.try_acquire(state, at),
             Action::Release(at) => self.release(state, at, true),
             Action::ReleaseAndLeave(at) => self.release(state, at, false),
-            Action::Hear(at) => {
+            Action::ReadMessage(at) => {
                 let process = state.process(at);
                 process.inbox -= 1;
                 process.turn = process.turn.saturating_sub(1);
@@ -241,7 +243,7 @@ impl Turns {
                 let process = state.process(at);
                 (process.tries, process.turn) = (true, 0);
             }
-            Action::Forget(at) => state.process(at).turn = 0,
+            Action::ForgetTurn(at) => state.process(at).turn = 0,
             Action::Crash(at) => {
                 state.crashes -= 1;
                 *state.process(at) = Process { crashed: true, served: true, ..Process::default() };
@@ -249,7 +251,7 @@ impl Turns {
         }
     }
 
-    fn try_it(&self, state: &mut State, at: u8) {
+    fn try_acquire(&self, state: &mut State, at: u8) {
         let is_free = state.is_free();
         let process = state.process(at);
         process.tries = false;
@@ -292,7 +294,7 @@ impl State {
         !self.processes.iter().any(|process| process.holds)
     }
 
-    /// Whether nothing is under way: no message to be read, nobody about to try.
+    /// Whether no event is due: no unread message, and no process about to try.
     fn is_still(&self) -> bool {
         self.processes.iter().all(|process| process.inbox == 0 && !process.tries)
     }

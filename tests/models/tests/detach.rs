@@ -1,5 +1,5 @@
-//! A hold that goes to another process: one believes at a time, one attaches; and each rule
-//! switched off once.
+//! A hold moves to another process: at most one process believes at a time, and one attaches. Each
+//! rule is switched off once.
 //!
 //! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
 
@@ -9,11 +9,11 @@ use std::time::Instant;
 use redgrid_models::detach::{DETACHED, Detach, FREE_AGAIN, IS_HELD, ONCE, ONE_BELIEVES, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Two that attach, a loss, and time for a lease of each.
+/// Two processes that attach, one loss, and time for a lease of each process.
 const TWO: Detach = Detach { rules: Rules::ALL, ticks: 8, others: 2, losses: 1 };
 
 #[test]
-fn one_believes_at_a_time_and_one_attaches() {
+fn at_most_one_process_believes_and_one_attaches() {
     let began = Instant::now();
     let checker = TWO.checker().threads(2).spawn_bfs().join();
     println!("{} states, {:.1} s", checker.unique_state_count(), began.elapsed().as_secs_f32());
@@ -28,7 +28,7 @@ fn one_believes_at_a_time_and_one_attaches() {
     }
 }
 
-/// A test per rule: its name, the rule that is off, the property that is violated.
+/// One test per rule: its name, the rule that is off, the violated property.
 macro_rules! without {
     ($($test:ident: $rule:ident breaks $property:expr;)+) => {$(
         #[test]
@@ -39,11 +39,11 @@ macro_rules! without {
 }
 
 without! {
-    believed_after_it_was_detached: stops_to_believe breaks ONE_BELIEVES;
+    believed_after_it_was_detached: stops_believing breaks ONE_BELIEVES;
     detached_while_a_copy_may_come: waits_for_late_copies breaks ONCE;
-    late_copies_carried_out: refuses_what_is_late breaks ONCE;
-    attached_from_whoever_has_it: compares_the_former breaks ONE_BELIEVES;
-    counted_from_the_answer: counts_from_before breaks IS_HELD;
+    late_copies_executed: refuses_late breaks ONCE;
+    attached_from_any_holder: compares_the_field breaks ONE_BELIEVES;
+    counted_from_the_answer: counts_from_sending breaks IS_HELD;
 }
 
 /// Expects a violation of `property`.

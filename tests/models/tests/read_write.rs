@@ -1,4 +1,4 @@
-//! The read-write lock: every schedule within the bounds keeps what it promises, and each rule is
+//! The read-write lock keeps its properties in every schedule within the bounds, and each rule is
 //! needed.
 //!
 //! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
@@ -6,21 +6,21 @@
 use std::time::Instant;
 
 use redgrid_models::read_write::{
-    Bounds, CONVERTED, DOWNGRADED, EXCLUSIVE, OWNED, ReadWrite, Rules, SHARED, STEPS_BACK, TOLD,
+    Bounds, CONVERTED, DOWNGRADED, EXCLUSIVE, OWNED, ReadWrite, Rules, SHARED, STEPS_BACK, WOKEN,
 };
 use stateright::{Checker, HasDiscoveries, Model};
 
-const KEPT: [&str; 4] = [EXCLUSIVE, STEPS_BACK, TOLD, OWNED];
+const KEPT: [&str; 4] = [EXCLUSIVE, STEPS_BACK, WOKEN, OWNED];
 
-/// Three clients in good weather.
+/// Three clients without faults.
 const CALM: ReadWrite =
-    ReadWrite { rules: Rules::ALL, bounds: Bounds { processes: 3, asks: 5, losses: 0, crashes: 0, expiries: 0 } };
-/// Two losses, a crash and a lease that runs out.
+    ReadWrite { rules: Rules::ALL, bounds: Bounds { processes: 3, requests: 5, losses: 0, crashes: 0, expiries: 0 } };
+/// Two losses, a crash and an expired lease.
 const STORM: ReadWrite =
-    ReadWrite { bounds: Bounds { processes: 3, asks: 3, losses: 2, crashes: 1, expiries: 1 }, ..CALM };
+    ReadWrite { bounds: Bounds { processes: 3, requests: 3, losses: 2, crashes: 1, expiries: 1 }, ..CALM };
 
 #[test]
-fn in_good_weather_all_is_kept() {
+fn without_faults_every_property_holds() {
     holds("calm", CALM, &[SHARED, CONVERTED, DOWNGRADED]);
 }
 
@@ -30,13 +30,12 @@ fn losses_a_crash_and_an_expiry_change_nothing() {
 }
 
 #[test]
-fn two_clients_with_more_to_do() {
-    let bounds = Bounds { processes: 2, asks: 4, losses: 1, crashes: 1, expiries: 1 };
+fn two_clients_with_more_requests() {
+    let bounds = Bounds { processes: 2, requests: 4, losses: 1, crashes: 1, expiries: 1 };
     holds("two clients", ReadWrite { bounds, ..CALM }, &[SHARED, CONVERTED, DOWNGRADED]);
 }
 
-/// A test per rule: its name, the configuration, the rule that is off, the property that is
-/// violated.
+/// One test per rule: its name, the configuration, the rule that is off, the violated property.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
         #[test]
@@ -47,20 +46,20 @@ macro_rules! without {
 }
 
 without! {
-    handed_on_with_a_reader_inside: CALM, keeps_what_is_read_under breaks EXCLUSIVE;
-    asked_to_write_while_shared: CALM, asks_alone breaks EXCLUSIVE;
-    shared_while_asking_to_write: CALM, shares_no_more breaks EXCLUSIVE;
-    one_of_two_readers_writes: CALM, only_reader_writes breaks EXCLUSIVE;
+    handed_over_with_a_reader_inside: CALM, keeps_a_write_with_a_read breaks EXCLUSIVE;
+    upgraded_while_shared: CALM, upgrades_alone breaks EXCLUSIVE;
+    shared_during_an_upgrade: CALM, stops_sharing breaks EXCLUSIVE;
+    one_of_two_readers_writes: CALM, only_reader_upgrades breaks EXCLUSIVE;
     readers_do_not_step_back: CALM, steps_back breaks STEPS_BACK;
-    readers_that_came_first_step_back: CALM, first_come breaks TOLD;
-    downgraded_in_silence: CALM, downgrade_tells breaks TOLD;
-    left_in_silence: CALM, leaving_tells breaks TOLD;
-    lifetime_cut_by_a_release: STORM, keeps_the_longest breaks EXCLUSIVE;
+    readers_that_came_first_step_back: CALM, first_come breaks WOKEN;
+    downgraded_without_a_message: CALM, downgrade_wakes breaks WOKEN;
+    gave_up_without_a_message: CALM, leaving_wakes breaks WOKEN;
+    lifetime_cut_by_a_release: STORM, keeps_the_longest_lease breaks EXCLUSIVE;
     believed_too_long: STORM, stops_in_time breaks EXCLUSIVE;
-    late_copies_are_taken: STORM, refuses_late breaks OWNED;
+    late_copies_are_executed: STORM, refuses_late breaks OWNED;
 }
 
-/// Explores every state and expects no violation, and every one of `reached`.
+/// Explores every state. Expects no violation, and expects to reach every property in `reached`.
 fn holds(name: &str, model: ReadWrite, reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();
@@ -82,6 +81,6 @@ fn breaks(name: &str, model: ReadWrite, property: &'static str) {
     let until = HasDiscoveries::AnyOf(std::collections::BTreeSet::from([property]));
     let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();
     let found = checker.discoveries().remove(property);
-    let way = found.unwrap_or_else(|| panic!("without its rule, `{property}` still holds"));
-    println!("{name}: {:?}", way.into_actions());
+    let path = found.unwrap_or_else(|| panic!("without its rule, `{property}` still holds"));
+    println!("{name}: {:?}", path.into_actions());
 }

@@ -1,50 +1,52 @@
-//! Turns at the end of a hand-over window: nobody is passed over for long, and each rule switched off once.
+//! Turns at the end of a hand-over window: no process is passed over for long. Each rule is
+//! switched off once.
 //!
 //! Run with `--nocapture` to see states, seconds, and the shortest way to each violation.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use redgrid_models::turns::{ALL_SERVED, BOUNDED, Bounds, Rules, SILENCE, SOMEBODY_MOVES, Turns};
+use redgrid_models::turns::{ALL_SERVED, BOUNDED, Bounds, PROGRESS, Rules, SILENCE, Turns};
 use stateright::{Checker, HasDiscoveries, Model};
 
-/// Three processes that come one by one. A wrong rule lets one be passed over by any number of
-/// hand-over windows: ten is enough.
+/// Three processes that come one by one. With a wrong rule, the number of hand-over windows that
+/// pass a process over has no bound: ten is enough to show it.
 const THREE: Turns = Turns {
     rules: Rules::ALL,
     bounds: Bounds { processes: 3, passed_over: 10, all_wait: false, leaves: false, losses: 0, crashes: 0, slow: 0 },
 };
-/// Processes release without waiters, and come back.
+/// Processes may release without waiters, and come back.
 const LEAVING: Turns = with(Bounds { leaves: true, ..THREE.bounds });
 
 const fn with(bounds: Bounds) -> Turns {
     Turns { bounds, ..THREE }
 }
 
-/// Each other process has one hand-over window, and then it is one's own turn.
+/// Each other process has at most one hand-over window before a process has its turn.
 #[test]
 fn processes_that_all_wait_take_turns() {
     for processes in 2..=8 {
         let bounds = Bounds { processes, passed_over: processes - 1, all_wait: true, ..THREE.bounds };
-        holds("all wait", with(bounds), &[BOUNDED, SOMEBODY_MOVES], &[ALL_SERVED]);
+        holds("all wait", with(bounds), &[BOUNDED, PROGRESS], &[ALL_SERVED]);
     }
 }
 
-/// A message read a hand-over window too late costs one more round at most.
+/// A message that is read one hand-over window too late costs at most one more round.
 #[test]
 fn slow_messages_cost_a_round() {
     for processes in 3..=5 {
         let bounds = Bounds { processes, passed_over: 2 * processes - 3, all_wait: true, slow: 2, ..THREE.bounds };
-        holds("slow messages", with(bounds), &[BOUNDED, SOMEBODY_MOVES], &[ALL_SERVED]);
+        holds("slow messages", with(bounds), &[BOUNDED, PROGRESS], &[ALL_SERVED]);
     }
 }
 
-/// Who released before the others came lets fewer messages pass, until everybody has had a turn.
+/// A process that released before the others came lets fewer messages pass, until every process has
+/// had a turn.
 #[test]
 fn processes_that_come_one_by_one_take_turns() {
     for processes in 2..=5 {
         let bounds = Bounds { processes, passed_over: processes * (processes - 1) / 2, ..THREE.bounds };
-        holds("one by one", with(bounds), &[BOUNDED, SOMEBODY_MOVES], &[ALL_SERVED]);
+        holds("one by one", with(bounds), &[BOUNDED, PROGRESS], &[ALL_SERVED]);
     }
 }
 
@@ -52,18 +54,17 @@ fn processes_that_come_one_by_one_take_turns() {
 fn processes_that_leave_and_come_back_take_turns() {
     for (processes, passed_over) in [(2, 1), (3, 4), (4, 8)] {
         let model = with(Bounds { processes, passed_over, ..LEAVING.bounds });
-        holds("leaving", model, &[BOUNDED, SOMEBODY_MOVES], &[ALL_SERVED, SILENCE]);
+        holds("leaving", model, &[BOUNDED, PROGRESS], &[ALL_SERVED, SILENCE]);
     }
 }
 
 #[test]
 fn a_lost_message_and_a_crash_strand_no_waiter() {
     let model = with(Bounds { losses: 2, crashes: 1, ..LEAVING.bounds });
-    holds("losses and a crash", model, &[SOMEBODY_MOVES], &[SILENCE]);
+    holds("losses and a crash", model, &[PROGRESS], &[SILENCE]);
 }
 
-/// A test per rule: its name, the configuration, the rule that is off, the property that is
-/// violated.
+/// One test per rule: its name, the configuration, the rule that is off, the violated property.
 macro_rules! without {
     ($($test:ident: $model:expr, $rule:ident breaks $property:expr;)+) => {$(
         #[test]
@@ -77,12 +78,13 @@ without! {
     tried_at_once: THREE, lets_others_go_first breaks BOUNDED;
     raced_after_the_own_message: THREE, counts_the_subscribers breaks BOUNDED;
     turn_ended_by_a_fixed_time: THREE, only_silence_ends_a_turn breaks BOUNDED;
-    turn_without_silence: LEAVING, silence_ends_a_turn breaks SOMEBODY_MOVES;
+    turn_without_silence: LEAVING, silence_ends_a_turn breaks PROGRESS;
     turn_forgotten_without_waiters: LEAVING, turn_outlives_the_queue breaks BOUNDED;
     turn_forgotten_within_a_window: LEAVING, turn_outlives_a_window breaks BOUNDED;
 }
 
-/// Explores every state and expects no violation of `kept`, and every one of `reached`.
+/// Explores every state. Expects no violation of `kept`, and expects to reach every property in
+/// `reached`.
 fn holds(name: &str, model: Turns, kept: &[&str], reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();

@@ -3,7 +3,7 @@
 use redgrid_locks::{
     AcquireError, DowngradeError, Holder, ReadGuard, RwLock, UpgradableGuard, UpgradeError, WriteGuard,
 };
-use redgrid_tests::history::{PATIENCE, STARVED, What, now};
+use redgrid_tests::history::{Kind, PATIENCE, STARVED, now};
 
 use super::Task;
 
@@ -46,21 +46,21 @@ impl Task {
         }
         if let (Guard::Write(_), 0) = (&entered.guard, self.rng.u8(..4)) {
             // A writer also reads, and keeps reading when the write has ended.
-            if let Some(read) = self.read_under(name, &lock, &me).await {
-                self.give_back_rw(entered).await;
-                self.say(read.id, What::Reads);
+            if let Some(read) = self.read_as_writer(name, &lock, &me).await {
+                self.end_rw(entered).await;
+                self.record(read.id, Kind::Reads);
                 self.work_rw(name, &read).await;
-                return self.give_back_rw(read).await;
+                return self.end_rw(read).await;
             }
         }
-        self.give_back_rw(entered).await;
+        self.end_rw(entered).await;
     }
 
     async fn enter_rw(&mut self, name: &str, lock: &RwLock, me: &Holder) -> Option<Entered> {
-        let id = self.ask(name, false, None);
+        let id = self.request(name, false, None);
         let (lease, wait) = (self.millis(100..400), self.millis(5..600));
         let how = self.rng.u8(..16);
-        let asked = async {
+        let acquire = async {
             let read = |got: Option<ReadGuard>| got.map(Guard::Read);
             let write = |got: Option<WriteGuard>| got.map(Guard::Write);
             match how {
@@ -78,43 +78,43 @@ impl Task {
         };
         let leaves = self.rng.u8(..8) == 0;
         let patience = if leaves { self.millis(0..40) } else { PATIENCE };
-        match tokio::time::timeout(patience, asked).await {
+        match tokio::time::timeout(patience, acquire).await {
             Ok(Ok(Some(guard))) => Some(self.got_rw(id, guard)),
-            Ok(Ok(None)) => self.nothing(id, "busy"),
-            Ok(Err(error)) => self.nothing(id, &format!("{error:?}")),
-            Err(_) if leaves => self.nothing(id, "left"),
-            Err(_) => self.nothing(id, STARVED),
+            Ok(Ok(None)) => self.no_grant(id, "busy"),
+            Ok(Err(error)) => self.no_grant(id, &format!("{error:?}")),
+            Err(_) if leaves => self.no_grant(id, "left"),
+            Err(_) => self.no_grant(id, STARVED),
         }
     }
 
-    async fn read_under(&self, name: &str, lock: &RwLock, me: &Holder) -> Option<Entered> {
-        let id = self.ask(name, false, None);
+    async fn read_as_writer(&self, name: &str, lock: &RwLock, me: &Holder) -> Option<Entered> {
+        let id = self.request(name, false, None);
         let got: Result<Option<ReadGuard>, AcquireError> = lock.try_read().holder(me).await;
         match got {
             // Recorded when the write has ended: until then it is part of that.
             Ok(Some(read)) => Some(Entered { id, guard: Guard::Read(read) }),
-            other => self.nothing(id, &format!("{other:?}")),
+            other => self.no_grant(id, &format!("{other:?}")),
         }
     }
 
     fn got_rw(&self, id: u64, guard: Guard) -> Entered {
-        self.say(
+        self.record(
             id,
             match &guard {
-                Guard::Read(_) | Guard::Upgradable(_) => What::Reads,
-                Guard::Write(write) => What::Got { token: write.token().get() },
+                Guard::Read(_) | Guard::Upgradable(_) => Kind::Reads,
+                Guard::Write(write) => Kind::Got { token: write.token().get() },
             },
         );
         let entered = Entered { id, guard };
-        self.look_rw(&entered);
+        self.check_rw(&entered);
         entered
     }
 
     /// Converts a read to a write, or back. The old guard ends with the request.
     async fn convert(&mut self, name: &str, entered: Entered) -> Option<Entered> {
-        self.look_rw(&entered);
-        self.say(entered.id, What::Give);
-        let id = self.ask(name, false, None);
+        self.check_rw(&entered);
+        self.record(entered.id, Kind::Give);
+        let id = self.request(name, false, None);
         // One upgrade in two is cancelled, some of them while they wait.
         let leaves = self.rng.bool();
         let patience = if leaves { self.millis(0..60) } else { PATIENCE };
@@ -140,10 +140,10 @@ impl Task {
         };
         match converted {
             Ok(guard) => {
-                self.say(id, What::Converted { from: entered.id });
+                self.record(id, Kind::Converted { from: entered.id });
                 Some(self.got_rw(id, guard))
             }
-            Err(error) => self.nothing(id, &error),
+            Err(error) => self.no_grant(id, &error),
         }
     }
 
@@ -152,7 +152,7 @@ impl Task {
         if !matches!(entered.guard, Guard::Write(_)) || self.rng.u8(..4) == 0 {
             let most = if self.rng.u64(..self.orders.sits) == 0 { 900 } else { self.rng.u64(1..40) };
             let ends = now() + most * 1_000_000;
-            while self.look_rw(entered) && now() < ends {
+            while self.check_rw(entered) && now() < ends {
                 tokio::time::sleep(std::time::Duration::from_millis(2)).await;
             }
         } else {
@@ -160,10 +160,10 @@ impl Task {
         }
     }
 
-    async fn give_back_rw(&mut self, entered: Entered) {
-        self.look_rw(&entered);
+    async fn end_rw(&mut self, entered: Entered) {
+        self.check_rw(&entered);
         let Entered { id, guard } = entered;
-        self.say(id, What::Give);
+        self.record(id, Kind::Give);
         let how = self.rng.u8(..32);
         let released = match guard {
             Guard::Read(read) if how < 4 => return read.forget(),
@@ -173,10 +173,10 @@ impl Task {
             Guard::Upgradable(read) => read.release().await,
             Guard::Write(write) => write.release().await,
         };
-        self.say(id, What::Gave { ok: released.is_ok() });
+        self.record(id, Kind::Gave { ok: released.is_ok() });
     }
 
-    fn look_rw(&self, entered: &Entered) -> bool {
-        self.see(entered.id, &|| entered.guard.is_held())
+    fn check_rw(&self, entered: &Entered) -> bool {
+        self.check_by(entered.id, &|| entered.guard.is_held())
     }
 }

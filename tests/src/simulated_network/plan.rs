@@ -43,7 +43,7 @@ pub enum Fate {
     },
 }
 
-/// What happens to bytes in flight when a connection is lost.
+/// The fate of bytes in flight on a lost connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wreck {
     /// Bytes that would have arrived within this time still do.

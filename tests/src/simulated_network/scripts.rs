@@ -76,7 +76,7 @@ fn text(text: impl Into<Bytes>) -> Reply {
 }
 
 /// `{status, time, left}`.
-fn told(status: i64, time: u64, left: i64) -> Reply {
+fn status_reply(status: i64, time: u64, left: i64) -> Reply {
     Reply::Array(vec![Reply::Int(status), micros(time), Reply::Int(left)])
 }
 
@@ -92,11 +92,11 @@ fn is_late(time: u64, call: &Call, at: usize) -> bool {
 fn acquire(store: &mut Store, call: &Call) -> Reply {
     let (key, holder, time) = (&call.keys[0], &call.args[0], store.time());
     if is_late(time, call, 2) {
-        return told(2, time, 0);
+        return status_reply(2, time, 0);
     }
     if store.exists(key) {
         if !store.hexists(key, holder) {
-            return told(0, time, store.pttl(key));
+            return status_reply(0, time, store.pttl(key));
         }
         if store.pttl(key) >= call.int(1) {
             return micros(time);
@@ -110,15 +110,15 @@ fn acquire(store: &mut Store, call: &Call) -> Reply {
 fn take_over(store: &mut Store, call: &Call) -> Reply {
     let (key, holder, time) = (&call.keys[0], &call.args[0], store.time());
     if is_late(time, call, 2) {
-        return told(2, time, 0);
+        return status_reply(2, time, 0);
     }
     let holders = store.hgetall(key);
     let holds = |field: &Bytes| holders.iter().any(|(holder, _)| holder == field);
     if call.args.get(5).is_some_and(|expected| !holds(expected) && !holds(holder)) {
-        return told(0, time, -2);
+        return status_reply(0, time, -2);
     }
     if holders.is_empty() && &call.args[3][..] == b"1" {
-        return told(0, time, -2);
+        return status_reply(0, time, -2);
     }
     store.hset(key, holder, b"1");
     store.pexpire(key, call.int(1));
@@ -133,7 +133,7 @@ fn take_over(store: &mut Store, call: &Call) -> Reply {
             }
         }
     }
-    told(1, time, lost)
+    status_reply(1, time, lost)
 }
 
 /// Lua's `^(%x+%-%x+%-%x+%-%x+%-%x+):`.
@@ -155,8 +155,8 @@ fn release_yielding(store: &mut Store, call: &Call) -> Reply {
     if store.hdel(&call.keys[0], &call.args[0]) == 0 {
         return Reply::Array(vec![Reply::Int(0), Reply::Int(0)]);
     }
-    let told = store.publish(&call.args[2], "0");
-    Reply::Array(vec![Reply::Int(1 + told), Reply::Int(i64::from(store.exists(&call.keys[1])))])
+    let receivers = store.publish(&call.args[2], "0");
+    Reply::Array(vec![Reply::Int(1 + receivers), Reply::Int(i64::from(store.exists(&call.keys[1])))])
 }
 
 fn retain(store: &mut Store, call: &Call) -> Reply {
@@ -174,15 +174,15 @@ fn retain(store: &mut Store, call: &Call) -> Reply {
 
 fn extend(store: &mut Store, call: &Call) -> Reply {
     let (key, time) = (&call.keys[0], store.time());
-    let told = |status| Reply::Array(vec![Reply::Int(status), micros(time)]);
+    let reply = |status| Reply::Array(vec![Reply::Int(status), micros(time)]);
     if is_late(time, call, 2) {
-        return told(2);
+        return reply(2);
     }
     if !store.hexists(key, &call.args[0]) {
-        return told(0);
+        return reply(0);
     }
     store.pexpire(key, call.int(1));
-    told(1)
+    reply(1)
 }
 
 fn renew(store: &mut Store, call: &Call) -> Reply {
@@ -200,8 +200,8 @@ fn renew(store: &mut Store, call: &Call) -> Reply {
 fn release_many(store: &mut Store, call: &Call) -> Reply {
     let one = |(i, key): (usize, &Bytes)| {
         let freed = store.hdel(key, &call.args[2 * i + 1]);
-        let told = if freed == 1 { store.publish(&call.args[2 * i + 2], "0") } else { 0 };
-        Reply::Int(freed + told)
+        let receivers = if freed == 1 { store.publish(&call.args[2 * i + 2], "0") } else { 0 };
+        Reply::Int(freed + receivers)
     };
     Reply::Array(call.keys.iter().enumerate().map(one).collect())
 }

@@ -76,9 +76,9 @@ impl Server for SimulatedServer {
 
     async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>> {
         let sent = Instant::now();
-        let under_way: Vec<_> = requests.iter().map(|request| self.send(request)).collect();
-        let mut answers = Vec::with_capacity(under_way.len());
-        for one in under_way {
+        let in_flight: Vec<_> = requests.iter().map(|request| self.send(request)).collect();
+        let mut answers = Vec::with_capacity(in_flight.len());
+        for one in in_flight {
             answers.push(match one {
                 Ok((call, pending)) => {
                     let answer = self.answer(pending, sent).await;
@@ -100,12 +100,12 @@ impl Server for SimulatedServer {
     }
 
     async fn subscribe(&self, _: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError> {
-        let told = self.world.listen(self.client, channels.clone(), true)?;
-        match tokio::time::timeout(self.timeout, told).await {
+        let confirmed = self.world.listen(self.client, channels.clone(), true)?;
+        match tokio::time::timeout(self.timeout, confirmed).await {
             Ok(Ok(Err(denied))) if denied.code().is_some() => {
                 Ok(channels.into_iter().map(|channel| (channel, denied.clone())).collect())
             }
-            Ok(Ok(told)) => told.map(|()| Refused::new()),
+            Ok(Ok(result)) => result.map(|()| Refused::new()),
             Ok(Err(_)) => Err(ServerError::Unknown { reason: "the connection was replaced".into() }),
             Err(_) => {
                 // Its active subscriptions can no longer be known.
@@ -116,8 +116,8 @@ impl Server for SimulatedServer {
     }
 
     async fn unsubscribe(&self, _: ChannelKind, channels: Vec<Bytes>) {
-        if let Ok(told) = self.world.listen(self.client, channels, false) {
-            let _ = tokio::time::timeout(self.timeout, told).await;
+        if let Ok(confirmed) = self.world.listen(self.client, channels, false) {
+            let _ = tokio::time::timeout(self.timeout, confirmed).await;
         }
     }
 

@@ -85,7 +85,7 @@ pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_
     former.kill().await.unwrap();
     let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
     waiting.signal("-CONT");
-    assert_eq!(waiting.says().await, "through");
+    assert_eq!(waiting.next_line().await, "through");
     // The one that waited has read this in what the former primary had sent; the opener tells the
     // new one by itself.
     let observer = promoted.observer().await.unwrap();

@@ -33,27 +33,28 @@ impl Default for ClusterBuilder {
 }
 
 impl ClusterBuilder {
-    /// How many primaries there are, at least one. 3 unless set: with fewer there is no majority
+    /// Sets the number of primaries, at least one. 3 unless set: with fewer there is no majority
     /// for a failover.
     pub fn primaries(mut self, count: usize) -> Self {
         self.primaries = count.max(1);
         self
     }
 
-    /// How many replicas each primary has. 1 unless set.
+    /// Sets the number of replicas of each primary. 1 unless set.
     pub fn replicas_per_primary(mut self, count: usize) -> Self {
         self.replicas_per_primary = count;
         self
     }
 
-    /// How long a node may be silent before the others consider it dead (`cluster-node-timeout`).
-    /// 1.5 s unless set: less causes unwanted failovers on a loaded machine.
+    /// Sets how long a node may be silent before the others consider it dead
+    /// (`cluster-node-timeout`). 1.5 s unless set: less causes unwanted failovers on a loaded
+    /// machine.
     pub fn node_timeout(mut self, silence: Duration) -> Self {
         self.node_timeout = silence;
         self
     }
 
-    /// Whether all slots are refused while one of them has no primary
+    /// Sets whether all slots are refused while one of them has no primary
     /// (`cluster-require-full-coverage`). `false` unless set: a dead primary does not block the
     /// others.
     pub fn full_coverage(mut self, required: bool) -> Self {
@@ -61,7 +62,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// The options of every node. A password is also the one replicas log in with.
+    /// Sets the options of every node. Replicas use the same password to log in.
     pub fn server_options(mut self, options: ServerBuilder) -> Self {
         self.options = options;
         self

@@ -151,7 +151,7 @@ struct Moving<'a> {
 }
 
 impl Moving<'_> {
-    /// All steps for one slot, as above.
+    /// All steps for one slot, as described above.
     async fn move_slot(&self, slot: u16) -> Result<(), TopologyError> {
         let slot = slot.to_string();
         self.new.cmd(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.from_id]).await?;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive};
 
-/// How many slots there are.
+/// Number of slots.
 pub(crate) const SLOTS: u16 = 16_384;
 
 /// A line of `CLUSTER NODES` (<https://redis.io/docs/latest/commands/cluster-nodes/>).
@@ -66,7 +66,7 @@ pub(crate) fn members(reply: &str) -> Vec<Member> {
     reply.lines().filter_map(Member::from_line).collect()
 }
 
-/// Returns the node that was asked.
+/// Returns the node that produced this view.
 pub(crate) fn own(view: &[Member]) -> Option<&Member> {
     view.iter().find(|member| member.is("myself"))
 }

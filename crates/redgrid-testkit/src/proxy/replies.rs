@@ -98,7 +98,7 @@ impl Replies {
     fn answer(&mut self) -> Fate {
         let Some(request) = self.waiting.pop_front() else { return Fate::Deliver };
         if let Some(answered) = request.answered {
-            // If the receiver is gone, there is no waiter to notify.
+            // The receiver may be gone; then no waiter needs the notification.
             let _ = answered.send(());
         }
         request.fate

@@ -129,9 +129,9 @@ impl Shared {
 
     /// Records a held request. It is released when `releases` exceeds the returned number.
     pub(crate) fn hold(&self) -> (u64, oneshot::Sender<()>) {
-        let (answered, told) = oneshot::channel();
+        let (answered, receiver) = oneshot::channel();
         let mut requests = self.requests();
-        requests.held.push(told);
+        requests.held.push(receiver);
         self.counts.held.fetch_add(1, Ordering::SeqCst);
         (*self.releases.borrow(), answered)
     }

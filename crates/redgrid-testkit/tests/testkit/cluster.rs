@@ -52,7 +52,7 @@ async fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_paused_primary_is_replaced_and_goes_on_as_a_replica() -> Outcome {
+async fn a_paused_primary_is_replaced_and_continues_as_a_replica() -> Outcome {
     let cluster = Cluster::start(3, 1).await?;
     let old = cluster.primary_of(0).await?;
     old.pause().await?;
@@ -93,7 +93,7 @@ async fn a_slot_moves_in_steps() -> Outcome {
             old.cmd(&["SET", key, key]).await?;
         }
         let error = cluster.move_keys(slot).await.unwrap_err();
-        assert!(matches!(error, TopologyError::NotMigrating { slot: told } if told == slot), "{error}");
+        assert!(matches!(error, TopologyError::NotMigrating { slot: reported } if reported == slot), "{error}");
 
         cluster.begin_migration(slot, to).await?;
         cluster.wait_until_ok().await?;

@@ -51,8 +51,8 @@ async fn connections_are_killed_by_kind_and_by_name() -> Outcome {
 }
 
 #[tokio::test]
-async fn scripts_and_keys_are_forgotten() -> Outcome {
-    for server in servers("scripts_and_keys_are_forgotten").await? {
+async fn scripts_and_keys_are_removed() -> Outcome {
+    for server in servers("scripts_and_keys_are_removed").await? {
         let client = Observer::connect(&server.url()).await?;
         let sha: String = client.query(&["SCRIPT", "LOAD", SCRIPT]).await?;
         client.cmd(&["EVALSHA", &sha, "1", "a", "x"]).await?;
@@ -69,8 +69,8 @@ async fn scripts_and_keys_are_forgotten() -> Outcome {
 }
 
 #[tokio::test]
-async fn rights_are_taken_and_given_back() -> Outcome {
-    for server in servers("rights_are_taken_and_given_back").await? {
+async fn commands_are_denied_and_allowed_again() -> Outcome {
+    for server in servers("commands_are_denied_and_allowed_again").await? {
         let client = Observer::connect(&server.url()).await?;
         server.deny(&["set", "@pubsub"]).await?;
         for refused in [&["SET", "a", "1"][..], &["PUBLISH", "c", "m"]] {
@@ -85,8 +85,8 @@ async fn rights_are_taken_and_given_back() -> Outcome {
 }
 
 #[tokio::test]
-async fn memory_runs_out_and_comes_back() -> Outcome {
-    for server in servers("memory_runs_out_and_comes_back").await? {
+async fn memory_runs_out_and_is_free_again() -> Outcome {
+    for server in servers("memory_runs_out_and_is_free_again").await? {
         let client = Observer::connect(&server.url()).await?;
         server.out_of_memory(true).await?;
         let error = client.cmd(&["SET", "a", "1"]).await.unwrap_err();
@@ -134,7 +134,7 @@ async fn a_monitor_misses_nothing_that_was_answered() -> Outcome {
 }
 
 #[tokio::test]
-async fn the_observer_reads_what_tests_ask_for() -> Outcome {
+async fn the_observer_reads_keys_lifetimes_time_and_channels() -> Outcome {
     let server = RedisServer::start().await?;
     let observer = server.observer().await?;
     observer.cmd(&["SET", "a", "1", "PX", "60000"]).await?;
@@ -152,6 +152,6 @@ async fn the_observer_reads_what_tests_ask_for() -> Outcome {
 
 #[tokio::test]
 #[should_panic(expected = "testkit/faults.rs")]
-async fn waiting_in_vain_names_the_place() {
+async fn a_failed_wait_names_its_location() {
     redgrid_testkit::wait_until(std::time::Duration::from_millis(5), async || false).await;
 }

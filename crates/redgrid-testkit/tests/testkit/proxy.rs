@@ -1,4 +1,4 @@
-//! Every fault of the proxy does what it says, as seen from the client and from the server.
+//! Every fault of the proxy acts as documented, seen from the client and from the server.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn until_value(observer: &Observer, key: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn a_proxy_without_faults_is_not_noticed() -> Outcome {
+async fn a_proxy_without_faults_changes_nothing() -> Outcome {
     let (server, proxy, observer) = setup().await?;
     let through = Observer::connect(&server.url_via(proxy.addr())).await?;
     through.cmd(&["SET", "a", "b"]).await?;
@@ -110,7 +110,7 @@ async fn a_held_request_arrives_after_its_connection_closed() -> Outcome {
     assert!(!observer.exists("late").await?);
 
     proxy.heal();
-    assert_eq!(proxy.counts().held, 1, "healing does not let go");
+    assert_eq!(proxy.counts().held, 1, "healing does not release held requests");
     assert_eq!(proxy.release_held().await, 1);
     assert_eq!(observer.get::<String>("late").await?.as_deref(), Some("copy"));
     assert_eq!((proxy.counts().held, proxy.release_held().await), (0, 0));
@@ -212,7 +212,7 @@ async fn a_delay_delays_one_direction_and_does_not_add_up() -> Outcome {
     client.expect(&"+OK\r\n".repeat(5)).await?;
     let took = start.elapsed();
     assert!(took >= by, "{took:?}");
-    assert!(took < 4 * by, "five replies wait side by side, not in turn: {took:?}");
+    assert!(took < 4 * by, "five replies wait concurrently, not one after the other: {took:?}");
     Ok(())
 }
 

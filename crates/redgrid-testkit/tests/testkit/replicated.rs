@@ -32,7 +32,7 @@ async fn a_killed_primary_and_a_killed_replica_have_their_roles_again() -> Outco
 
     deployment.primary().kill().await?;
     assert!(!deployment.primary().is_running() && replica.is_running());
-    assert!(replica.observer().await?.exists("a").await?, "a replica keeps what it has");
+    assert!(replica.observer().await?.exists("a").await?, "a replica keeps its data");
     deployment.primary().restart_empty().await?;
     deployment.primary().observer().await?.cmd(&["SET", "b", "1"]).await?;
     deployment.wait_until_ok().await?;
@@ -41,7 +41,7 @@ async fn a_killed_primary_and_a_killed_replica_have_their_roles_again() -> Outco
 }
 
 #[tokio::test]
-async fn servers_that_cannot_start_are_named() -> Outcome {
+async fn servers_that_cannot_start_are_reported() -> Outcome {
     let options = redgrid_testkit::RedisServer::builder().config("no-such-option yes");
     let error = Replicated::start_with(1, options).await.unwrap_err();
     assert!(matches!(&error, StartError::Exited { log } if log.contains("no-such-option")), "{error}");

@@ -16,13 +16,13 @@ async fn sentinels_know_all_servers_and_each_other() -> Outcome {
 
         let sentinel = Observer::connect(&deployment.sentinels()[0].url()).await?;
         for (kind, known) in [("SENTINELS", &deployment.sentinels()[1..]), ("REPLICAS", &deployment.servers()[1..])] {
-            let told: Vec<HashMap<String, String>> =
+            let members: Vec<HashMap<String, String>> =
                 sentinel.query(&["SENTINEL", kind, deployment.master_name()]).await?;
-            let mut told: Vec<String> = told.iter().map(|one| format!("{}:{}", one["ip"], one["port"])).collect();
+            let mut listed: Vec<String> = members.iter().map(|one| format!("{}:{}", one["ip"], one["port"])).collect();
             let mut known: Vec<String> = known.iter().map(|one| one.addr().to_string()).collect();
-            told.sort();
+            listed.sort();
             known.sort();
-            assert_eq!(told, known);
+            assert_eq!(listed, known);
         }
     }
     Ok(())
@@ -54,7 +54,7 @@ async fn a_killed_primary_is_replaced_and_comes_back_as_a_replica() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_paused_primary_is_replaced_and_goes_on_as_a_replica() -> Outcome {
+async fn a_paused_primary_is_replaced_and_continues_as_a_replica() -> Outcome {
     let deployment = Sentinels::start().await?;
     let old = deployment.current_primary().await?;
     old.pause().await?;

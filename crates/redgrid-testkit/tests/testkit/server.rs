@@ -76,7 +76,7 @@ async fn servers_end_when_their_process_is_killed() -> Outcome {
                 Some((pid.parse().ok()?, folder.to_owned()))
             })
             .collect();
-        assert_eq!(servers.len(), count, "the victim says which servers it started");
+        assert_eq!(servers.len(), count, "the victim prints the servers that it started");
         assert!(servers.iter().all(|(pid, _)| !is_gone(*pid)));
         // `Child::kill` is SIGKILL: no code of the victim runs any more.
         victim.kill()?;
@@ -126,12 +126,12 @@ async fn a_restart_with_data_saves_first_without_an_append_only_file() -> Outcom
 }
 
 #[tokio::test]
-async fn a_paused_server_is_silent_and_goes_on_after() -> Outcome {
+async fn a_paused_server_is_silent_until_it_is_resumed() -> Outcome {
     let server = RedisServer::start().await?;
     let observer = server.observer().await?;
     server.pause().await?;
-    let asked = tokio::time::timeout(Duration::from_millis(100), observer.ping()).await;
-    assert!(asked.is_err(), "{asked:?}");
+    let reply = tokio::time::timeout(Duration::from_millis(100), observer.ping()).await;
+    assert!(reply.is_err(), "{reply:?}");
     server.resume().await?;
     observer.ping().await?;
     server.pause().await?;
@@ -142,7 +142,7 @@ async fn a_paused_server_is_silent_and_goes_on_after() -> Outcome {
 }
 
 #[tokio::test]
-async fn passwords_and_users_are_asked_for() -> Outcome {
+async fn passwords_and_users_are_required() -> Outcome {
     let server = RedisServer::builder()
         .password("p@ss \"word\"")
         .user("app", "on >secret ~app:* &* +@all -@dangerous")
@@ -150,8 +150,8 @@ async fn passwords_and_users_are_asked_for() -> Outcome {
         .start()
         .await?;
     Observer::connect(&server.url()).await?.cmd(&["SET", "other", "1"]).await?;
-    let nobody = Observer::connect(&format!("redis://{}", server.addr())).await?;
-    assert!(nobody.ping().await.unwrap_err().to_string().contains("NOAUTH"));
+    let anonymous = Observer::connect(&format!("redis://{}", server.addr())).await?;
+    assert!(anonymous.ping().await.unwrap_err().to_string().contains("NOAUTH"));
     let app = Observer::connect(&server.url_for("app", "secret")).await?;
     app.cmd(&["SET", "app:1", "1"]).await?;
     assert_eq!(app.cmd(&["SET", "other", "2"]).await.unwrap_err().code(), Some("NOPERM"));

@@ -1,4 +1,4 @@
-//! Servers that take TLS connections.
+//! Servers that accept TLS connections.
 
 use std::{io, sync::Arc};
 
@@ -53,7 +53,7 @@ async fn start(test: &str, builder: redgrid_testkit::ServerBuilder) -> Result<Op
 async fn a_server_takes_tls_beside_plain_connections_and_keeps_its_certificates() -> Outcome {
     let test = "a_server_takes_tls_beside_plain_connections_and_keeps_its_certificates";
     let Some(server) = start(test, RedisServer::builder().tls()).await? else { return Ok(()) };
-    let tls = server.tls().ok_or("it was asked for")?;
+    let tls = server.tls().ok_or("TLS was requested")?;
     for host in ["127.0.0.1", "localhost"] {
         assert_eq!(ping(tls, host, false).await?, "+PONG\r\n");
     }
@@ -69,10 +69,10 @@ async fn a_server_takes_tls_beside_plain_connections_and_keeps_its_certificates(
 }
 
 #[tokio::test]
-async fn clients_are_asked_for_a_certificate_on_request() -> Outcome {
+async fn a_client_certificate_is_required_on_request() -> Outcome {
     let builder = RedisServer::builder().tls_client_certificates().password("p@ss");
-    let Some(server) = start("clients_are_asked_for_a_certificate_on_request", builder).await? else { return Ok(()) };
-    let tls = server.tls().ok_or("it was asked for")?;
+    let Some(server) = start("a_client_certificate_is_required_on_request", builder).await? else { return Ok(()) };
+    let tls = server.tls().ok_or("TLS was requested")?;
     assert!(ping(tls, "localhost", false).await.is_err());
     assert_eq!(ping(tls, "localhost", true).await?, "-NOAUTH");
     assert_eq!(server.tls_url(), Some(format!("rediss://:p%40ss@{}", tls.addr())));
@@ -80,8 +80,8 @@ async fn clients_are_asked_for_a_certificate_on_request() -> Outcome {
 }
 
 #[tokio::test]
-async fn a_program_without_tls_is_named() -> Outcome {
-    let test = "a_program_without_tls_is_named";
+async fn a_program_without_tls_is_reported() -> Outcome {
+    let test = "a_program_without_tls_is_reported";
     let Some(binary) = ServerBinary::newest_or_skip(test) else { return Ok(()) };
     let path = binary.path().to_owned();
     match RedisServer::builder().binary(binary).tls().start().await {

@@ -1,7 +1,7 @@
-//! Merges states that differ only by names, or by parts without further effect.
+//! Merges states that differ only by names, or by parts that have no effect any more.
 //!
-//! Names are the numbers of clients and attempts, and the size of tokens. Without this the
-//! exploration is about ten times larger; merged states behave alike under every action.
+//! Names are the numbers of clients and attempts, and the size of tokens. Without merging, the
+//! exploration is about ten times larger. Merged states behave alike under every action.
 
 use super::client::Client;
 use super::hold::{Hold, Phase};
@@ -10,7 +10,7 @@ use super::server::{Answer, Field, Order};
 use super::{OneLevel, Rules, State};
 
 impl State {
-    /// The same state under its one name.
+    /// Returns the canonical form of this state.
     pub(super) fn into_canonical(mut self, model: &OneLevel) -> Self {
         let rules = &model.rules;
         for at in 0..self.clients.len() {
@@ -22,8 +22,8 @@ impl State {
             }
             client.holds.iter_mut().for_each(Hold::tidy);
             client.holds.sort_unstable();
-            // Where fields are used again, their numbers are the point; so is the size of tokens
-            // that start again.
+            // If fields are used again, their numbers matter. If tokens start again, their size
+            // matters.
             if rules.field_is_new {
                 let held = number_attempts(client, held);
                 if let (Some(key), Some(serial)) = (&mut self.server.key, held) {
@@ -38,7 +38,7 @@ impl State {
         self
     }
 
-    /// The attempt of this client that holds the key.
+    /// Returns the attempt of this client that holds the key.
     fn held_by(&self, at: usize) -> Option<u8> {
         self.server.holder().filter(|field| usize::from(field.client) == at).map(|field| field.serial)
     }
@@ -51,18 +51,18 @@ impl State {
         }
         if let Some(key) = &mut self.server.key {
             let place = order.iter().position(|&at| at == usize::from(key.holder.client)).expect("a permutation");
-            key.holder = Field { client: u8::try_from(place).expect("a handful"), ..key.holder };
+            key.holder = Field { client: u8::try_from(place).expect("fits a byte"), ..key.holder };
         }
         self.clients = order.into_iter().map(|at| std::mem::take(&mut self.clients[at])).collect();
     }
 
-    /// Numbers the tokens still to be compared from 0, in their order.
+    /// Numbers the tokens that are still to be compared from 0, in their order.
     fn number_tokens(&mut self) {
         let mut tokens = vec![0, self.server.token, self.highest_token];
         self.each_token(|token| tokens.push(*token));
         tokens.sort_unstable();
         tokens.dedup();
-        let rank = |token: u8| u8::try_from(tokens.partition_point(|&other| other < token)).expect("a handful");
+        let rank = |token: u8| u8::try_from(tokens.partition_point(|&other| other < token)).expect("fits a byte");
         self.server.token = rank(self.server.token);
         self.highest_token = rank(self.highest_token);
         self.each_token(|token| *token = rank(*token));
@@ -77,21 +77,20 @@ impl State {
     }
 }
 
-/// Clears what the client remembers of calls whose answers nobody waits for.
+/// Clears the client's notes on calls if their answers have no effect.
 fn forget_unawaited(client: &mut Client) {
     let Client { holds, link, .. } = client;
     let waits = |call: &Call| {
         let wanted = match call.request.order {
-            Order::Acquire { .. } => Phase::Asking,
+            Order::Acquire { .. } => Phase::Acquiring,
             Order::Renew { .. } | Order::Extend { .. } => Phase::Held,
-            Order::Release => Phase::Leaving,
+            Order::Release => Phase::Releasing,
         };
         holds.iter().any(|hold| hold.serial == call.request.serial && hold.phase == wanted)
     };
     for call in &mut link.requests {
         if !waits(call) {
-            // When a copy is refused still matters: should it get lost, the cleaning waits for
-            // that.
+            // The instant of refusal still matters: if the copy is lost, the release waits for it.
             call.memo = Memo { refused_from: call.memo.refused_from, ..Memo::default() };
         }
     }
@@ -103,8 +102,8 @@ fn forget_unawaited(client: &mut Client) {
     }
 }
 
-/// Takes out the late requests that find nothing to do, now or later: refused copies, and renewals
-/// and releases of a field that is not in the key and can never come back to it.
+/// Removes the late requests that have no effect, now or later: refused copies, and renewals and
+/// releases of a field that can never be in the key again.
 fn drop_idle_bytes(rules: &Rules, client: &mut Client, held: Option<u8>) {
     let is_refused = |request: &Request| match request.order {
         Order::Acquire { refused_from, .. } | Order::Extend { refused_from, .. } => !refused_from.is_ahead(),
@@ -117,11 +116,11 @@ fn drop_idle_bytes(rules: &Rules, client: &mut Client, held: Option<u8>) {
         let Client { holds, link, .. } = client;
         let mut alive: Vec<u8> = held.into_iter().collect();
         alive.extend(
-            holds.iter().filter(|hold| matches!(hold.phase, Phase::Asking | Phase::Unsure)).map(|hold| hold.serial),
+            holds.iter().filter(|hold| matches!(hold.phase, Phase::Acquiring | Phase::Unknown)).map(|hold| hold.serial),
         );
-        let under_way = link.requests.iter().map(|call| &call.request).chain(link.late.iter().flatten());
+        let in_flight = link.requests.iter().map(|call| &call.request).chain(link.late.iter().flatten());
         alive.extend(
-            under_way.filter(|request| matches!(request.order, Order::Acquire { .. })).map(|request| request.serial),
+            in_flight.filter(|request| matches!(request.order, Order::Acquire { .. })).map(|request| request.serial),
         );
         for requests in &mut link.late {
             requests.retain(|request| alive.contains(&request.serial));
@@ -131,8 +130,8 @@ fn drop_idle_bytes(rules: &Rules, client: &mut Client, held: Option<u8>) {
     client.link.late.sort_unstable();
 }
 
-/// Numbers the attempts from 0 in the order they are met, and returns the new number of the one
-/// that is in the key.
+/// Numbers the attempts from 0 in the order of their appearance, and returns the new number of the
+/// attempt in the key.
 fn number_attempts(client: &mut Client, held: Option<u8>) -> Option<u8> {
     let mut met: Vec<u8> = Vec::new();
     let mut number = |serial: u8| {
@@ -140,7 +139,7 @@ fn number_attempts(client: &mut Client, held: Option<u8>) -> Option<u8> {
             met.push(serial);
             met.len() - 1
         });
-        u8::try_from(place).expect("a handful")
+        u8::try_from(place).expect("fits a byte")
     };
     let Client { holds, link, .. } = client;
     for hold in holds {

@@ -5,35 +5,35 @@ use super::network::{Call, Link, Memo, Reply, Request};
 use super::server::{Answer, Order};
 use super::{Rules, Timer, Timing};
 
-/// A process that wants the lock.
+/// A process that acquires the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client {
-    /// Whether it crashed, and if so whether it believed itself the holder.
+    /// Whether it crashed, and if so, whether it believed then.
     pub crashed: Option<bool>,
-    /// The attempt it is at, and those it is still clearing away.
+    /// Its current attempt, and the attempts that it is still releasing.
     pub holds: Vec<Hold>,
     /// Its connections.
     pub link: Link,
 }
 
-/// What a client tells its caller.
+/// A report of a client to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// The lock is held, with this token.
+    /// The lock is held.
     Granted {
-        /// The fencing token.
+        /// Fencing token of the grant.
         token: u8,
     },
-    /// Others held the lock.
+    /// Another client held the lock.
     Busy {
-        /// Whether the server had said so.
-        said: bool,
+        /// Whether the server had answered so.
+        answered: bool,
     },
-    /// The release is done, and the lock was ours until then.
+    /// The release is done, and the lock was held until then.
     Released(Fate),
-    /// The hold had ended without us.
+    /// The hold had ended before the release.
     Lost(Fate),
-    /// The hold was answered "not yours"; whether the client still believes.
+    /// The server answered "not yours".
     NotYours {
         /// Whether the client still believes.
         believes: bool,
@@ -42,7 +42,7 @@ pub enum Report {
 
 /// The fixed part of a client: the rules it keeps and the times it uses.
 #[derive(Clone, Copy, Debug)]
-pub struct Ways {
+pub struct Setup {
     /// The rules.
     pub rules: Rules,
     /// The times.
@@ -50,90 +50,91 @@ pub struct Ways {
 }
 
 impl Client {
-    /// The attempt it is at.
+    /// Returns the current attempt.
     pub fn current(&self) -> Option<&Hold> {
         self.holds.iter().find(|hold| hold.is_current())
     }
 
-    /// Whether its caller may think that it holds the lock.
+    /// Whether the client believes.
     pub fn believes(&self, rules: &Rules) -> bool {
         self.current()
             .is_some_and(|hold| hold.phase == Phase::Held && (hold.is_within_deadline() || !rules.deadline_ends_belief))
     }
 
-    /// Whether the client still has to do with this attempt.
+    /// Whether the client still has this attempt.
     pub fn knows(&self, serial: u8) -> bool {
         self.holds.iter().any(|hold| hold.serial == serial)
     }
 
     /// Begins an attempt with the field `serial`.
-    pub fn ask(&mut self, ways: &Ways, serial: u8) {
+    pub fn acquire(&mut self, setup: &Setup, serial: u8) {
         self.holds.push(Hold { serial, ..Hold::default() });
-        self.send_acquire(ways, serial);
+        self.send_acquire(setup, serial);
     }
 
-    /// Sends another copy of an acquire whose outcome is not known.
-    pub fn ask_again(&mut self, ways: &Ways) {
-        let hold = self.find(|hold| hold.phase == Phase::Unsure);
-        hold.phase = Phase::Asking;
+    /// Sends another copy of an acquire that has an unknown outcome.
+    pub fn acquire_again(&mut self, setup: &Setup) {
+        let hold = self.find(|hold| hold.phase == Phase::Unknown);
+        hold.phase = Phase::Acquiring;
         let serial = hold.serial;
-        self.send_acquire(ways, serial);
+        self.send_acquire(setup, serial);
     }
 
-    /// Releases the current attempt, whatever its outcome: behind a copy still under way, or
-    /// because it is held.
-    pub fn leave(&mut self, ways: &Ways) {
-        let at = self.holds.iter().position(Hold::is_current).expect("there is an attempt to leave");
-        self.holds[at].phase = Phase::Leaving;
-        self.send_release(ways, at);
+    /// Releases the current attempt, whatever its outcome: it is held, or a copy is still in
+    /// flight.
+    pub fn release(&mut self, setup: &Setup) {
+        let at = self.holds.iter().position(Hold::is_current).expect("there is an attempt to release");
+        self.holds[at].phase = Phase::Releasing;
+        self.send_release(setup, at);
     }
 
-    /// Sends the release of a leaving hold again.
-    pub fn leave_again(&mut self, ways: &Ways, at: usize) {
-        self.send_release(ways, at);
+    /// Sends the release again.
+    pub fn release_again(&mut self, setup: &Setup, at: usize) {
+        self.send_release(setup, at);
     }
 
-    /// Whether a release of this hold is due: the first went unanswered, or the last one's time has
-    /// come.
+    /// Whether to send a release of this hold again: the first one went unanswered, or the time for
+    /// the last one has come.
     pub fn owes_release(&self, at: usize) -> bool {
         let hold = &self.holds[at];
-        hold.phase == Phase::Leaving
+        hold.phase == Phase::Releasing
             && !self.link.releases(hold.serial)
             && (!hold.released || !hold.acquires_refused_from.client.is_ahead())
     }
 
     /// Sends a renewal of the current hold.
-    pub fn renew(&mut self, ways: &Ways) {
-        let lease = ways.timing.lease;
-        let raises = self.may_raise(ways);
+    pub fn renew(&mut self, setup: &Setup) {
+        let lease = setup.timing.lease;
+        let raises = self.may_raise(setup);
         let hold = self.find(|hold| hold.phase == Phase::Held);
-        let memo = memo(ways, lease, raises);
-        if !ways.rules.only_confirmation_raises {
+        let memo = memo(setup, lease, raises);
+        if !setup.rules.only_confirmation_raises {
             hold.deadline = hold.deadline.max(memo.deadline);
         }
         let serial = hold.serial;
         self.send(serial, Order::Renew { lease }, memo);
     }
 
-    /// Sends an extend of the current hold to `lease`, which may be shorter than what is left.
-    pub fn extend(&mut self, ways: &Ways, lease: u8) {
-        let raises = self.may_raise(ways);
+    /// Sends an extend of the current hold to `lease`, which may be shorter than the rest of the
+    /// lease.
+    pub fn extend(&mut self, setup: &Setup, lease: u8) {
+        let raises = self.may_raise(setup);
         let hold = self.find(|hold| hold.phase == Phase::Held);
-        let mut memo = memo(ways, lease, raises);
+        let mut memo = memo(setup, lease, raises);
         let shortens = memo.deadline < hold.deadline;
         let mut overtaken = false;
-        if shortens && ways.rules.shortening_lowers_first {
+        if shortens && setup.rules.shortening_lowers_first {
             hold.deadline = memo.deadline;
         }
-        let order = if !shortens && ways.rules.lengthening_only_lengthens {
+        let order = if !shortens && setup.rules.lengthening_only_lengthens {
             Order::Renew { lease }
         } else {
-            memo.refused_from = ways.timing.refused_from();
+            memo.refused_from = setup.timing.refused_from();
             memo.shortens = shortens;
-            // What left before it may be confirmed after it left, and was executed before it: no
-            // reason to rise.
-            overtaken = shortens && ways.rules.rise_waits_for_the_shortening;
-            Order::Extend { lease, refused_from: written_refusal(ways, ways.rules.extend_carries_not_after) }
+            // An earlier request may be confirmed after this extend leaves, but it ran before this
+            // extend. Its confirmation must not raise the deadline.
+            overtaken = shortens && setup.rules.rise_waits_for_the_shortening;
+            Order::Extend { lease, refused_from: written_refusal(setup, setup.rules.extend_carries_not_after) }
         };
         let serial = hold.serial;
         if overtaken {
@@ -143,70 +144,70 @@ impl Client {
     }
 
     /// Sends an unanswered extend again, which the protocol forbids.
-    pub fn extend_again(&mut self, ways: &Ways) {
+    pub fn extend_again(&mut self, setup: &Setup) {
         let hold = self.find(|hold| hold.extend_again.is_some());
         let lease = hold.extend_again.take().expect("found by it");
         let serial = hold.serial;
-        let refused_from = written_refusal(ways, true);
+        let refused_from = written_refusal(setup, true);
         self.send(serial, Order::Extend { lease, refused_from }, Memo::default());
     }
 
-    /// Loses the living connection: the outcome of what was under way is unknown from here on.
-    pub fn lose_connection(&mut self, ways: &Ways) {
+    /// Loses the living connection: the outcome of each request in flight becomes unknown.
+    pub fn lose_connection(&mut self, setup: &Setup) {
         for call in self.link.lose() {
-            let lapse = lapse(ways, &call);
+            let lapse = lapse(setup, &call);
             for hold in self.holds.iter_mut().filter(|hold| hold.serial == call.request.serial) {
                 match call.request.order {
                     Order::Acquire { .. } if hold.phase != Phase::Held => {
                         hold.unclean = true;
                         hold.acquires_refused_from = hold.acquires_refused_from.max(lapse);
-                        if hold.phase == Phase::Asking {
-                            hold.phase = Phase::Unsure;
+                        if hold.phase == Phase::Acquiring {
+                            hold.phase = Phase::Unknown;
                         }
                     }
                     Order::Extend { lease, .. } if hold.phase == Phase::Held => {
                         if call.memo.shortens {
                             hold.extends_refused_from = hold.extends_refused_from.max(lapse);
                         }
-                        hold.extend_again = (!ways.rules.extend_is_sent_once).then_some(lease);
+                        hold.extend_again = (!setup.rules.extend_is_sent_once).then_some(lease);
                     }
-                    Order::Release if hold.phase == Phase::Leaving => hold.repeat = true,
+                    Order::Release if hold.phase == Phase::Releasing => hold.repeat = true,
                     _ => {}
                 }
             }
         }
     }
 
-    /// Dies: nobody is left to clear away what it had.
+    /// Crashes: this client releases nothing any more.
     pub fn crash(&mut self, rules: &Rules) {
         self.crashed = Some(self.believes(rules));
         self.link.lose();
         self.holds.clear();
     }
 
-    /// Takes in the oldest reply and says what the caller is told, if anything.
-    pub fn hear(&mut self, ways: &Ways) -> Option<Report> {
+    /// Reads the oldest reply, and returns the report for the caller, if any.
+    pub fn read_reply(&mut self, setup: &Setup) -> Option<Report> {
         let reply = self.link.replies.remove(0);
         let serial = reply.call.request.serial;
         let phase = match reply.answer {
-            Answer::Granted { .. } | Answer::Busy => Phase::Asking,
-            Answer::TooLate if matches!(reply.call.request.order, Order::Acquire { .. }) => Phase::Asking,
+            Answer::Granted { .. } | Answer::Busy => Phase::Acquiring,
+            Answer::TooLate if matches!(reply.call.request.order, Order::Acquire { .. }) => Phase::Acquiring,
             Answer::TooLate | Answer::Kept(_) => Phase::Held,
-            Answer::Released(_) => Phase::Leaving,
+            Answer::Released(_) => Phase::Releasing,
         };
-        // An attempt that went on meanwhile has no use for the answer: given up before its grant
-        // came, say.
+        // The attempt may have moved on, for instance by a release before the grant arrived. Then
+        // the answer has no effect.
         let at = self.holds.iter().position(|hold| hold.serial == serial && hold.phase == phase)?;
         match reply.answer {
-            Answer::Granted { token } => self.hear_granted(ways, at, &reply, token),
+            Answer::Granted { token } => self.on_granted(setup, at, &reply, token),
             Answer::Busy => {
                 self.end_try(at);
-                Some(Report::Busy { said: true })
+                Some(Report::Busy { answered: true })
             }
-            Answer::TooLate if phase == Phase::Asking => self.hear_too_late(ways, at, &reply),
+            Answer::TooLate if phase == Phase::Acquiring => self.on_too_late(setup, at, &reply),
             Answer::TooLate => None,
-            Answer::Kept(kept) => self.hear_kept(ways, at, &reply, kept),
-            Answer::Released(found) => self.hear_released(ways, at, &reply, found),
+            Answer::Kept(kept) => self.on_kept(setup, at, &reply, kept),
+            Answer::Released(found) => self.on_released(setup, at, &reply, found),
         }
     }
 
@@ -222,12 +223,12 @@ impl Client {
         self.holds.iter_mut().for_each(Hold::server_tick);
     }
 
-    fn hear_granted(&mut self, ways: &Ways, at: usize, reply: &Reply, token: u8) -> Option<Report> {
+    fn on_granted(&mut self, setup: &Setup, at: usize, reply: &Reply, token: u8) -> Option<Report> {
         let hold = &mut self.holds[at];
-        hold.deadline = confirmed_deadline(ways, reply);
+        hold.deadline = confirmed_deadline(setup, reply);
         if !hold.is_within_deadline() {
-            // Granted so long ago that it may have ended: the caller never hears of it.
-            self.leave(ways);
+            // The grant is so old that it may have ended, so it is not reported to the caller.
+            self.release(setup);
             return None;
         }
         hold.phase = Phase::Held;
@@ -236,48 +237,48 @@ impl Client {
         Some(Report::Granted { token })
     }
 
-    fn hear_too_late(&mut self, ways: &Ways, at: usize, reply: &Reply) -> Option<Report> {
-        if !ways.rules.too_late_is_not_granted {
-            return self.hear_granted(ways, at, reply, 0);
+    fn on_too_late(&mut self, setup: &Setup, at: usize, reply: &Reply) -> Option<Report> {
+        if !setup.rules.too_late_is_not_granted {
+            return self.on_granted(setup, at, reply, 0);
         }
-        if !ways.rules.too_late_is_not_busy {
+        if !setup.rules.too_late_is_not_busy {
             self.end_try(at);
-            return Some(Report::Busy { said: false });
+            return Some(Report::Busy { answered: false });
         }
         if self.holds[at].retried {
             self.end_try(at);
         } else {
             self.holds[at].retried = true;
             let serial = self.holds[at].serial;
-            self.send_acquire(ways, serial);
+            self.send_acquire(setup, serial);
         }
         None
     }
 
-    fn hear_kept(&mut self, ways: &Ways, at: usize, reply: &Reply, kept: bool) -> Option<Report> {
-        let deadline = confirmed_deadline(ways, reply);
-        let raises = reply.call.memo.raises && (reply.past.extends || !ways.rules.server_time_decides)
-            || !ways.rules.rise_waits_for_the_shortening;
+    fn on_kept(&mut self, setup: &Setup, at: usize, reply: &Reply, kept: bool) -> Option<Report> {
+        let deadline = confirmed_deadline(setup, reply);
+        let raises = reply.call.memo.raises && (reply.past.extends || !setup.rules.server_time_decides)
+            || !setup.rules.rise_waits_for_the_shortening;
         let hold = &mut self.holds[at];
         if !kept {
-            if ways.rules.not_yours_ends_belief {
+            if setup.rules.not_yours_ends_belief {
                 hold.deadline = Timer::PAST;
             }
-            return Some(Report::NotYours { believes: self.believes(&ways.rules) });
+            return Some(Report::NotYours { believes: self.believes(&setup.rules) });
         }
         let is_extend = matches!(reply.call.request.order, Order::Extend { .. });
-        if is_extend && !ways.rules.shortening_lowers_first {
+        if is_extend && !setup.rules.shortening_lowers_first {
             hold.deadline = deadline;
         }
-        // A deadline that passed was told to the caller: nothing brings it back.
+        // A passed deadline was reported to the caller, so no answer raises it again.
         if raises && hold.is_within_deadline() {
             hold.deadline = hold.deadline.max(deadline);
         }
         None
     }
 
-    fn hear_released(&mut self, ways: &Ways, at: usize, reply: &Reply, found: bool) -> Option<Report> {
-        let rules = &ways.rules;
+    fn on_released(&mut self, setup: &Setup, at: usize, reply: &Reply, found: bool) -> Option<Report> {
+        let rules = &setup.rules;
         let report = if self.holds[at].owes_report { release_report(rules, &self.holds[at], found) } else { None };
         let hold = &mut self.holds[at];
         hold.owes_report = false;
@@ -289,29 +290,29 @@ impl Client {
         report
     }
 
-    /// A try was answered, and not by a grant. With every copy answered nothing of it can be left;
-    /// otherwise it may be asked again, or released.
+    /// Ends a try that was answered without a grant. If every copy is answered, the attempt is
+    /// over; otherwise the client may retry or release.
     fn end_try(&mut self, at: usize) {
         if self.holds[at].unclean {
-            self.holds[at].phase = Phase::Unsure;
+            self.holds[at].phase = Phase::Unknown;
         } else {
             self.holds.remove(at);
         }
     }
 
-    fn send_acquire(&mut self, ways: &Ways, serial: u8) {
-        let lease = ways.timing.lease;
-        let refused_from = written_refusal(ways, ways.rules.acquire_carries_not_after);
-        let memo = Memo { refused_from: ways.timing.refused_from(), ..memo(ways, lease, true) };
+    fn send_acquire(&mut self, setup: &Setup, serial: u8) {
+        let lease = setup.timing.lease;
+        let refused_from = written_refusal(setup, setup.rules.acquire_carries_not_after);
+        let memo = Memo { refused_from: setup.timing.refused_from(), ..memo(setup, lease, true) };
         self.send(serial, Order::Acquire { lease, refused_from }, memo);
     }
 
-    fn send_release(&mut self, ways: &Ways, at: usize) {
+    fn send_release(&mut self, setup: &Setup, at: usize) {
         let hold = &self.holds[at];
         let serial = hold.serial;
-        let last = !ways.rules.server_time_decides && !hold.acquires_refused_from.client.is_ahead();
+        let last = !setup.rules.server_time_decides && !hold.acquires_refused_from.client.is_ahead();
         self.send(serial, Order::Release, Memo { last, ..Memo::default() });
-        if !ways.rules.forgets_when_answered {
+        if !setup.rules.forgets_when_answered {
             self.holds.remove(at);
         }
     }
@@ -320,11 +321,11 @@ impl Client {
         self.link.requests.push(Call { request: Request { serial, order }, memo });
     }
 
-    /// Whether a confirmation of something sent now may raise the deadline: no shortening may run
-    /// after it.
-    fn may_raise(&self, ways: &Ways) -> bool {
+    /// Whether a confirmation of a request sent now may raise the deadline: no shortening may run
+    /// after that request.
+    fn may_raise(&self, setup: &Setup) -> bool {
         let Some(hold) = self.current() else { return false };
-        !ways.rules.rise_waits_for_the_shortening
+        !setup.rules.rise_waits_for_the_shortening
             || (!self.link.shortens(hold.serial) && !hold.extends_refused_from.client.is_ahead())
     }
 
@@ -333,8 +334,7 @@ impl Client {
     }
 }
 
-/// What a release's answer means for a hold the caller knew of; nothing is said where nothing is
-/// known.
+/// Returns the report for the answer of a release. Without knowledge there is no report.
 fn release_report(rules: &Rules, hold: &Hold, found: bool) -> Option<Report> {
     let within = hold.is_within_deadline();
     match (found, hold.repeat) {
@@ -350,35 +350,35 @@ fn release_report(rules: &Rules, hold: &Hold, found: bool) -> Option<Report> {
     }
 }
 
-fn confirmed_deadline(ways: &Ways, reply: &Reply) -> Timer {
+fn confirmed_deadline(setup: &Setup, reply: &Reply) -> Timer {
     let memo = &reply.call.memo;
-    if ways.rules.deadline_counts_from_sending { memo.deadline } else { counted_on(ways, memo.lease) }
+    if setup.rules.deadline_counts_from_sending { memo.deadline } else { deadline_of(setup, memo.lease) }
 }
 
-fn memo(ways: &Ways, lease: u8, raises: bool) -> Memo {
-    let kept = if ways.rules.deadline_counts_from_sending { 0 } else { lease };
-    Memo { deadline: counted_on(ways, lease), lease: kept, raises, ..Memo::default() }
+fn memo(setup: &Setup, lease: u8, raises: bool) -> Memo {
+    let kept = if setup.rules.deadline_counts_from_sending { 0 } else { lease };
+    Memo { deadline: deadline_of(setup, lease), lease: kept, raises, ..Memo::default() }
 }
 
-fn counted_on(ways: &Ways, lease: u8) -> Timer {
-    if ways.rules.deadline_keeps_a_margin { ways.timing.counted_on(lease) } else { Timer::after(lease) }
+fn deadline_of(setup: &Setup, lease: u8) -> Timer {
+    if setup.rules.deadline_keeps_a_margin { setup.timing.deadline_of(lease) } else { Timer::after(lease) }
 }
 
-/// The first instant at which a copy sent now is refused, as the client writes it in the server's
-/// time.
-fn written_refusal(ways: &Ways, carried: bool) -> Timer {
-    let Timing { window, offset_gap, .. } = ways.timing;
-    match (carried, ways.rules.not_after_uses_the_lower_bound) {
+/// The first instant, in the server's time, at which the server refuses a copy sent now, as the
+/// client writes it.
+fn written_refusal(setup: &Setup, carried: bool) -> Timer {
+    let Timing { window, offset_gap, .. } = setup.timing;
+    match (carried, setup.rules.not_after_uses_the_lower_bound) {
         (false, _) => Timer::NEVER,
         (true, true) => Timer::after((window + 1).saturating_sub(offset_gap)),
         (true, false) => Timer::after(window + 1 + offset_gap),
     }
 }
 
-/// When a lost copy can do nothing any more, by the clock that decides.
-fn lapse(ways: &Ways, call: &Call) -> Lapse {
+/// The instant from which a lost copy can have no effect, by the clock that decides.
+fn lapse(setup: &Setup, call: &Call) -> Lapse {
     let client = call.memo.refused_from;
-    if !ways.rules.server_time_decides {
+    if !setup.rules.server_time_decides {
         return Lapse { client, server: Timer::PAST };
     }
     let server = match call.request.order {

@@ -2,23 +2,24 @@
 
 use super::Timer;
 
-/// Where an attempt stands.
+/// State of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
-    /// A copy of the acquire is under way on the living connection.
+    /// A copy of the acquire is in flight on the living connection.
     #[default]
-    Asking,
-    /// No copy is under way, and an earlier one is unanswered: it may be asked again or given up.
-    Unsure,
-    /// Granted in time, and not released yet. Whether it is still believed is for the deadline to
-    /// say.
+    Acquiring,
+    /// No copy is in flight, and an earlier copy is unanswered: the client may retry or give up.
+    Unknown,
+    /// Granted in time, and not released yet. The deadline decides whether the client still
+    /// believes.
     Held,
-    /// The caller is done with it; it is being released, until nothing of it can be left.
-    Leaving,
+    /// The caller no longer needs the lock. The client releases until no trace of the attempt can
+    /// be left on the server.
+    Releasing,
 }
 
-/// What really happened on the server to a hold since its client began to believe. The protocol
-/// never looks at it; reports are measured by it.
+/// The true history of a hold on the server since its client began to believe. The protocol never
+/// reads it; it is the measure for the client's reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fate {
     /// The key was ours all the time.
@@ -33,36 +34,36 @@ pub enum Fate {
 /// One attempt, and the hold it may become.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hold {
-    /// Where it stands.
+    /// Its state.
     pub phase: Phase,
-    /// A grant was told to the caller, and its release has not been reported yet.
+    /// A grant was reported to the caller, and its release has not been reported yet.
     pub owes_report: bool,
-    /// Some copy of its acquire will never be answered.
+    /// At least one copy of its acquire will never be answered.
     pub unclean: bool,
-    /// "Too late" was answered once and tried again.
+    /// "Too late" was answered once, and the client retried.
     pub retried: bool,
-    /// A release of it was answered.
+    /// One release of it was answered.
     pub released: bool,
-    /// A release of it went unanswered.
+    /// One release of it went unanswered.
     pub repeat: bool,
-    /// Believed until then.
+    /// The client believes until this instant.
     pub deadline: Timer,
     /// The first instant at which every lost copy of its acquire is refused.
     pub acquires_refused_from: Lapse,
     /// The first instant at which every lost extend of it is refused.
     pub extends_refused_from: Lapse,
-    /// The lease of an extend to be sent again; only where that is (wrongly) done.
+    /// The lease of an extend to be sent again; used only with the rule against it switched off.
     pub extend_again: Option<u8>,
-    /// What really happened to it.
+    /// Its true history.
     pub fate: Fate,
-    /// Its field, together with the client. Last, so that holds are sorted by what they are and not
-    /// by name.
+    /// Its field, together with the client. It is the last field here, so that holds are sorted by
+    /// their state and not by name.
     pub serial: u8,
 }
 
-/// An instant after which a lost copy cannot do anything any more, by the clock that decides.
+/// The instant from which a lost copy can have no effect, by the clock that decides.
 ///
-/// Only one of the two is ever ahead: which one is a rule.
+/// Only one of the two is ever ahead; a rule selects the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lapse {
     /// By the client's clock.
@@ -72,19 +73,19 @@ pub struct Lapse {
 }
 
 impl Lapse {
-    /// The later of two.
+    /// Returns the later of two instants, per clock.
     pub fn max(self, other: Self) -> Self {
         Self { client: self.client.max(other.client), server: self.server.max(other.server) }
     }
 }
 
 impl Hold {
-    /// Whether this attempt is what the client wants now, as opposed to what it is clearing away.
+    /// Whether the client wants this attempt now; the others are only being released.
     pub fn is_current(&self) -> bool {
-        self.phase != Phase::Leaving
+        self.phase != Phase::Releasing
     }
 
-    /// Whether the lease is counted on.
+    /// Whether the deadline is still ahead.
     pub fn is_within_deadline(&self) -> bool {
         self.deadline.is_ahead()
     }
@@ -102,16 +103,16 @@ impl Hold {
         self.extends_refused_from.server.tick();
     }
 
-    /// Drops what no longer matters, so that states that differ only by it become one.
+    /// Clears what no longer matters, so that states that differ only by it become one.
     pub fn tidy(&mut self) {
-        if self.phase != Phase::Asking {
+        if self.phase != Phase::Acquiring {
             self.retried = false;
         }
         if self.phase != Phase::Held {
             self.extends_refused_from = Lapse::default();
             self.extend_again = None;
         }
-        if self.phase == Phase::Leaving && !self.owes_report {
+        if self.phase == Phase::Releasing && !self.owes_report {
             self.deadline = Timer::PAST;
             self.repeat = false;
         }

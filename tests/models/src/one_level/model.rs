@@ -2,7 +2,7 @@
 
 use stateright::{Model, Property};
 
-use super::client::{Client, Report, Ways};
+use super::client::{Client, Report, Setup};
 use super::hold::{Fate, Phase};
 use super::network::{Past, Reply};
 use super::properties;
@@ -12,33 +12,33 @@ use super::{Rules, Timing};
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct OneLevel {
-    /// What the clients and scripts keep to.
+    /// The rules of clients and scripts.
     pub rules: Rules,
     /// The lengths of leases and windows.
     pub timing: Timing,
-    /// How much may go wrong.
+    /// The limits of a run.
     pub bounds: Bounds,
 }
 
-/// How much may happen in one run.
+/// The limits of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bounds {
-    /// How many clients there are.
+    /// Number of clients.
     pub clients: u8,
     /// Whether they renew.
     pub renewals: bool,
     /// Unanswered requests per connection; a retry after "too late" may be one more.
-    pub under_way: u8,
-    /// What may go wrong, all told.
+    pub in_flight: u8,
+    /// The total of what may go wrong.
     pub mishaps: Mishaps,
-    /// Attempts one client may be at, those it is clearing away included.
+    /// Attempts per client, including those that are still being released.
     pub holds: u8,
-    /// Bytes of a lost connection that can do nothing any more, whenever they arrive, are taken out
-    /// of the state.
+    /// Whether bytes of a lost connection that can have no effect any more are removed from the
+    /// state.
     pub drop_idle_bytes: bool,
 }
 
-/// How often each thing may still go wrong.
+/// How often each fault may still occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mishaps {
     /// Connections lost: each loses a request or a reply, or several.
@@ -47,58 +47,59 @@ pub struct Mishaps {
     pub crashes: u8,
     /// Ticks that some client's clock misses.
     pub slow_ticks: u8,
-    /// Ticks that some client's clock counts too many.
+    /// Extra ticks that some client's clock counts.
     pub fast_ticks: u8,
     /// Deletions of the key by an administrator.
     pub deletions: u8,
-    /// Attempts, no mishap in themselves; [`u8::MAX`]: any number.
+    /// Attempts (not a fault); [`u8::MAX`]: any number.
     pub attempts: u8,
 }
 
-/// One state. The clients are sorted, so that states which differ only by the clients' numbers are
-/// one.
+/// One state. The clients are sorted, so that states that differ only by the numbers of the clients
+/// are one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The server.
     pub server: Server,
     /// The clients.
     pub clients: Vec<Client>,
-    /// What may still go wrong.
+    /// The faults that may still occur.
     pub left: Mishaps,
     /// The highest token any client believed in.
     pub highest_token: u8,
-    /// What was said or done wrong.
+    /// The violations so far that show in an event.
     pub flaws: Flaws,
     /// An administrator deleted the key of a holder.
-    pub meddled: bool,
+    pub key_deleted: bool,
 }
 
-/// Wrongs that show in an event, not in a state.
+/// Violations that show in an event and not in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flaws {
-    /// "Lost" was reported of a hold that did not end without us.
+    /// "Lost" was reported, although the hold still lasted or our own release had ended it.
     pub untrue_lost: bool,
-    /// "Released" was reported of a hold that was not ours until we released it.
+    /// "Released" was reported, although our release did not end the hold.
     pub untrue_released: bool,
-    /// "Busy" was reported though the server had not said so.
+    /// "Busy" was reported, although the server had not answered so.
     pub untrue_busy: bool,
-    /// A grant was believed with a token not above all believed before.
+    /// A client believed in a grant whose token was not above all earlier ones.
     pub token_not_above: bool,
     /// A client went on believing after "not yours".
-    pub deaf: bool,
+    pub ignored_not_yours: bool,
 }
 
-/// What can happen. The numbers are the client's place in the state.
+/// Everything that can happen. The numbers are indexes of clients, and then of holds or
+/// connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A client begins an attempt.
-    Ask(u8),
-    /// A client sends another copy of an acquire it knows nothing about.
-    AskAgain(u8),
+    Acquire(u8),
+    /// A client sends another copy of an acquire that has an unknown outcome.
+    AcquireAgain(u8),
     /// A client releases its current attempt, held or not.
-    Leave(u8),
-    /// A client sends the release of a leaving hold again.
-    LeaveAgain(u8, u8),
+    Release(u8),
+    /// A client sends the release of a hold again.
+    ReleaseAgain(u8, u8),
     /// A client renews.
     Renew(u8),
     /// A client extends to this lease.
@@ -110,18 +111,18 @@ pub enum Action {
     /// The server executes the oldest request of one of a client's lost connections.
     ExecuteLate(u8, u8),
     /// A client reads the oldest reply.
-    Hear(u8),
+    ReadReply(u8),
     /// A client's connection is lost.
     Lose(u8),
     /// A client crashes.
     Crash(u8),
     /// An administrator deletes the key.
     Delete,
-    /// Time passes, for everybody.
+    /// Time passes for the server and all clients.
     Tick,
-    /// Time passes, but one client's clock does not show it.
+    /// Time passes, but one client's clock misses the tick.
     SlowTick(u8),
-    /// One client's clock shows a tick that did not pass.
+    /// One client's clock counts a tick that did not pass.
     FastTick(u8),
 }
 
@@ -136,22 +137,22 @@ impl Model for OneLevel {
             left: self.bounds.mishaps,
             highest_token: 0,
             flaws: Flaws::default(),
-            meddled: false,
+            key_deleted: false,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (at, client) in (0..).zip(&state.clients) {
             if client.crashed.is_none() {
-                self.intentions(state, client, at, actions);
-                self.mishaps_of(state, client, at, actions);
+                self.own_actions(state, client, at, actions);
+                self.fault_actions(state, client, at, actions);
             }
             if !client.link.requests.is_empty() {
                 actions.push(Action::Execute(at));
             }
             actions.extend((0..client.link.late.len()).map(|late| Action::ExecuteLate(at, small(late))));
             if !client.link.replies.is_empty() {
-                actions.push(Action::Hear(at));
+                actions.push(Action::ReadReply(at));
             }
         }
         if state.left.deletions > 0 && state.server.key.is_some() {
@@ -173,28 +174,28 @@ impl Model for OneLevel {
 }
 
 impl OneLevel {
-    /// What clients are made of in this configuration.
-    pub fn ways(&self) -> Ways {
-        Ways { rules: self.rules, timing: self.timing }
+    /// Returns the part of this configuration that clients use.
+    pub fn setup(&self) -> Setup {
+        Setup { rules: self.rules, timing: self.timing }
     }
 
-    /// What a client may want to do.
-    fn intentions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
+    /// Adds what a client may do of its own accord.
+    fn own_actions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
         for hold in (0..client.holds.len()).filter(|&hold| client.owes_release(hold)) {
-            actions.push(Action::LeaveAgain(at, small(hold)));
+            actions.push(Action::ReleaseAgain(at, small(hold)));
         }
-        if client.link.under_way() >= usize::from(self.bounds.under_way) {
+        if client.link.in_flight() >= usize::from(self.bounds.in_flight) {
             return;
         }
         let Some(hold) = client.current() else {
             if client.holds.len() < usize::from(self.bounds.holds) && state.left.attempts > 0 {
-                actions.push(Action::Ask(at));
+                actions.push(Action::Acquire(at));
             }
             return;
         };
-        actions.push(Action::Leave(at));
-        if hold.phase == Phase::Unsure {
-            actions.push(Action::AskAgain(at));
+        actions.push(Action::Release(at));
+        if hold.phase == Phase::Unknown {
+            actions.push(Action::AcquireAgain(at));
         }
         if hold.extend_again.is_some() {
             actions.push(Action::ExtendAgain(at));
@@ -209,13 +210,13 @@ impl OneLevel {
         }
     }
 
-    /// What may go wrong with a client.
-    fn mishaps_of(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
-        if state.left.losses > 0 && client.link.under_way() > 0 {
+    /// Adds the faults that may hit a client.
+    fn fault_actions(&self, state: &State, client: &Client, at: u8, actions: &mut Vec<Action>) {
+        if state.left.losses > 0 && client.link.in_flight() > 0 {
             actions.push(Action::Lose(at));
         }
         if client.holds.is_empty() {
-            return; // nothing to leave behind, and no clock that matters
+            return; // such a client leaves nothing on the server, and its clock does not matter
         }
         if state.left.crashes > 0 {
             actions.push(Action::Crash(at));
@@ -229,35 +230,35 @@ impl OneLevel {
     }
 
     fn apply(&self, state: &mut State, action: Action) {
-        let ways = self.ways();
+        let setup = self.setup();
         match action {
-            Action::Ask(at) => {
+            Action::Acquire(at) => {
                 if state.left.attempts != u8::MAX {
                     state.left.attempts -= 1;
                 }
                 let serial = if self.rules.field_is_new { state.unused_serial(at) } else { 0 };
-                state.client(at).ask(&ways, serial);
+                state.client(at).acquire(&setup, serial);
             }
-            Action::AskAgain(at) => state.client(at).ask_again(&ways),
-            Action::Leave(at) => state.client(at).leave(&ways),
-            Action::LeaveAgain(at, hold) => state.client(at).leave_again(&ways, hold.into()),
-            Action::Renew(at) => state.client(at).renew(&ways),
-            Action::Extend(at, lease) => state.client(at).extend(&ways, lease),
-            Action::ExtendAgain(at) => state.client(at).extend_again(&ways),
+            Action::AcquireAgain(at) => state.client(at).acquire_again(&setup),
+            Action::Release(at) => state.client(at).release(&setup),
+            Action::ReleaseAgain(at, hold) => state.client(at).release_again(&setup, hold.into()),
+            Action::Renew(at) => state.client(at).renew(&setup),
+            Action::Extend(at, lease) => state.client(at).extend(&setup, lease),
+            Action::ExtendAgain(at) => state.client(at).extend_again(&setup),
             Action::Execute(at) => self.execute(state, at),
             Action::ExecuteLate(at, late) => {
                 let request = state.client(at).link.arrive_late(late.into());
                 let field = Field { client: at, serial: request.serial };
                 state.server.execute(&self.rules, field, request.order);
             }
-            Action::Hear(at) => {
-                if let Some(report) = state.client(at).hear(&ways) {
+            Action::ReadReply(at) => {
+                if let Some(report) = state.client(at).read_reply(&setup) {
                     state.note(report);
                 }
             }
             Action::Lose(at) => {
                 state.left.losses -= 1;
-                state.client(at).lose_connection(&ways);
+                state.client(at).lose_connection(&setup);
             }
             Action::Crash(at) => {
                 state.left.crashes -= 1;
@@ -265,7 +266,7 @@ impl OneLevel {
             }
             Action::Delete => {
                 state.left.deletions -= 1;
-                state.meddled = true;
+                state.key_deleted = true;
                 state.server.delete(&self.rules);
             }
             Action::Tick => self.tick(state, None),
@@ -302,8 +303,8 @@ impl OneLevel {
         }
     }
 
-    /// When the key stops holding a field, whoever believes in it has a new fate, known to nobody
-    /// but the model.
+    /// When the key stops holding a field, records it in the hold of a client that believes. Only
+    /// the model knows it.
     fn note_the_end_of_holds(&self, last: &State, state: &mut State, action: Action) {
         let Some(gone) = last.server.holder().filter(|&field| state.server.holder() != Some(field)) else { return };
         let released = match action {
@@ -320,7 +321,7 @@ impl OneLevel {
 }
 
 impl State {
-    /// The client that is at this place.
+    /// Returns the client with this index.
     fn client(&mut self, at: u8) -> &mut Client {
         &mut self.clients[usize::from(at)]
     }
@@ -333,8 +334,8 @@ impl State {
         self.clients[usize::from(at)].link.late[usize::from(late)][0].order
     }
 
-    /// A field of this client that is nowhere in use, neither at the server nor in any bytes under
-    /// way: as good as one never used before.
+    /// Returns a field number of this client that is in use neither at the server nor in any bytes
+    /// in flight. It is equivalent to a number never used before.
     fn unused_serial(&self, at: u8) -> u8 {
         let client = &self.clients[usize::from(at)];
         let held = self.server.holder().filter(|field| field.client == at).map(|field| field.serial);
@@ -355,10 +356,10 @@ impl State {
                 flaws.token_not_above |= token <= self.highest_token;
                 self.highest_token = self.highest_token.max(token);
             }
-            Report::Busy { said } => flaws.untrue_busy |= !said,
+            Report::Busy { answered } => flaws.untrue_busy |= !answered,
             Report::Released(fate) => flaws.untrue_released |= fate != Fate::Released,
             Report::Lost(fate) => flaws.untrue_lost |= fate != Fate::Ended,
-            Report::NotYours { believes } => flaws.deaf |= believes,
+            Report::NotYours { believes } => flaws.ignored_not_yours |= believes,
         }
     }
 }
@@ -368,5 +369,5 @@ fn is_release(order: Order) -> bool {
 }
 
 fn small(number: usize) -> u8 {
-    u8::try_from(number).expect("a handful")
+    u8::try_from(number).expect("fits a byte")
 }

@@ -8,79 +8,80 @@ use super::server::{Answer, Order};
 pub struct Request {
     /// Which attempt of the client.
     pub serial: u8,
-    /// What the script shall do.
+    /// The task of the script.
     pub order: Order,
 }
 
-/// What a client remembers of a request until its reply.
+/// A client's notes on a request until its reply.
 ///
-/// It travels with the request here, since replies come in the order of the requests; the server
-/// does not look at it.
+/// In the model it travels with the request, since replies come in the order of the requests. The
+/// server does not read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Memo {
-    /// The deadline a confirmation would give, counted from before the request left.
+    /// The deadline after a confirmation, counted from before the request left.
     pub deadline: Timer,
-    /// The lease asked for; kept only where the deadline is (wrongly) counted from the reply.
+    /// The requested lease; stored only where the deadline is (wrongly) counted from the reply.
     pub lease: u8,
     /// Whether a confirmation may raise the deadline.
     pub raises: bool,
     /// The first instant, by the client's clock, at which the copy is refused.
     pub refused_from: Timer,
-    /// The extend may shorten: until it is known to be done or refused, nothing raises the
-    /// deadline.
+    /// Whether the extend may shorten the lease: until it is confirmed or refused, nothing raises
+    /// the deadline.
     pub shortens: bool,
     /// The release was sent after the latest `not_after`, by the client's clock.
     pub last: bool,
 }
 
-/// A request under way on a living connection.
+/// A request in flight on a living connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
-    /// What the server reads.
+    /// The part that the server reads.
     pub request: Request,
-    /// What the client remembers.
+    /// The part that only the client keeps.
     pub memo: Memo,
 }
 
-/// A reply under way on a living connection.
+/// A reply in flight on a living connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reply {
     /// The call it answers.
     pub call: Call,
     /// The answer.
     pub answer: Answer,
-    /// How the server's time, which every answer carries, compares with what the client once wrote.
+    /// Which of the client's `not_after` the server's time in this answer has passed.
     pub past: Past,
 }
 
-/// What the server's time in an answer tells the client about its lost copies.
+/// Whether the server's time in an answer is past the `not_after` of lost copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Past {
-    /// It is past the `not_after` of every lost copy of the attempt's acquire, as written.
+    /// It is past the `not_after` of every lost copy of the attempt's acquire, as written there.
     pub acquires: bool,
-    /// It is past the `not_after` of every lost extend of the attempt, as written.
+    /// It is past the `not_after` of every lost extend of the attempt, as written there.
     pub extends: bool,
 }
 
-/// All connections of one client: the living one, and what is left of lost ones.
+/// All connections of one client: the living one, and the remains of lost ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Link {
-    /// Requests of the living connection the server has not read yet, oldest first.
+    /// Requests on the living connection that the server has not read yet, oldest first.
     pub requests: Vec<Call>,
-    /// Replies of the living connection the client has not read yet, oldest first.
+    /// Replies on the living connection that the client has not read yet, oldest first.
     pub replies: Vec<Reply>,
-    /// For each lost connection the requests that may still arrive, oldest first. The connections
-    /// are in no order.
+    /// For each lost connection, the requests that may still arrive, oldest first. The connections
+    /// are sorted by content, not by age.
     pub late: Vec<Vec<Request>>,
 }
 
 impl Link {
-    /// How many requests are unanswered on the living connection.
-    pub fn under_way(&self) -> usize {
+    /// Number of unanswered requests on the living connection.
+    pub fn in_flight(&self) -> usize {
         self.requests.len() + self.replies.len()
     }
 
-    /// Every unanswered call of the living connection; the client cannot tell the two kinds apart.
+    /// Returns every unanswered call of the living connection. The client cannot distinguish unread
+    /// requests from unread replies.
     pub fn unanswered(&self) -> impl Iterator<Item = &Call> {
         self.replies.iter().map(|reply| &reply.call).chain(&self.requests)
     }
@@ -102,7 +103,7 @@ impl Link {
     }
 
     /// Loses the living connection. Its replies are gone; its requests may still arrive. Returns
-    /// the calls whose outcome the client does not know.
+    /// the calls with unknown outcomes.
     pub fn lose(&mut self) -> Vec<Call> {
         let unanswered: Vec<Call> = self.unanswered().copied().collect();
         self.replies.clear();
@@ -114,7 +115,7 @@ impl Link {
         unanswered
     }
 
-    /// The oldest request of a lost connection arrives after all.
+    /// Removes and returns the oldest request of a lost connection, which arrives after all.
     pub fn arrive_late(&mut self, connection: usize) -> Request {
         let request = self.late[connection].remove(0);
         if self.late[connection].is_empty() {
@@ -138,7 +139,7 @@ impl Link {
         self.late.sort_unstable();
     }
 
-    /// What the client remembers of every unanswered call.
+    /// Returns the client's notes on every unanswered call.
     pub fn memos_mut(&mut self) -> impl Iterator<Item = &mut Memo> {
         let replies = self.replies.iter_mut().map(|reply| &mut reply.call);
         replies.chain(&mut self.requests).map(|call| &mut call.memo)

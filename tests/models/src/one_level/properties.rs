@@ -1,4 +1,4 @@
-//! Invariants, and states that must be reachable for them to be meaningful.
+//! Invariants, and states that must be reachable to make the invariants meaningful.
 
 use stateright::Property;
 
@@ -9,47 +9,49 @@ use super::{OneLevel, State};
 
 /// At most one client believes that it holds the lock.
 pub const ONE_BELIEVES: &str = "at most one client believes";
-/// Who believes has its field in the key.
+/// The key holds the field of the client that believes.
 pub const BELIEVED_IS_HELD: &str = "believed is held";
-/// A field its client forgot is not in the key, and stays out of it.
+/// The key never holds a field that its client has forgotten.
 pub const NOTHING_LEFT_BEHIND: &str = "nothing is left behind";
-/// Each grant told to a caller has a higher token than all told before.
+/// Each grant reported to a caller has a higher token than all grants reported before.
 pub const TOKENS_RISE: &str = "tokens rise";
-/// "Lost" is said only of a hold that ended without us.
+/// "Lost" is reported only for a hold that ended without our own release.
 pub const LOST_IS_TRUE: &str = "a report of lost is true";
-/// "Released" is said only of a hold that was ours until we released it.
+/// "Released" is reported only for a hold that ended by our own release.
 pub const RELEASED_IS_TRUE: &str = "a report of released is true";
-/// "Busy" is said only when the server said so.
+/// "Busy" is reported only if the server answered so.
 pub const BUSY_IS_TRUE: &str = "a report of busy is true";
-/// "Not yours" ends belief.
-pub const TOLD_IS_KNOWN: &str = "who is told knows";
+/// A client does not believe after the answer "not yours".
+pub const NOT_YOURS_ENDS_BELIEF: &str = "not yours ends belief";
 
-/// A grant although an earlier copy went unanswered.
+/// A grant was received, and an earlier copy of its acquire went unanswered.
 pub const GRANT_AFTER_LOSS: &str = "a grant after a lost copy";
 /// A copy from a lost connection arrives after its `not_after`.
 pub const LATE_REFUSED: &str = "a late copy is refused";
-/// A copy from a lost connection takes the key after all.
+/// A copy from a lost connection arrives in time and takes the key.
 pub const LATE_EXECUTED: &str = "a late copy is executed";
 /// A hold ends by its lease while its client has not released it.
 pub const EXPIRED: &str = "a lease ends under a holder";
-/// A client is granted the lock that a crashed one held.
+/// A client is granted the lock after a crashed client held it.
 pub const TAKEN_OVER: &str = "a take-over after a crash";
 
-/// All properties of the model.
+/// Returns all properties of the model.
 pub fn all() -> Vec<Property<OneLevel>> {
     vec![
         Property::always(ONE_BELIEVES, |model: &OneLevel, state: &State| {
-            state.meddled || believers(model, state).count() <= 1
+            state.key_deleted || believers(model, state).count() <= 1
         }),
         Property::always(BELIEVED_IS_HELD, |model: &OneLevel, state: &State| {
-            state.meddled || believers(model, state).all(|field| state.server.holder() == Some(field))
+            state.key_deleted || believers(model, state).all(|field| state.server.holder() == Some(field))
         }),
         Property::always(NOTHING_LEFT_BEHIND, nothing_left_behind),
-        Property::always(TOKENS_RISE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.token_not_above),
-        Property::always(LOST_IS_TRUE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.untrue_lost),
-        Property::always(RELEASED_IS_TRUE, |_: &OneLevel, state: &State| state.meddled || !state.flaws.untrue_released),
+        Property::always(TOKENS_RISE, |_: &OneLevel, state: &State| state.key_deleted || !state.flaws.token_not_above),
+        Property::always(LOST_IS_TRUE, |_: &OneLevel, state: &State| state.key_deleted || !state.flaws.untrue_lost),
+        Property::always(RELEASED_IS_TRUE, |_: &OneLevel, state: &State| {
+            state.key_deleted || !state.flaws.untrue_released
+        }),
         Property::always(BUSY_IS_TRUE, |_: &OneLevel, state: &State| !state.flaws.untrue_busy),
-        Property::always(TOLD_IS_KNOWN, |_: &OneLevel, state: &State| !state.flaws.deaf),
+        Property::always(NOT_YOURS_ENDS_BELIEF, |_: &OneLevel, state: &State| !state.flaws.ignored_not_yours),
         Property::sometimes(GRANT_AFTER_LOSS, |_: &OneLevel, state: &State| {
             holds(state, |phase, unclean| phase == Phase::Held && unclean)
         }),
@@ -68,7 +70,7 @@ pub fn all() -> Vec<Property<OneLevel>> {
     ]
 }
 
-/// The fields of all clients that believe.
+/// Returns the fields of all clients that believe.
 fn believers<'a>(model: &'a OneLevel, state: &'a State) -> impl Iterator<Item = Field> + 'a {
     (0..).zip(&state.clients).filter_map(|(at, client)| {
         let serial = client.believes(&model.rules).then(|| client.current().map(|hold| hold.serial))??;
@@ -86,7 +88,7 @@ fn holds(state: &State, wanted: impl Fn(Phase, bool) -> bool) -> bool {
     state.clients.iter().flat_map(|client| &client.holds).any(|hold| wanted(hold.phase, hold.unclean))
 }
 
-/// The requests of lost connections that can arrive next.
+/// Returns the requests of lost connections that can arrive next.
 fn late(state: &State) -> impl Iterator<Item = &Request> {
     state.clients.iter().flat_map(|client| &client.link.late).map(|requests| &requests[0])
 }

@@ -1,20 +1,20 @@
 //! The rules of the protocol, each with a switch.
 
-/// What clients and scripts keep to. All on is the design; each one off is a mistake somebody could
-/// make.
+/// The rules of clients and scripts. The design has all of them on; each rule switched off is a
+/// possible mistake.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A copy of an acquire carries `not_after` and refuses itself later. Off: it runs whenever it
-    /// arrives.
+    /// A copy of an acquire carries `not_after`, and the server refuses it later. Off: it runs
+    /// whenever it arrives.
     pub acquire_carries_not_after: bool,
     /// `not_after` is written with a lower bound of the clock difference. Off: with an upper bound.
     pub not_after_uses_the_lower_bound: bool,
     /// A hold with an unanswered copy of its acquire is released once more after the latest
     /// `not_after`. Off: one answered release is enough.
     pub unclean_is_released_again: bool,
-    /// Whether the `not_after` of a lost copy is past is decided by the server's time in an answer,
-    /// compared with what was written. Off: by the client's own clock, which is right only while
-    /// that clock runs as the server's does.
+    /// The server's time in an answer, compared with the written `not_after`, decides whether a
+    /// lost copy is too late. Off: the client's own clock decides, which is right only while it
+    /// runs like the server's.
     pub server_time_decides: bool,
     /// A hold is forgotten when its last release was answered. Off: when it was sent.
     pub forgets_when_answered: bool,
@@ -22,9 +22,10 @@ pub struct Rules {
     pub field_is_new: bool,
     /// The deadline counts from before the request left. Off: from the reply.
     pub deadline_counts_from_sending: bool,
-    /// The deadline keeps a margin from the lease. Off: none, however the clocks run.
+    /// The deadline is earlier than the end of the lease by a margin. Off: no margin, however the
+    /// clocks run.
     pub deadline_keeps_a_margin: bool,
-    /// The script sets the holder. Off: it counts, as Redisson's re-entry does, and a release
+    /// The script sets the holder. Off: it counts, as Redisson's re-entry does, and each release
     /// counts down.
     pub acquire_sets: bool,
     /// A repeated acquire never shortens the lease. Off: it sets it.
@@ -33,21 +34,20 @@ pub struct Rules {
     pub only_confirmation_raises: bool,
     /// A renewal never shortens the lease. Off: it sets it.
     pub renewal_never_shortens: bool,
-    /// A renewal touches only a key that holds its field. Off: it writes its field whatever is
-    /// there.
+    /// A renewal writes only to a key that holds its field. Off: it writes its field in any case.
     pub renewal_compares: bool,
-    /// An extend to less than the deadline lowers the deadline before it is sent. Off: when
+    /// An extend to less than the deadline lowers the deadline before it is sent. Off: when it is
     /// confirmed.
     pub shortening_lowers_first: bool,
     /// An extend carries `not_after`. Off: it runs whenever it arrives.
     pub extend_carries_not_after: bool,
     /// An extend that went unanswered is never sent again. Off: it is, with a fresh `not_after`.
     pub extend_is_sent_once: bool,
-    /// While a shortening may still be executed, nothing sent raises the deadline. Off: any
+    /// While a shortening may still be executed, no confirmation raises the deadline. Off: any
     /// confirmation does.
     pub rise_waits_for_the_shortening: bool,
-    /// An extend that does not lower the deadline can only lengthen on the server too, as a renewal
-    /// does. Off: it sets the lease.
+    /// An extend that does not lower the deadline can only lengthen the lease on the server too, as
+    /// a renewal does. Off: it sets the lease.
     pub lengthening_only_lengthens: bool,
     /// A first release that finds nothing is reported as lost. Off: as released.
     pub nothing_at_first_is_lost: bool,
@@ -58,18 +58,18 @@ pub struct Rules {
     /// lost.
     pub nothing_after_the_deadline_is_unknown: bool,
     /// A release of an unclean hold that finds it after the deadline is reported as unknown: a late
-    /// copy may have put it back after somebody else was in. Off: as released.
+    /// copy may have acquired it again after another holder. Off: as released.
     pub found_after_the_deadline_is_unknown: bool,
-    /// "Too late" is retried. Off: it is reported as busy.
+    /// "Too late" is followed by a retry. Off: it is reported as busy.
     pub too_late_is_not_busy: bool,
-    /// "Too late" is no grant. Off: it is taken for one.
+    /// "Too late" is no grant. Off: it is handled as one.
     pub too_late_is_not_granted: bool,
     /// A client stops believing at its deadline. Off: it believes until it releases.
     pub deadline_ends_belief: bool,
-    /// A client stops believing when it is told "not yours". Off: it goes on.
+    /// A client stops believing after the answer "not yours". Off: it continues.
     pub not_yours_ends_belief: bool,
-    /// Tokens are the server's time. Off: a count kept in the key, which starts again when the key
-    /// does.
+    /// Tokens are the server's time. Off: a count stored in the key, which starts again with a new
+    /// key.
     pub token_outlives_the_key: bool,
 }
 

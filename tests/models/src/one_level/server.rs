@@ -2,12 +2,12 @@
 
 use super::{Rules, Timer};
 
-/// Who a key says it is held by: a client and one of its attempts.
+/// The holder that a key names: a client and one of its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Field {
-    /// The client, by its place in the state.
+    /// Index of the client.
     pub client: u8,
-    /// Which of its attempts.
+    /// Number of the attempt.
     pub serial: u8,
 }
 
@@ -16,62 +16,62 @@ pub struct Field {
 pub struct Key {
     /// The holder's field.
     pub holder: Field,
-    /// When the key goes away by itself. Always ahead: a key whose lease ended is no key.
+    /// When the key expires. Always ahead: an expired key does not exist.
     pub expiry: Timer,
-    /// How often the field was added; 1 unless the script counts.
+    /// How often the field was added; always 1 unless the script counts.
     pub count: u8,
 }
 
-/// What a script is asked to do for one field.
+/// The task of a script for one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
-    /// Take the key if it is free or ours already.
+    /// Takes the key if it is free or already holds the field.
     Acquire {
         /// Lease in ticks.
         lease: u8,
         /// The first instant, by the server's clock, at which this copy is refused.
         refused_from: Timer,
     },
-    /// Lengthen the lease of a key that is ours.
+    /// Lengthens the lease of a key that holds the field.
     Renew {
         /// Lease in ticks.
         lease: u8,
     },
-    /// Set the lease of a key that is ours, to less than it has too.
+    /// Sets the lease of a key that holds the field, also to less than what is left.
     Extend {
         /// Lease in ticks.
         lease: u8,
         /// The first instant, by the server's clock, at which this copy is refused.
         refused_from: Timer,
     },
-    /// Delete the key if it is ours.
+    /// Deletes the key if it holds the field.
     Release,
 }
 
-/// What a script replied.
+/// The reply of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
-    /// The key is ours.
+    /// The key holds the field.
     Granted {
         /// Fencing token: rises with every script that grants.
         token: u8,
     },
-    /// The key is somebody else's.
+    /// The key holds another field.
     Busy,
-    /// The copy came after its `not_after`; nothing was looked at.
+    /// The copy came after its `not_after`; the script read nothing.
     TooLate,
-    /// A renewal or an extend found the key ours (true) or not.
+    /// Whether a renewal or an extend found its field in the key.
     Kept(bool),
-    /// A release found the key ours (true) or not.
+    /// Whether a release found its field in the key.
     Released(bool),
 }
 
-/// The one server.
+/// The server; there is only one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Server {
     /// The lock's key, if it exists.
     pub key: Option<Key>,
-    /// The token last given.
+    /// The last token of a grant.
     pub token: u8,
 }
 
@@ -89,12 +89,12 @@ impl Server {
         }
     }
 
-    /// Who the key says it is held by.
+    /// Returns the field in the key.
     pub fn holder(&self) -> Option<Field> {
         self.key.map(|key| key.holder)
     }
 
-    /// Lets one tick pass; a lease that ends takes the key with it.
+    /// Lets one tick pass, and removes an expired key.
     pub fn tick(&mut self, rules: &Rules) {
         if let Some(key) = &mut self.key {
             key.expiry.tick();

@@ -1,10 +1,8 @@
 //! Instants as the number of ticks until them.
 
-/// An instant still to come, as the ticks until it; zero once it has come, and no way to tell how
-/// long ago.
+/// A future instant, as the ticks until it. Zero means that it has come, however long ago.
 ///
-/// Storing the distance instead of the instant makes states equal that differ only by when they
-/// happen.
+/// Two states that differ only in absolute time are equal, because a state stores distances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timer(u8);
 
@@ -29,7 +27,7 @@ impl Timer {
         Self(self.0.saturating_add(ticks))
     }
 
-    /// The same instant one tick later.
+    /// Lets one tick pass.
     pub fn tick(&mut self) {
         if *self != Self::NEVER {
             self.0 = self.0.saturating_sub(1);
@@ -37,31 +35,32 @@ impl Timer {
     }
 }
 
-/// The lengths of a configuration, in ticks.
+/// Lengths of time of a configuration, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// Lease of an acquire and of a renewal.
     pub lease: u8,
-    /// Leases an `extend` may ask for; empty: nobody extends.
+    /// Leases an `extend` may ask for; empty: no client extends.
     pub extends: &'static [u8],
-    /// How long a copy of an acquire or an extend is good for, by the clock of the client.
+    /// How long a copy of an acquire or an extend is valid, by the clock of the client.
     pub window: u8,
-    /// What a deadline keeps from the lease: at least what a clock can fall behind within one
-    /// lease.
+    /// How much earlier than the lease the deadline ends: at least what a clock can fall behind
+    /// within one lease.
     pub margin: u8,
-    /// How far the bounds a client knows of the clock difference lie from the truth.
+    /// Error of the clock difference as a client knows it: the distance of each bound from the
+    /// truth.
     pub offset_gap: u8,
 }
 
 impl Timing {
-    /// What a client counts on when it asks for `lease`: the lease without the margin.
-    pub fn counted_on(&self, lease: u8) -> Timer {
+    /// Returns the deadline of a lease that is requested now: the lease without the margin.
+    pub fn deadline_of(&self, lease: u8) -> Timer {
         Timer::after(lease.saturating_sub(self.margin))
     }
 
     /// The first instant, by the client's clock, at which a copy sent now is refused.
     ///
-    /// A copy is good *until* its `not_after`, that instant included: hence the extra tick.
+    /// A copy is valid *until* its `not_after`, inclusive: hence the extra tick.
     pub fn refused_from(&self) -> Timer {
         Timer::after(self.window + 1)
     }

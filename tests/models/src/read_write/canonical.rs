@@ -1,4 +1,4 @@
-//! Merges states that differ only in names: numbers are ranks, and processes are sorted.
+//! Merges states that differ only by names: numbers become ranks, and processes are sorted.
 
 use super::{Request, State};
 
@@ -23,31 +23,31 @@ impl State {
         self
     }
 
-    /// All numbers in it, whose order alone means something.
-    fn each_number(&mut self, mut see: impl FnMut(&mut u8)) {
+    /// Visits all numbers of which only the order matters.
+    fn each_number(&mut self, mut visit: impl FnMut(&mut u8)) {
         for process in &mut self.processes {
             if let Some(read) = &mut process.read {
-                see(&mut read.field);
-                see(&mut read.holder);
+                visit(&mut read.field);
+                visit(&mut read.holder);
             }
             if let Some(write) = &mut process.write {
-                see(&mut write.field);
-                see(&mut write.holder);
+                visit(&mut write.field);
+                visit(&mut write.holder);
             }
-            process.request.iter_mut().for_each(|request| in_request(request, &mut see));
+            process.request.iter_mut().for_each(|request| in_request(request, &mut visit));
         }
         for (_, request) in &mut self.copies {
-            in_request(request, &mut see);
+            in_request(request, &mut visit);
         }
-        self.server.holders.iter_mut().for_each(|holder| see(&mut holder.field));
-        self.server.waiting.iter_mut().for_each(|(_, since)| see(since));
+        self.server.holders.iter_mut().for_each(|holder| visit(&mut holder.field));
+        self.server.waiting.iter_mut().for_each(|(_, since)| visit(since));
     }
 }
 
-fn in_request(request: &mut Request, see: &mut impl FnMut(&mut u8)) {
-    see(&mut request.field);
-    see(&mut request.holder);
-    see(&mut request.came);
-    request.under.iter_mut().for_each(&mut *see);
-    request.since.iter_mut().for_each(see);
+fn in_request(request: &mut Request, visit: &mut impl FnMut(&mut u8)) {
+    visit(&mut request.field);
+    visit(&mut request.holder);
+    visit(&mut request.came);
+    request.held.iter_mut().for_each(&mut *visit);
+    request.since.iter_mut().for_each(visit);
 }

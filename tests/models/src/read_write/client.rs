@@ -8,7 +8,7 @@ pub struct Process {
     pub(crate) read: Option<Reading>,
     pub(crate) write: Option<Writing>,
     pub(crate) request: Option<Request>,
-    /// It was refused, and waits for word.
+    /// Whether the request was refused, and the client waits for a message.
     pub(crate) asleep: bool,
     pub(crate) woken: bool,
     pub(crate) crashed: bool,
@@ -17,7 +17,7 @@ pub struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Reading {
     pub(crate) field: u8,
-    /// Who has it, where it is one.
+    /// The task that has it, if only one does.
     pub(crate) holder: u8,
     pub(crate) guards: u8,
     pub(crate) sealed: bool,
@@ -33,14 +33,14 @@ pub(crate) struct Writing {
 }
 
 impl Process {
-    /// Whether it will see to what is on the server under this field.
+    /// Whether the process will release this field on the server.
     pub(crate) fn knows(&self, field: u8) -> bool {
-        let asks = self.request.is_some_and(|request| request.field == field);
+        let requested = self.request.is_some_and(|request| request.field == field);
         let reads = self.read.is_some_and(|read| read.field == field);
-        self.crashed || asks || reads || self.write.is_some_and(|write| write.field == field)
+        self.crashed || requested || reads || self.write.is_some_and(|write| write.field == field)
     }
 
-    fn lapse(&mut self) {
+    fn stop_believing(&mut self) {
         self.read.iter_mut().for_each(|read| read.believed = false);
         self.write.iter_mut().for_each(|write| write.believed = false);
     }
@@ -70,7 +70,7 @@ impl ReadWrite {
         let mut may = |action: fn(u8) -> Action, when: bool| actions.extend(when.then(|| action(at)));
         let left = &state.left;
         let live = !process.crashed;
-        may(Action::WordEnds, !live && state.server.waiting.iter().any(|(who, _)| *who == at));
+        may(Action::AnnouncementEnds, !live && state.server.waiting.iter().any(|(waiter, _)| *waiter == at));
         let ours = [process.read.map(|read| read.field), process.write.map(|write| write.field)];
         let on_server = state.server.holders.iter().any(|holder| holder.live && ours.contains(&Some(holder.field)));
         let may_end = !process.believes() || (!self.rules.stops_in_time && left.expiries > 0);
@@ -78,47 +78,47 @@ impl ReadWrite {
         if !live {
             return;
         }
-        let (asks, idle) = (left.asks > 0, process.request.is_none());
-        may(Action::Read, asks && idle && process.read.is_none());
+        let (requests, idle) = (left.requests > 0, process.request.is_none());
+        may(Action::Read, requests && idle && process.read.is_none());
         let joins = process.read.is_some_and(|read| read.believed && read.guards < 2 && !read.sealed);
-        may(Action::Join, joins && asks);
-        may(Action::Write, asks && idle && process.write.is_none());
+        may(Action::Join, joins && requests);
+        may(Action::Write, requests && idle && process.write.is_none());
         let writes = process.write.is_some_and(|write| write.believed);
-        may(Action::ReadUnder, asks && idle && writes && process.read.is_none());
-        let reads = process.read.is_some_and(|read| read.believed && (read.guards == 1 || !self.rules.asks_alone));
-        may(Action::Upgrade, asks && idle && reads && process.write.is_none());
+        may(Action::ReadAsWriter, requests && idle && writes && process.read.is_none());
+        let reads = process.read.is_some_and(|read| read.believed && (read.guards == 1 || !self.rules.upgrades_alone));
+        may(Action::Upgrade, requests && idle && reads && process.write.is_none());
         may(Action::Deliver, !idle && !process.asleep);
         may(Action::LoseAnswer, !idle && !process.asleep && left.losses > 0);
         may(Action::GiveUp, !idle);
         may(Action::Wake, process.woken);
         may(Action::EndRead, process.read.is_some());
         may(Action::EndWrite, process.write.is_some());
-        let handed_on = process.write.is_some_and(|write| write.believed && !write.sealed);
-        may(Action::HandOver, handed_on && asks);
+        let may_hand_over = process.write.is_some_and(|write| write.believed && !write.sealed);
+        may(Action::HandOver, may_hand_over && requests);
         may(Action::Crash, left.crashes > 0 && (process.believes() || !idle));
-        may(Action::Lapse, left.expiries > 0 && process.believes());
+        may(Action::DeadlinePasses, left.expiries > 0 && process.believes());
     }
 
     pub(super) fn apply(&self, state: &mut State, action: Action) {
         let rules = &self.rules;
         match action {
-            Action::Read(at) => self.ask(state, at, Kind::Read, None, true),
-            Action::Write(at) => self.ask(state, at, Kind::Write, None, true),
+            Action::Read(at) => self.send_request(state, at, Kind::Read, None, true),
+            Action::Write(at) => self.send_request(state, at, Kind::Write, None, true),
             Action::Join(at) => {
-                state.left.asks -= 1;
+                state.left.requests -= 1;
                 process(state, at).read.iter_mut().for_each(|read| read.guards += 1);
             }
-            Action::ReadUnder(at) => {
+            Action::ReadAsWriter(at) => {
                 let Some(write) = &mut process(state, at).write else { return };
-                write.sealed |= rules.keeps_what_is_read_under;
-                let under = Some((write.field, write.holder));
-                self.ask(state, at, Kind::Read, under, true);
+                write.sealed |= rules.keeps_a_write_with_a_read;
+                let held = Some((write.field, write.holder));
+                self.send_request(state, at, Kind::Read, held, true);
             }
             Action::Upgrade(at) => {
                 let Some(read) = &mut process(state, at).read else { return };
-                read.sealed |= rules.shares_no_more;
-                let under = Some((read.field, read.holder));
-                self.ask(state, at, Kind::Write, under, false);
+                read.sealed |= rules.stops_sharing;
+                let held = Some((read.field, read.holder));
+                self.send_request(state, at, Kind::Write, held, false);
             }
             Action::Deliver(at) => self.deliver(state, at),
             Action::LoseAnswer(at) => {
@@ -138,10 +138,10 @@ impl ReadWrite {
             Action::GiveUp(at) => {
                 let Some(request) = process(state, at).request.take() else { return };
                 (process(state, at).asleep, process(state, at).woken) = (false, false);
-                let waited = state.server.waiting.iter().any(|(who, _)| *who == at);
+                let waited = state.server.waiting.iter().any(|(waiter, _)| *waiter == at);
                 state.server.withdraw(at);
                 let freed = state.server.release(rules, request.kind, request.field);
-                if freed || (waited && rules.leaving_tells) {
+                if freed || (waited && rules.leaving_wakes) {
                     state.wake();
                 }
             }
@@ -161,7 +161,7 @@ impl ReadWrite {
                 self.release(state, Kind::Write, write.field);
             }
             Action::HandOver(at) => {
-                state.left.asks -= 1;
+                state.left.requests -= 1;
                 state.clock += 1;
                 let holder = state.clock;
                 process(state, at).write.iter_mut().for_each(|write| write.holder = holder);
@@ -169,12 +169,12 @@ impl ReadWrite {
             Action::Crash(at) => {
                 state.left.crashes -= 1;
                 let process = process(state, at);
-                process.lapse();
+                process.stop_believing();
                 (process.crashed, process.request, process.asleep, process.woken) = (true, None, false, false);
             }
-            Action::Lapse(at) => {
+            Action::DeadlinePasses(at) => {
                 state.left.expiries -= 1;
-                process(state, at).lapse();
+                process(state, at).stop_believing();
             }
             Action::LeasesEnd(at) => {
                 let process = process(state, at);
@@ -189,33 +189,33 @@ impl ReadWrite {
             }
             Action::KeyExpires => {
                 state.server.expire();
-                // They were told how long it lasts.
+                // Waiting clients know the key's lifetime.
                 state.wake();
             }
-            Action::WordEnds(at) => {
+            Action::AnnouncementEnds(at) => {
                 state.server.withdraw(at);
                 state.wake();
             }
         }
     }
 
-    fn ask(&self, state: &mut State, at: u8, kind: Kind, under: Option<(u8, u8)>, waits: bool) {
-        state.left.asks -= 1;
+    fn send_request(&self, state: &mut State, at: u8, kind: Kind, held: Option<(u8, u8)>, waits: bool) {
+        state.left.requests -= 1;
         state.clock += 1;
         let field = state.clock;
-        let holder = under.map_or(field, |(_, holder)| holder);
-        let under = under.map(|(field, _)| field);
-        let request = Request { kind, field, holder, under, came: field, since: None, waits };
+        let holder = held.map_or(field, |(_, holder)| holder);
+        let held = held.map(|(field, _)| field);
+        let request = Request { kind, field, holder, held, came: field, since: None, waits };
         process(state, at).request = Some(request);
     }
 
-    /// The acquire script. True when it is granted.
+    /// Runs the acquire script. Returns whether the request is granted.
     fn run(&self, state: &mut State, at: u8, request: &Request) -> bool {
         state.clock += 1;
         let now = state.clock;
         let is_new = !state.server.has(request.field);
         let granted = state.server.acquire(&self.rules, at, request, now);
-        if granted && is_new && request.kind == Kind::Read && request.under.is_none() {
+        if granted && is_new && request.kind == Kind::Read && request.held.is_none() {
             let waits = |process: &Process| process.request.filter(|_| process.asleep && !process.crashed);
             let before = |own: Request| own.kind == Kind::Write && own.since.is_some_and(|since| since < request.came);
             state.overtaken |= state.processes.iter().filter_map(waits).any(before);
@@ -228,7 +228,7 @@ impl ReadWrite {
         let granted = self.run(state, at, &request);
         let now = state.clock;
         let Request { kind, field, holder, .. } = request;
-        let sealed = request.under.is_some();
+        let sealed = request.held.is_some();
         let process = process(state, at);
         if !granted {
             process.asleep = request.waits;

@@ -1,22 +1,22 @@
-//! The scripts.
+//! The server with its scripts.
 
 use super::{Kind, Request, Rules};
 
-/// The lock's hash, and the hash of who waits to write.
+/// The lock's hash, and the hash of waiting writers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Server {
     pub(crate) holders: Vec<Holder>,
     pub(crate) writing: bool,
-    /// Processes whose writer waits, and since when.
+    /// Processes with a waiting writer, and the order of their arrival.
     pub(crate) waiting: Vec<(u8, u8)>,
-    /// Its lifetime was cut to less than that of somebody inside.
+    /// Whether a release cut the key's lifetime below that of a remaining holder.
     pub(crate) shortened: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Holder {
     pub(crate) field: u8,
-    /// Its lease has not ended.
+    /// Whether its lease has not ended.
     pub(crate) live: bool,
 }
 
@@ -29,12 +29,12 @@ impl Server {
         self.holders.is_empty()
     }
 
-    /// Whether the request's script would grant it.
+    /// Whether the script would grant the request.
     pub(crate) fn admits(&self, rules: &Rules, request: &Request) -> bool {
         if self.has(request.field) {
             return true;
         }
-        let inside = request.under.is_some_and(|under| self.has(under));
+        let inside = request.held.is_some_and(|held| self.has(held));
         match request.kind {
             Kind::Read if self.writing => inside,
             Kind::Read => {
@@ -42,16 +42,19 @@ impl Server {
                 inside || !rules.steps_back || !self.waiting.iter().any(|(_, since)| before(*since))
             }
             Kind::Write => {
-                let alone = self.holders.len() == 1 || !rules.only_reader_writes;
+                let alone = self.holders.len() == 1 || !rules.only_reader_upgrades;
                 self.is_free() || (!self.writing && inside && alone)
             }
         }
     }
 
-    /// The acquire scripts. True when it is granted.
+    /// Runs an acquire script. Returns whether the request is granted.
     pub(crate) fn acquire(&mut self, rules: &Rules, process: u8, request: &Request, now: u8) -> bool {
         if !self.admits(rules, request) {
-            if request.kind == Kind::Write && request.waits && !self.waiting.iter().any(|(who, _)| *who == process) {
+            if request.kind == Kind::Write
+                && request.waits
+                && !self.waiting.iter().any(|(waiter, _)| *waiter == process)
+            {
                 self.waiting.push((process, now));
                 self.waiting.sort_unstable();
             }
@@ -69,10 +72,10 @@ impl Server {
     }
 
     pub(crate) fn withdraw(&mut self, process: u8) {
-        self.waiting.retain(|(who, _)| *who != process);
+        self.waiting.retain(|(waiter, _)| *waiter != process);
     }
 
-    /// The release scripts. True when they wake those who wait.
+    /// Runs a release script. Returns whether it wakes the waiters.
     pub(crate) fn release(&mut self, rules: &Rules, kind: Kind, field: u8) -> bool {
         if !self.has(field) {
             return false;
@@ -85,16 +88,16 @@ impl Server {
         match kind {
             Kind::Write => {
                 self.writing = false;
-                rules.downgrade_tells
+                rules.downgrade_wakes
             }
             Kind::Read => {
-                self.shortened |= !rules.keeps_the_longest;
+                self.shortened |= !rules.keeps_the_longest_lease;
                 false
             }
         }
     }
 
-    /// Whether the key's lifetime may be over.
+    /// Whether the key may expire.
     pub(crate) fn may_expire(&self) -> bool {
         !self.is_free() && (self.shortened || self.holders.iter().all(|holder| !holder.live))
     }

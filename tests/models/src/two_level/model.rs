@@ -2,128 +2,127 @@
 
 use stateright::{Model, Property};
 
-use super::process::{Dispossessed, Drive, Entry, Process, Request};
+use super::process::{Entry, Poll, Preempted, Process, Request};
 use super::server::{Field, Order, Server};
-use super::table::{Verdict, Ways};
+use super::table::{Setup, Verdict};
 use super::{AcquireOptions, Rules, Timer, Timing, properties};
 
 /// One configuration of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoLevel {
-    /// What the tables keep to.
+    /// The rules of the tables.
     pub rules: Rules,
     /// The lengths of leases and windows.
     pub timing: Timing,
-    /// How much may happen.
+    /// The limits of a run.
     pub bounds: Bounds,
 }
 
-/// How much may happen in one run.
+/// The limits of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// How many processes there are.
+    /// Number of processes.
     pub processes: u8,
     /// Tasks of one process that wait or have a guard.
     pub tasks: u8,
-    /// What they ask for.
+    /// The options that tasks may use.
     pub requests: &'static [AcquireOptions],
-    /// Waiting tasks may leave.
+    /// Whether waiting tasks may cancel.
     pub cancels: bool,
-    /// Owners may enter again.
+    /// Whether owners may enter again.
     pub reentry: bool,
-    /// An acquire without an answer may be sent again, with the same field.
+    /// Whether an unanswered acquire may be sent again, with the same field.
     pub repeats: bool,
-    /// What else is counted.
+    /// The events that are counted.
     pub mishaps: Mishaps,
 }
 
-/// How often each thing may still happen.
+/// How often each event may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mishaps {
     /// Connections lost: each loses a request or a reply.
     pub losses: u8,
     /// Processes that crash.
     pub crashes: u8,
-    /// Takings by force.
-    pub thefts: u8,
-    /// Requests of tasks, no mishap in themselves; [`u8::MAX`]: any number.
-    pub asks: u8,
+    /// Takeovers by force.
+    pub takeovers: u8,
+    /// Acquires by tasks (not a fault); [`u8::MAX`]: any number.
+    pub acquires: u8,
 }
 
-/// One state. The processes are sorted, so that states which differ only by their numbers are one.
+/// One state. The processes are sorted, so that states that differ only by their numbers are one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     /// The server.
     pub server: Server,
     /// The processes.
     pub processes: Vec<Process>,
-    /// What may still happen.
+    /// The events that may still happen.
     pub left: Mishaps,
-    /// The server's time less the highest token any task was given.
+    /// The server's time less the highest token of any task.
     pub highest: i8,
-    /// Until then nobody may enter who was not dispossessed: an `at_least` lasts.
+    /// End of an `at_least`: until then, only tasks of preempted processes may enter.
     pub kept: Timer,
-    /// What was done wrong.
+    /// The violations so far.
     pub flaws: Flaws,
 }
 
-/// Wrongs that show in an event, not in a state.
+/// Violations that show in an event and not in a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flaws {
-    /// Somebody entered although the key was not its process's any more, and nobody had taken it by
-    /// force.
+    /// A task entered although its process had lost the key, and not by force.
     pub unheld: bool,
-    /// A token was given before the server's time had come to it.
+    /// A token was issued before the server's time had reached it.
     pub token_ahead: bool,
-    /// A token was given that is not above all given before.
+    /// A token was issued that is not above all earlier ones.
     pub token_not_above: bool,
-    /// Who was dispossessed gave a token that is not below those given since.
+    /// A preempted process issued a token that is not below those issued since.
     pub token_not_below: bool,
-    /// Somebody entered before another task of its process that had come first.
+    /// A task entered before an earlier waiter of its process.
     pub overtook: bool,
-    /// A server lease was handed on after the notice that it was taken.
-    pub deaf: bool,
-    /// Somebody entered before an `at_least` was over.
+    /// A server lease was handed over after the notice of force.
+    pub ignores_notice: bool,
+    /// A task entered before an `at_least` was over.
     pub too_early: bool,
-    /// A server lease was released although the first who waited could have entered.
+    /// A server lease was released although the first waiter could have entered.
     pub thrown_away: bool,
 }
 
-/// What can happen. The first number is the process's place in the state.
+/// Everything that can happen. The first number is the index of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A task asks, by this request.
-    Ask(u8, u8),
-    /// A waiting task leaves.
+    /// A task acquires, with the options of this index.
+    Acquire(u8, u8),
+    /// A waiting task cancels.
     Cancel(u8, u8),
     /// The owner enters again.
     Reenter(u8),
-    /// A guard goes.
-    LetGo(u8, u8),
-    /// The table takes note that the owner's deadline has passed.
+    /// A guard is dropped.
+    DropGuard(u8, u8),
+    /// The table notices that the owner's deadline has passed.
     Enforce(u8),
-    /// The table looks again at a server lease nobody owns.
+    /// The table checks a server lease without an owner again.
     Pass(u8),
     /// An attempt is sent.
     Attempt(u8),
     /// Another copy of an unanswered acquire is sent.
     AttemptAgain(u8, u8),
     /// An attempt by force is sent.
-    Seize(u8),
+    TakeOver(u8),
     /// A queued release is sent.
     Release(u8),
-    /// The release of something unsettled is sent.
-    Settle(u8, u8),
+    /// A deferred release is sent.
+    SendDeferred(u8, u8),
     /// A message, an expiry, or a poll ends the watch.
     Wake(u8),
-    /// The server executes the request under way.
+    /// The server executes the request in flight.
     Execute(u8),
     /// The server executes a request of a lost connection.
     ExecuteLate(u8, u8),
     /// A process reads the reply.
-    Hear(u8),
-    /// A process reads the notice that it was dispossessed.
-    HearNotice(u8),
+    ReadReply(u8),
+    /// A process reads the notice that its key was taken by force.
+    ReadNotice(u8),
     /// A process's connection is lost.
     Lose(u8),
     /// A process crashes.
@@ -158,7 +157,7 @@ impl Model for TwoLevel {
             actions.extend(late.map(|(place, _)| Action::ExecuteLate(at, place)));
             if let Some(flight) = &process.flight {
                 match flight.answer {
-                    Some(_) => actions.push(Action::Hear(at)),
+                    Some(_) => actions.push(Action::ReadReply(at)),
                     None if now(&flight.request) => actions.push(Action::Execute(at)),
                     None => {}
                 }
@@ -179,19 +178,19 @@ impl Model for TwoLevel {
 }
 
 impl TwoLevel {
-    /// What tables are made of in this configuration.
-    pub fn ways(&self) -> Ways {
-        Ways { rules: self.rules, timing: self.timing }
+    /// Returns the part of this configuration that tables use.
+    pub fn setup(&self) -> Setup {
+        Setup { rules: self.rules, timing: self.timing }
     }
 
-    /// What the tasks of a process may do.
+    /// Adds what the tasks of a process may do.
     fn tasks(&self, state: &State, process: &Process, at: u8, actions: &mut Vec<Action>) {
         let has_room = process.queue.len() + process.guards.len() < usize::from(self.bounds.tasks);
-        if has_room && state.left.asks > 0 {
-            // A holder that owns does not wait: it enters again.
+        if has_room && state.left.acquires > 0 {
+            // A holder that owns the lease enters again and does not wait.
             let inside = process.owner.is_some_and(|owner| owner.options.by_holder);
             let requests = (0..).zip(self.bounds.requests).filter(|(_, options)| !(options.by_holder && inside));
-            actions.extend(requests.map(|(options, _)| Action::Ask(at, options)));
+            actions.extend(requests.map(|(options, _)| Action::Acquire(at, options)));
         }
         if has_room && self.bounds.reentry && process.may_reenter(&self.rules) {
             actions.push(Action::Reenter(at));
@@ -199,21 +198,21 @@ impl TwoLevel {
         if self.bounds.cancels {
             actions.extend((0..process.queue.len()).map(|place| Action::Cancel(at, small(place))));
         }
-        actions.extend((0..process.guards.len()).map(|guard| Action::LetGo(at, small(guard))));
+        actions.extend((0..process.guards.len()).map(|guard| Action::DropGuard(at, small(guard))));
     }
 
-    /// What the table of a process may do, and what may go wrong with it.
+    /// Adds what the table of a process may do, and the faults that may hit it.
     fn table(&self, state: &State, process: &Process, at: u8, actions: &mut Vec<Action>) {
         if process.owner.is_some_and(|owner| !owner.deadline.is_ahead()) && self.rules.owner_has_a_deadline {
             actions.push(Action::Enforce(at));
         }
         if process.notice.is_some() {
-            actions.push(Action::HearNotice(at));
+            actions.push(Action::ReadNotice(at));
         }
         if state.left.crashes > 0 {
             actions.push(Action::Crash(at));
         }
-        if process.drive == Drive::Watching {
+        if process.poll == Poll::Watching {
             actions.push(Action::Wake(at));
         }
         if process.flight.is_some() {
@@ -222,14 +221,14 @@ impl TwoLevel {
             }
             return;
         }
-        for (place, left) in (0..).zip(&process.unsettled) {
+        for (place, left) in (0..).zip(&process.deferred) {
             if process.owes_release(left) {
-                actions.push(Action::Settle(at, place));
+                actions.push(Action::SendDeferred(at, place));
             }
             let was_released =
                 process.late.iter().any(|late| late.serial == left.serial && late.order == Order::Release);
             let again = self.bounds.repeats && !left.by_force && !left.answered && !was_released;
-            if again && left.refused_from.is_ahead() && process.drive == Drive::Due && !process.queue.is_empty() {
+            if again && left.refused_from.is_ahead() && process.poll == Poll::Due && !process.queue.is_empty() {
                 actions.push(Action::AttemptAgain(at, place));
             }
         }
@@ -238,39 +237,39 @@ impl TwoLevel {
                 actions.push(Action::Release(at));
             } else if server_lease.watched
                 && process.owner.is_none()
-                && process.verdict(&self.ways()) != Some(Verdict::Wait)
+                && process.verdict(&self.setup()) != Some(Verdict::Wait)
             {
                 actions.push(Action::Pass(at));
             }
-        } else if !process.queue.is_empty() && process.drive != Drive::Idle {
-            if process.drive == Drive::Due {
+        } else if !process.queue.is_empty() && process.poll != Poll::Idle {
+            if process.poll == Poll::Due {
                 actions.push(Action::Attempt(at));
             }
-            if state.left.thefts > 0 {
-                actions.push(Action::Seize(at));
+            if state.left.takeovers > 0 {
+                actions.push(Action::TakeOver(at));
             }
         }
     }
 
     fn apply(&self, state: &mut State, action: Action) {
-        let ways = &self.ways();
+        let setup = &self.setup();
         let entry = match action {
-            Action::Ask(at, options) => {
-                if state.left.asks != u8::MAX {
-                    state.left.asks -= 1;
+            Action::Acquire(at, options) => {
+                if state.left.acquires != u8::MAX {
+                    state.left.acquires -= 1;
                 }
-                (at, state.process(at).ask(ways, self.bounds.requests[usize::from(options)]))
+                (at, state.process(at).acquire(setup, self.bounds.requests[usize::from(options)]))
             }
-            Action::Cancel(at, place) => (at, state.process(at).cancel(ways, place.into())),
+            Action::Cancel(at, place) => (at, state.process(at).cancel(setup, place.into())),
             Action::Lose(at) => {
                 state.left.losses -= 1;
-                (at, state.process(at).lose_connection(ways))
+                (at, state.process(at).lose_connection(setup))
             }
-            Action::LetGo(at, guard) => (at, state.process(at).let_go(ways, guard.into())),
-            Action::Enforce(at) => (at, state.process(at).enforce(ways)),
-            Action::Pass(at) => (at, state.process(at).advance(ways)),
-            Action::Hear(at) => (at, state.process(at).hear(ways)),
-            Action::HearNotice(at) => (at, state.process(at).hear_notice(ways)),
+            Action::DropGuard(at, guard) => (at, state.process(at).drop_guard(setup, guard.into())),
+            Action::Enforce(at) => (at, state.process(at).enforce(setup)),
+            Action::Pass(at) => (at, state.process(at).advance(setup)),
+            Action::ReadReply(at) => (at, state.process(at).read_reply(setup)),
+            Action::ReadNotice(at) => (at, state.process(at).read_notice(setup)),
             other => return self.apply_quiet(state, other),
         };
         if let (at, Some(entry)) = entry {
@@ -278,31 +277,31 @@ impl TwoLevel {
         }
     }
 
-    /// The actions after which nobody enters.
+    /// Applies the actions after which no task enters.
     fn apply_quiet(&self, state: &mut State, action: Action) {
-        let ways = &self.ways();
+        let setup = &self.setup();
         match action {
-            Action::Reenter(at) => state.process(at).reenter(ways),
+            Action::Reenter(at) => state.process(at).reenter(setup),
             Action::Attempt(at) => {
                 let serial = state.unused_serial(at);
-                state.process(at).send_attempt(ways, serial, None, false);
+                state.process(at).send_attempt(setup, serial, None, false);
             }
             Action::AttemptAgain(at, place) => {
-                let left = state.process(at).unsettled.remove(place.into());
-                state.process(at).send_attempt(ways, left.serial, Some(left.refused_from), false);
+                let left = state.process(at).deferred.remove(place.into());
+                state.process(at).send_attempt(setup, left.serial, Some(left.refused_from), false);
             }
-            Action::Seize(at) => {
-                state.left.thefts -= 1;
+            Action::TakeOver(at) => {
+                state.left.takeovers -= 1;
                 let serial = state.unused_serial(at);
-                state.process(at).send_attempt(ways, serial, None, true);
+                state.process(at).send_attempt(setup, serial, None, true);
             }
             Action::Release(at) => {
-                let design = Ways { rules: Rules::ALL, ..*ways };
+                let design = Setup { rules: Rules::ALL, ..*setup };
                 state.flaws.thrown_away |= matches!(state.process(at).verdict(&design), Some(Verdict::Enter(_)));
                 state.process(at).send_release();
             }
-            Action::Settle(at, place) => state.process(at).settle(place.into()),
-            Action::Wake(at) => state.process(at).drive = Drive::Due,
+            Action::SendDeferred(at, place) => state.process(at).send_deferred(place.into()),
+            Action::Wake(at) => state.process(at).poll = Poll::Due,
             Action::Execute(at) => {
                 let request = state.process(at).flight.expect("offered only with a flight").request;
                 let answer = self.execute(state, at, request);
@@ -351,38 +350,37 @@ impl TwoLevel {
         {
             let process = state.process(process);
             process.notice = Some(serial);
-            process.dispossessed.push(Dispossessed { serial, followed: false });
+            process.preempted.push(Preempted { serial, followed: false });
         }
         answer
     }
 
-    /// Takes note of somebody's entry.
+    /// Records the entry of a task, and the violations it shows.
     fn note(&self, state: &mut State, at: u8, entry: Entry) {
         let field = Field { process: at, serial: entry.serial };
         let held = state.server.holder() == Some(field);
-        let dispossessed =
-            state.process(at).dispossessed.iter().find(|dispossessed| dispossessed.serial == entry.serial).copied();
+        let preempted = state.process(at).preempted.iter().find(|preempted| preempted.serial == entry.serial).copied();
         let flaws = &mut state.flaws;
         flaws.overtook |= entry.overtook;
-        flaws.deaf |= entry.deaf;
+        flaws.ignores_notice |= entry.ignores_notice;
         if self.timing.tokens {
             flaws.token_ahead |= entry.lag < 0;
-            if dispossessed.is_some_and(|dispossessed| dispossessed.followed) {
+            if preempted.is_some_and(|preempted| preempted.followed) {
                 flaws.token_not_below |= entry.lag <= state.highest;
             } else {
                 flaws.token_not_above |= entry.lag >= state.highest;
                 state.highest = state.highest.min(entry.lag);
             }
         }
-        if dispossessed.is_none() {
+        if preempted.is_none() {
             flaws.unheld |= !held;
             flaws.too_early |= state.kept.is_ahead();
             state.kept = entry.keep;
             state
                 .processes
                 .iter_mut()
-                .flat_map(|process| &mut process.dispossessed)
-                .for_each(|dispossessed| dispossessed.followed = true);
+                .flat_map(|process| &mut process.preempted)
+                .for_each(|preempted| preempted.followed = true);
         }
     }
 }
@@ -392,7 +390,8 @@ impl State {
         &mut self.processes[usize::from(at)]
     }
 
-    /// A field of this process that is nowhere in use: as good as one never used before.
+    /// Returns a field number of this process that is not in use. It is equivalent to a number
+    /// never used before.
     fn unused_serial(&self, at: u8) -> u8 {
         let process = &self.processes[usize::from(at)];
         let used = |serial| process.names(serial) || self.server.holder() == Some(Field { process: at, serial });
@@ -401,5 +400,5 @@ impl State {
 }
 
 fn small(number: usize) -> u8 {
-    u8::try_from(number).expect("a handful")
+    u8::try_from(number).expect("fits a byte")
 }

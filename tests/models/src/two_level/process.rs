@@ -7,189 +7,192 @@ use super::{AcquireOptions, Timer};
 /// A process that uses the lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Process {
-    /// It died; what is left of it is late bytes and perhaps a key.
+    /// It crashed; only late bytes and perhaps a key are left of it.
     pub crashed: bool,
-    /// Tasks that wait, in their order.
+    /// Waiting tasks, in their order.
     pub queue: Vec<AcquireOptions>,
-    /// What the table does for those who wait while it has nothing under way.
-    pub drive: Drive,
-    /// What it has on the server, as far as it knows.
+    /// The next step for waiters while no request is in flight.
+    pub poll: Poll,
+    /// Its grant on the server, as far as it knows.
     pub server_lease: Option<ServerLease>,
-    /// Who owns the server lease here, by the table.
+    /// The owner of the server lease, as the table sees it.
     pub owner: Option<Owner>,
-    /// What tasks have in their hands.
+    /// The guards of its tasks.
     pub guards: Vec<Guard>,
-    /// The one request under way.
+    /// The request in flight; at most one.
     pub flight: Option<Flight>,
-    /// What may be, or become, ours on the server although nobody here wants it.
-    pub unsettled: Vec<Unsettled>,
+    /// Attempts that may hold or take the key although no task wants them.
+    pub deferred: Vec<DeferredRelease>,
     /// Requests of lost connections that may still arrive, in any order.
     pub late: Vec<Request>,
-    /// A notice under way: this attempt's key was taken by force.
+    /// A notice in flight: the key of this attempt was taken by force.
     pub notice: Option<u8>,
-    /// What was taken from it by force, known to nobody but the model.
-    pub dispossessed: Vec<Dispossessed>,
+    /// The attempts that lost their key by force; only the model knows them.
+    pub preempted: Vec<Preempted>,
 }
 
-/// How the table cares for those who wait.
+/// The next step of the table for waiters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Drive {
-    /// It does not.
+pub enum Poll {
+    /// Nothing.
     #[default]
     Idle,
     /// An attempt is to be sent.
     Due,
-    /// Others hold the key: it waits for a message, for the expiry, for the next poll.
+    /// Another process holds the key: the table waits for a message, for the expiry, or for the
+    /// next poll.
     Watching,
 }
 
-/// What a process has on the server.
+/// A grant of the server, as the process knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerLease {
     /// Its field, together with the process.
     pub serial: u8,
-    /// Believed until then, counted from sending.
+    /// The process believes until this instant, counted from sending.
     pub deadline: Timer,
-    /// Handed on until then, counted from sending.
+    /// It may be handed over until this instant, counted from sending.
     pub handover_window: Timer,
-    /// The first owner's entry is still to come, on these terms.
+    /// The terms of the first owner, until that owner enters.
     pub first: Option<First>,
-    /// The time at the server less the token last given, or, of a fresh grant, less the token to
-    /// give.
+    /// The server's time less the last issued token. For a fresh grant: less the first token to
+    /// issue.
     pub lag: i8,
-    /// The time since the grant was known less the hand-overs since.
+    /// The time since the grant was known, less the number of hand-overs since.
     pub room: i8,
-    /// It was stolen, and its token is still to be read, not before this.
-    pub settling: Option<Timer>,
-    /// The name is kept until then.
+    /// It was taken by force, and its token is still to be read, not before this instant.
+    pub token_due: Option<Timer>,
+    /// The name stays taken until this instant.
     pub keep: Timer,
-    /// Some copy of its acquire was not answered; every such copy is refused from then on.
-    pub carried: Option<Timer>,
-    /// It was handed on; shows what was reached.
-    pub handed_on: bool,
-    /// Its lease was lengthened for the next owner; shows what was reached.
+    /// At least one copy of its acquire was not answered; from this instant every such copy is
+    /// refused.
+    pub unanswered: Option<Timer>,
+    /// It was handed over; shows that the state was reached.
+    pub handed_over: bool,
+    /// Its lease was lengthened for the next owner; shows that the state was reached.
     pub lengthened: bool,
-    /// The table has set a timer to look at it again.
+    /// The table has set a timer to check it again.
     pub watched: bool,
     /// Its release is queued, and not sent.
     pub release_queued: bool,
-    /// A notice said that it was taken by force; only where it is (wrongly) kept.
+    /// A notice of force arrived; used only where the lease is (wrongly) kept.
     pub forced: bool,
 }
 
 /// The terms of a grant's first owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct First {
-    /// The lease asked for.
-    pub asked: u8,
+    /// The requested lease.
+    pub requested: u8,
     /// When that lease ends, counted from sending.
     pub end: Timer,
 }
 
-/// Who owns the server lease, as the table sees it.
+/// The owner of the server lease, as the table sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     /// Its number, the same in its guards.
     pub number: u8,
     /// Its own deadline.
     pub deadline: Timer,
-    /// What it asked for.
+    /// The options of its acquire.
     pub options: AcquireOptions,
 }
 
-/// What a task has in its hand.
+/// A guard, which belongs to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guard {
-    /// Of which ownership.
+    /// Number of its ownership.
     pub number: u8,
-    /// Of which server lease.
+    /// Attempt of its server lease.
     pub serial: u8,
-    /// Believed until then.
+    /// The task believes until this instant.
     pub deadline: Timer,
-    /// It was told that the hold is lost.
-    pub told: bool,
+    /// Whether the task was notified that the hold is lost.
+    pub notified: bool,
 }
 
-/// The request under way on the living connection, or its reply.
+/// The request in flight on the living connection, or its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flight {
-    /// What the server reads.
+    /// The part that the server reads.
     pub request: Request,
-    /// What it answered.
+    /// The server's answer.
     pub answer: Option<Answer>,
-    /// The server lease's deadline if it is granted, counted from sending.
+    /// The server lease's deadline after a grant, counted from sending.
     pub deadline: Timer,
-    /// The hand-over window if it is granted, counted from sending.
+    /// The hand-over window after a grant, counted from sending.
     pub handover_window: Timer,
     /// The terms of the first owner.
     pub first: First,
-    /// An earlier copy of the acquire was not answered; every such copy is refused from then on.
-    pub carried: Option<Timer>,
-    /// A notice said that it was taken by force before the reply came.
+    /// An earlier copy of the acquire was not answered; from this instant every such copy is
+    /// refused.
+    pub unanswered: Option<Timer>,
+    /// A notice of force arrived before the reply.
     pub forced: bool,
-    /// Its asker left; only where that (wrongly) matters.
-    pub orphan: bool,
-    /// A release sent when no copy of the acquire could be carried out any more.
+    /// Its task cancelled; used only where that (wrongly) matters.
+    pub cancelled: bool,
+    /// A release sent after the last instant at which a copy of the acquire could be executed.
     pub last: bool,
 }
 
 /// A request as it travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
-    /// Which attempt of the process.
+    /// Number of the attempt.
     pub serial: u8,
-    /// What the script shall do.
+    /// The task of the script.
     pub order: Order,
 }
 
-/// Something to be given back until nothing of it can be left.
+/// An attempt to be released until no trace of it can be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Unsettled {
-    /// Which attempt.
+pub struct DeferredRelease {
+    /// Number of the attempt.
     pub serial: u8,
-    /// Every lost copy of its acquire is refused from then on.
+    /// From this instant every lost copy of its acquire is refused.
     pub refused_from: Timer,
-    /// Not given back before this.
+    /// It is not released before this instant.
     pub not_before: Timer,
-    /// Whether it is a theft: it is given back once, later.
+    /// Whether it is a takeover: it is released only once, and later.
     pub by_force: bool,
     /// A release of it was answered.
     pub answered: bool,
 }
 
-/// An attempt whose key was taken by force.
+/// An attempt that lost its key by force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Dispossessed {
-    /// Which attempt.
+pub struct Preempted {
+    /// Number of the attempt.
     pub serial: u8,
-    /// Somebody else has entered since.
+    /// A task of another process has entered since.
     pub followed: bool,
 }
 
-/// Somebody enters: what the model looks at.
+/// The entry of a task, with the facts to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Of which server lease.
+    /// Attempt of its server lease.
     pub serial: u8,
     /// The server's time less the token.
     pub lag: i8,
-    /// The name is kept until then.
+    /// The name stays taken until this instant.
     pub keep: Timer,
-    /// Somebody else was before it in the queue.
+    /// An earlier waiter was still in the queue.
     pub overtook: bool,
     /// The process knew that the server lease was taken by force.
-    pub deaf: bool,
+    pub ignores_notice: bool,
 }
 
 impl Process {
-    /// Whether the process still has to do with this attempt.
+    /// Whether the process still has this attempt.
     pub fn knows(&self, serial: u8) -> bool {
         self.server_lease.is_some_and(|server_lease| server_lease.serial == serial)
             || self.flight.is_some_and(|flight| flight.request.serial == serial)
-            || self.unsettled.iter().any(|left| left.serial == serial)
+            || self.deferred.iter().any(|left| left.serial == serial)
     }
 
-    /// Whether anything under way or in hand names this attempt.
+    /// Whether a request, a guard or a lease names this attempt.
     pub fn names(&self, serial: u8) -> bool {
         self.knows(serial)
             || self.guards.iter().any(|guard| guard.serial == serial)
@@ -197,21 +200,22 @@ impl Process {
     }
 
     /// Whether this attempt's key was taken by force.
-    pub fn was_dispossessed(&self, serial: u8) -> bool {
-        self.dispossessed.iter().any(|dispossessed| dispossessed.serial == serial)
+    pub fn was_preempted(&self, serial: u8) -> bool {
+        self.preempted.iter().any(|preempted| preempted.serial == serial)
     }
 
     /// Lets one tick pass, by its clock and the server's.
     pub fn tick(&mut self, oldest: i8) {
         let age = |age: &mut i8| *age = (*age + 1).min(oldest);
         if let Some(server_lease) = &mut self.server_lease {
-            let ServerLease { deadline, handover_window, first, lag, room, settling, keep, carried, .. } = server_lease;
-            [deadline, handover_window, keep].into_iter().chain(carried).for_each(Timer::tick);
+            let ServerLease { deadline, handover_window, first, lag, room, token_due, keep, unanswered, .. } =
+                server_lease;
+            [deadline, handover_window, keep].into_iter().chain(unanswered).for_each(Timer::tick);
             if let Some(first) = first {
                 first.end.tick();
             }
-            if let Some(settling) = settling {
-                settling.tick();
+            if let Some(token_due) = token_due {
+                token_due.tick();
             }
             age(lag);
             age(room);
@@ -220,14 +224,14 @@ impl Process {
             owner.deadline.tick();
         }
         self.guards.iter_mut().for_each(|guard| guard.deadline.tick());
-        if let Some(Flight { request, answer, deadline, handover_window, first, carried, .. }) = &mut self.flight {
+        if let Some(Flight { request, answer, deadline, handover_window, first, unanswered, .. }) = &mut self.flight {
             request.order.tick();
-            [deadline, handover_window, &mut first.end].into_iter().chain(carried).for_each(Timer::tick);
+            [deadline, handover_window, &mut first.end].into_iter().chain(unanswered).for_each(Timer::tick);
             if let Some(Answer::Granted { lag }) = answer {
                 age(lag);
             }
         }
-        for left in &mut self.unsettled {
+        for left in &mut self.deferred {
             left.refused_from.tick();
             left.not_before.tick();
         }

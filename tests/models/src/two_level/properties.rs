@@ -1,62 +1,62 @@
-//! Invariants, and states that must be reachable for them to be meaningful.
+//! Invariants, and states that must be reachable to make the invariants meaningful.
 
 use stateright::Property;
 
-use super::process::{Drive, Guard, Process};
+use super::process::{Guard, Poll, Process};
 use super::server::Field;
 use super::{State, TwoLevel};
 
-/// At most one owner believes, over all tasks of all processes; who was dispossessed by force, and not
-/// told yet, aside.
+/// At most one owner believes, over all tasks of all processes. Preempted owners without a notice
+/// do not count.
 pub const ONE_BELIEVES: &str = "at most one owner believes";
-/// Who believes has its process's field in the key.
+/// If a task believes, the key holds the field of its process.
 pub const BELIEVED_IS_HELD: &str = "believed is held";
-/// Nobody believes for longer than the key lives.
+/// No task believes for longer than the key lives.
 pub const DEADLINE_IN_EXPIRY: &str = "a deadline lies within the key's expiry";
-/// Who enters finds the key held by its process.
-pub const ENTERED_IS_HELD: &str = "who enters holds";
-/// Tokens rise, in the order in which they are given.
+/// A process holds the key whenever one of its tasks enters.
+pub const ENTERED_IS_HELD: &str = "entered is held";
+/// Tokens rise in the order in which they are issued.
 pub const TOKENS_RISE: &str = "tokens rise";
-/// Who was dispossessed gives only tokens below those given since.
-pub const ROBBED_STAYS_BELOW: &str = "tokens of the dispossessed stay below";
+/// A preempted process issues only tokens below those issued since the takeover.
+pub const PREEMPTED_STAYS_BELOW: &str = "tokens of a preempted process stay below";
 /// No token is above the server's time.
 pub const TOKEN_IN_TIME: &str = "no token is ahead of the server's time";
-/// "Taken by force" ends hand-over.
-pub const TOLD_IS_KNOWN: &str = "who is told knows";
-/// Tasks of one process enter in the order they came.
+/// The notice of force ends hand-over.
+pub const NOTICE_ENDS_HANDOVER: &str = "a notice ends hand-over";
+/// Tasks of one process enter in the order of their arrival.
 pub const FIRST_COME: &str = "first come, first served";
-/// Nobody enters before an `at_least` is over.
+/// No task enters before an `at_least` is over.
 pub const AT_LEAST: &str = "at least is kept";
-/// No server lease is released while the first who waits could have it.
+/// No server lease is released while the first waiter could have it.
 pub const NOTHING_THROWN_AWAY: &str = "no grant is thrown away";
-/// While somebody waits, somebody owns, something is under way, or the table is about to do
-/// something.
-pub const NO_LOST_WAKE_UP: &str = "who waits is cared for";
-/// A server lease nobody owns is on its way out or on.
-pub const TENURE_MOVES: &str = "a server_lease nobody owns is cared for";
-/// A field its process forgot is not in the key, and stays out of it.
+/// While a task waits, the process has an owner, a server lease, a request in flight, or a next
+/// step.
+pub const NO_LOST_WAKE_UP: &str = "no wake-up is lost";
+/// A server lease without an owner always has a next step.
+pub const LEASE_MOVES: &str = "a server lease without an owner has a next step";
+/// The key never holds a field that its process has forgotten.
 pub const NOTHING_LEFT_BEHIND: &str = "nothing is left behind";
 
 /// A second task owns the same server lease.
-pub const HANDED_ON: &str = "a server_lease is handed on";
+pub const HANDED_OVER: &str = "a server lease is handed over";
 /// A lease is lengthened for the next owner.
 pub const LENGTHENED: &str = "a lease is lengthened for the next";
-/// An owner is told that its deadline has passed while its server lease lasts.
-pub const ENFORCED: &str = "an owner's deadline passes within its server_lease";
+/// An owner's deadline passes while its server lease lasts.
+pub const ENFORCED: &str = "an owner's deadline passes within its server lease";
 /// A taker believes.
-pub const STOLEN: &str = "a taker enters";
-/// A dispossessed process hands on.
-pub const ROBBED_HANDS_ON: &str = "a dispossessed process still believes";
-/// A copy of a lost connection takes the key after all.
+pub const FORCED: &str = "a taker enters";
+/// A preempted process still believes.
+pub const PREEMPTED_BELIEVES: &str = "a preempted process still believes";
+/// A copy from a lost connection takes the key after all.
 pub const LATE_EXECUTED: &str = "a late copy is executed";
-/// A process enters although another crashed.
+/// A process enters after another one crashed.
 pub const TAKEN_OVER: &str = "a take-over after a crash";
-/// A grant goes to somebody although a copy of its acquire was never answered.
+/// A task enters by a grant although a copy of its acquire was never answered.
 pub const GRANT_AFTER_LOSS: &str = "a grant after a lost copy";
-/// Two guards of one ownership.
+/// One ownership has two guards.
 pub const ENTERED_AGAIN: &str = "a holder has two guards";
 
-/// All properties of the model.
+/// Returns all properties of the model.
 pub fn all() -> Vec<Property<TwoLevel>> {
     let mut all = always();
     all.extend(sometimes());
@@ -75,14 +75,16 @@ fn always() -> Vec<Property<TwoLevel>> {
         }),
         Property::always(ENTERED_IS_HELD, |_: &TwoLevel, state: &State| !state.flaws.unheld),
         Property::always(TOKENS_RISE, |_: &TwoLevel, state: &State| !state.flaws.token_not_above),
-        Property::always(ROBBED_STAYS_BELOW, |_: &TwoLevel, state: &State| !state.flaws.token_not_below),
+        Property::always(PREEMPTED_STAYS_BELOW, |_: &TwoLevel, state: &State| !state.flaws.token_not_below),
         Property::always(TOKEN_IN_TIME, |_: &TwoLevel, state: &State| !state.flaws.token_ahead),
-        Property::always(TOLD_IS_KNOWN, |_: &TwoLevel, state: &State| !state.flaws.deaf),
+        Property::always(NOTICE_ENDS_HANDOVER, |_: &TwoLevel, state: &State| !state.flaws.ignores_notice),
         Property::always(FIRST_COME, |_: &TwoLevel, state: &State| !state.flaws.overtook),
         Property::always(AT_LEAST, |_: &TwoLevel, state: &State| !state.flaws.too_early),
         Property::always(NOTHING_THROWN_AWAY, |_: &TwoLevel, state: &State| !state.flaws.thrown_away),
-        Property::always(NO_LOST_WAKE_UP, |_: &TwoLevel, state: &State| state.processes.iter().all(is_cared_for)),
-        Property::always(TENURE_MOVES, |_: &TwoLevel, state: &State| state.processes.iter().all(server_lease_moves)),
+        Property::always(NO_LOST_WAKE_UP, |_: &TwoLevel, state: &State| {
+            state.processes.iter().all(waiters_have_a_next_step)
+        }),
+        Property::always(LEASE_MOVES, |_: &TwoLevel, state: &State| state.processes.iter().all(lease_has_a_next_step)),
         Property::always(NOTHING_LEFT_BEHIND, |_: &TwoLevel, state: &State| {
             let Some(field) = state.server.holder() else { return true };
             let process = &state.processes[usize::from(field.process)];
@@ -93,8 +95,8 @@ fn always() -> Vec<Property<TwoLevel>> {
 
 fn sometimes() -> Vec<Property<TwoLevel>> {
     vec![
-        Property::sometimes(HANDED_ON, |_: &TwoLevel, state: &State| {
-            owned(state).any(|process| process.server_lease.is_some_and(|server_lease| server_lease.handed_on))
+        Property::sometimes(HANDED_OVER, |_: &TwoLevel, state: &State| {
+            owned(state).any(|process| process.server_lease.is_some_and(|server_lease| server_lease.handed_over))
         }),
         Property::sometimes(LENGTHENED, |_: &TwoLevel, state: &State| {
             owned(state).any(|process| process.server_lease.is_some_and(|server_lease| server_lease.lengthened))
@@ -105,30 +107,31 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
                     && process.server_lease.is_some_and(|server_lease| server_lease.deadline.is_ahead())
             })
         }),
-        Property::sometimes(STOLEN, |model: &TwoLevel, state: &State| {
-            let is_dispossessed = state
+        Property::sometimes(FORCED, |model: &TwoLevel, state: &State| {
+            let is_preempted = state
                 .processes
                 .iter()
-                .any(|process| process.dispossessed.iter().any(|dispossessed| dispossessed.followed));
-            is_dispossessed && believers(model, state).next().is_some()
+                .any(|process| process.preempted.iter().any(|preempted| preempted.followed));
+            is_preempted && believers(model, state).next().is_some()
         }),
-        Property::sometimes(ROBBED_HANDS_ON, |_: &TwoLevel, state: &State| {
+        Property::sometimes(PREEMPTED_BELIEVES, |_: &TwoLevel, state: &State| {
             state
                 .processes
                 .iter()
-                .any(|process| process.guards.iter().any(|guard| process.was_dispossessed(guard.serial)))
+                .any(|process| process.guards.iter().any(|guard| process.was_preempted(guard.serial)))
         }),
         Property::sometimes(LATE_EXECUTED, |_: &TwoLevel, state: &State| {
             state.server.holder().is_some_and(|field| {
                 let process = &state.processes[usize::from(field.process)];
-                process.unsettled.iter().any(|left| left.serial == field.serial && left.answered)
+                process.deferred.iter().any(|left| left.serial == field.serial && left.answered)
             })
         }),
         Property::sometimes(TAKEN_OVER, |model: &TwoLevel, state: &State| {
             state.processes.iter().any(|process| process.crashed) && believers(model, state).next().is_some()
         }),
         Property::sometimes(GRANT_AFTER_LOSS, |_: &TwoLevel, state: &State| {
-            owned(state).any(|process| process.server_lease.is_some_and(|server_lease| server_lease.carried.is_some()))
+            owned(state)
+                .any(|process| process.server_lease.is_some_and(|server_lease| server_lease.unanswered.is_some()))
         }),
         Property::sometimes(ENTERED_AGAIN, |_: &TwoLevel, state: &State| {
             state.processes.iter().any(|process| {
@@ -140,15 +143,15 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
     ]
 }
 
-/// The guards that are believed, with the field that should be in the key for them; those dispossessed by
-/// force aside.
+/// Returns the guards of tasks that believe, each with the field that the key should hold.
+/// Preempted ones are left out.
 fn believers<'a>(model: &'a TwoLevel, state: &'a State) -> impl Iterator<Item = (Field, &'a Guard)> {
     (0..).zip(&state.processes).flat_map(move |(at, process)| {
         process
             .guards
             .iter()
-            .filter(|guard| !guard.told && (guard.deadline.is_ahead() || !model.rules.owner_has_a_deadline))
-            .filter(|guard| !process.was_dispossessed(guard.serial))
+            .filter(|guard| !guard.notified && (guard.deadline.is_ahead() || !model.rules.owner_has_a_deadline))
+            .filter(|guard| !process.was_preempted(guard.serial))
             .map(move |guard| (Field { process: at, serial: guard.serial }, guard))
     })
 }
@@ -163,14 +166,14 @@ fn owned(state: &State) -> impl Iterator<Item = &Process> {
     state.processes.iter().filter(|process| process.owner.is_some())
 }
 
-fn is_cared_for(process: &Process) -> bool {
+fn waiters_have_a_next_step(process: &Process) -> bool {
     process.queue.is_empty()
         || process.server_lease.is_some()
         || process.flight.is_some()
-        || process.drive != Drive::Idle
+        || process.poll != Poll::Idle
 }
 
-fn server_lease_moves(process: &Process) -> bool {
+fn lease_has_a_next_step(process: &Process) -> bool {
     let Some(server_lease) = &process.server_lease else { return true };
     process.owner.is_some() || server_lease.release_queued || process.flight.is_some() || server_lease.watched
 }

@@ -1,90 +1,95 @@
 //! The rules of the second level, each with a switch.
 
-/// What tables of holds keep to. All on is the design; each one off is a mistake somebody could
-/// make.
+/// The rules of lock tables. The design has all of them on; each rule switched off is a possible
+/// mistake.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// A server lease whose deadline passed is not handed on. Off: it is, as long as the hand-over window lasts.
-    pub hand_over_looks_at_the_deadline: bool,
-    /// The next owner's lease must end within the server lease's. Off: it gets its lease whatever is
-    /// left.
+    /// A server lease is not handed over after its deadline. Off: only the hand-over window limits
+    /// it.
+    pub hand_over_checks_the_deadline: bool,
+    /// The next owner's lease must end within the server lease's. Off: it gets its lease, however
+    /// little is left.
     pub hand_over_covers_the_lease: bool,
-    /// A lease that is not covered is lengthened first. Off: the next owner believes as soon as
-    /// that was asked for.
+    /// A server lease that is too short for the next owner is lengthened first. Off: the next owner
+    /// believes as soon as the lengthening is sent.
     pub lengthening_is_confirmed_first: bool,
-    /// Nothing is handed on after the hand-over window. Off: as long as the server lease lasts.
+    /// A server lease is not handed over after the hand-over window. Off: as long as it lasts.
     pub window_ends_handover: bool,
     /// The k-th token waits until k is less than the time since the grant was known. Off: it is
-    /// given at once.
+    /// issued at once.
     pub token_waits_for_time: bool,
-    /// A taker's token is read one hand-over window after the theft. Off: the theft's own time is the token.
+    /// A taker's token is read one hand-over window after the takeover. Off: the time of the
+    /// takeover is the token.
     pub taker_waits_a_window: bool,
-    /// A theft that nobody wants any more keeps the name for its hand-over window. Off: the name is freed at
-    /// once.
-    pub unwanted_theft_waits: bool,
-    /// A theft of unknown outcome is given back a hand-over window after its last copy was refused. Off: at
-    /// once, too.
-    pub unsure_theft_waits: bool,
-    /// After a notice of force nothing is handed on. Off: the hand-over window goes on.
+    /// A takeover without waiters keeps the name for its hand-over window. Off: the name is freed
+    /// at once.
+    pub unwanted_takeover_waits: bool,
+    /// A takeover of unknown outcome is released a hand-over window after its last copy was
+    /// refused. Off: it is released at once too.
+    pub unknown_takeover_waits: bool,
+    /// After a notice of force the server lease is not handed over. Off: the hand-over window
+    /// continues.
     pub force_ends_hand_over: bool,
-    /// An owner believes until its own deadline, and the table enforces it. Off: until its guard
-    /// goes.
+    /// An owner believes until its own deadline, and the table enforces it. Off: until its guard is
+    /// dropped.
     pub owner_has_a_deadline: bool,
-    /// A guard lets go only of the ownership it came from. Off: of whatever there is.
+    /// A dropped guard ends only the ownership that it belongs to. Off: any present ownership.
     pub release_names_its_owner: bool,
-    /// An ownership ends with its last guard. Off: with the first that goes.
+    /// An ownership ends with its last guard. Off: with the first one.
     pub last_guard_ends: bool,
-    /// Who enters again has the deadline it had. Off: its whole lease from now.
+    /// Re-entry keeps the deadline. Off: the holder gets its whole lease from now.
     pub reentry_keeps_the_deadline: bool,
-    /// Nobody enters again after its deadline. Off: the ownership goes on for it.
+    /// There is no re-entry after the deadline. Off: the ownership continues.
     pub reentry_ends_with_the_deadline: bool,
-    /// A grant goes to the first who waits, whoever asked. Off: it is given back when its asker
-    /// left.
-    pub grant_outlives_its_asker: bool,
-    /// The watch belongs to the table. Off: it goes with the waiter that began it.
-    pub watch_outlives_its_asker: bool,
-    /// A request that is lost is followed by another look at the server lease. Off: whoever waits for its
-    /// reply waits on.
-    pub loss_is_looked_at: bool,
-    /// A release that was answered begins an attempt for those who came meanwhile. Off: it ends,
-    /// and that is all.
+    /// A grant goes to the first waiter, whichever task caused the request. Off: it is released if
+    /// that task has cancelled.
+    pub grant_outlives_its_waiter: bool,
+    /// The watch belongs to the table. Off: it ends with the waiter that began it.
+    pub watch_outlives_its_waiter: bool,
+    /// After the loss of a request the table checks the server lease again. Off: the tasks that
+    /// depend on the reply wait for ever.
+    pub loss_is_handled: bool,
+    /// After an answered release the table begins an attempt for tasks that came meanwhile. Off: it
+    /// does nothing more.
     pub release_begins_an_attempt: bool,
-    /// Who adopts a server lease takes back its queued release. Off: both go on.
+    /// Adopting a server lease takes back its queued release. Off: both continue.
     pub adoption_takes_the_release_back: bool,
-    /// An attempt of unknown outcome is kept until nothing of it can be left. Off: the next attempt
-    /// takes its place.
-    pub unsettled_is_kept: bool,
-    /// Who came first enters first. Off: who came last.
+    /// An attempt of unknown outcome is kept until no trace of it can be left. Off: the next
+    /// attempt replaces it.
+    pub deferred_release_is_kept: bool,
+    /// The first waiter enters first. Off: the last one.
     pub first_come_first_served: bool,
-    /// Nothing is handed on or freed before `at_least` is over. Off: when the owner is done.
+    /// A server lease is neither handed over nor released before `at_least` is over. Off: it is,
+    /// when the owner is done.
     pub at_least_keeps_the_name: bool,
-    /// The key's lease covers `at_least`. Off: only the lease, and a crash frees the name early.
+    /// The key's lease covers `at_least`. Off: it covers only the lease, and a crash frees the name
+    /// early.
     pub at_least_is_in_the_lease: bool,
 }
 
 impl Rules {
     /// The design: every rule on.
     pub const ALL: Self = Self {
-        hand_over_looks_at_the_deadline: true,
+        hand_over_checks_the_deadline: true,
         hand_over_covers_the_lease: true,
         lengthening_is_confirmed_first: true,
         window_ends_handover: true,
         token_waits_for_time: true,
         taker_waits_a_window: true,
-        unwanted_theft_waits: true,
-        unsure_theft_waits: true,
+        unwanted_takeover_waits: true,
+        unknown_takeover_waits: true,
         force_ends_hand_over: true,
         owner_has_a_deadline: true,
         release_names_its_owner: true,
         last_guard_ends: true,
         reentry_keeps_the_deadline: true,
         reentry_ends_with_the_deadline: true,
-        grant_outlives_its_asker: true,
-        watch_outlives_its_asker: true,
-        loss_is_looked_at: true,
+        grant_outlives_its_waiter: true,
+        watch_outlives_its_waiter: true,
+        loss_is_handled: true,
         release_begins_an_attempt: true,
         adoption_takes_the_release_back: true,
-        unsettled_is_kept: true,
+        deferred_release_is_kept: true,
         first_come_first_served: true,
         at_least_keeps_the_name: true,
         at_least_is_in_the_lease: true,

@@ -2,12 +2,12 @@
 
 use super::Timer;
 
-/// Who a key says it is held by: a process and one of its attempts.
+/// The holder that a key names: a process and one of its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Field {
-    /// The process, by its place in the state.
+    /// Index of the process.
     pub process: u8,
-    /// Which of its attempts.
+    /// Number of the attempt.
     pub serial: u8,
 }
 
@@ -16,72 +16,73 @@ pub struct Field {
 pub struct Key {
     /// The holder's field.
     pub holder: Field,
-    /// When the key goes away by itself. Always ahead: a key whose lease ended is no key.
+    /// When the key expires. Always ahead: an expired key does not exist.
     pub expiry: Timer,
 }
 
-/// What a script is asked to do for one field. Leases only lengthen.
+/// The task of a script for one field. Leases only lengthen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
-    /// Take the key if it is free or ours already.
+    /// Takes the key if it is free or already holds the field.
     Acquire {
         /// Lease in ticks.
         lease: u8,
         /// The first instant at which this copy is refused.
         refused_from: Timer,
-        /// Take it whoever has it, and tell who had it.
+        /// Takes the key from any holder, and notifies the former holder.
         by_force: bool,
     },
-    /// Lengthen the lease of a key that is ours.
+    /// Lengthens the lease of a key that holds the field.
     Lengthen {
         /// Lease in ticks.
         lease: u8,
     },
-    /// Lengthen the lease of a stolen key that is still ours, and read the time: the taker's token.
+    /// Lengthens the lease of a key that was taken by force, and reads the time: the taker's token.
     Confirm {
         /// Lease in ticks.
         lease: u8,
     },
-    /// Delete the key if it is ours.
+    /// Deletes the key if it holds the field.
     Release,
 }
 
-/// What a script replied.
+/// The reply of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Answer {
-    /// The key is ours.
+    /// The key holds the field.
     Granted {
-        /// How long ago: the token is the server's time less this.
+        /// The age of the grant: the token is the server's time less this.
         lag: i8,
     },
-    /// The key is somebody else's.
+    /// The key holds another field.
     Busy,
-    /// The copy came after its `not_after`; nothing was looked at.
+    /// The copy came after its `not_after`; the script read nothing.
     TooLate,
-    /// The lease of our key is lengthened.
+    /// The lease of the key was lengthened.
     Kept,
-    /// The key is not ours.
+    /// The key does not hold the field.
     Gone,
-    /// The key was ours and is free, or it was not ours.
+    /// The key is free, or it held another field.
     Released,
 }
 
-/// The one server.
+/// The server; there is only one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Server {
     /// The lock's key, if it exists.
     pub key: Option<Key>,
-    /// The time of this instant was given as a token. The next script that reads it runs later.
+    /// Whether the time of this instant was issued as a token. The next script that reads the time
+    /// runs later.
     pub time_is_taken: bool,
 }
 
 impl Server {
-    /// Who the key says it is held by.
+    /// Returns the field in the key.
     pub fn holder(&self) -> Option<Field> {
         self.key.map(|key| key.holder)
     }
 
-    /// Runs one script; also says who lost the key to it by force.
+    /// Runs one script; also returns the field that lost the key by force.
     pub fn execute(&mut self, field: Field, order: Order) -> (Answer, Option<Field>) {
         match order {
             Order::Acquire { refused_from, .. } if !refused_from.is_ahead() => (Answer::TooLate, None),
@@ -98,7 +99,7 @@ impl Server {
         }
     }
 
-    /// Lets one tick pass; a lease that ends takes the key with it.
+    /// Lets one tick pass, and removes an expired key.
     pub fn tick(&mut self) {
         self.time_is_taken = false;
         if let Some(key) = &mut self.key {

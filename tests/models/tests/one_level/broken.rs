@@ -1,12 +1,11 @@
-//! The one-level protocol without one of its rules: for each, the checker finds a violation.
+//! Switches off each rule of the one-level protocol: the checker then finds a violation.
 
 use crate::support::{ALONE, NO_MISHAPS, PAIR, bounded, breaks, timed};
 use redgrid_models::one_level::model::Mishaps;
 use redgrid_models::one_level::properties::*;
 use redgrid_models::one_level::{OneLevel, Rules, Timing};
 
-/// A test per rule: its name, the configuration, the rules that are off, the property that is
-/// violated.
+/// One test per rule: its name, the configuration, the rules that are off, the violated property.
 macro_rules! without {
     ($($test:ident: $model:expr, [$($rule:ident),+] breaks $property:expr;)+) => {$(
         #[test]
@@ -17,12 +16,12 @@ macro_rules! without {
     )+};
 }
 
-/// What is known of the clock difference is one tick off.
+/// The known clock difference is off by one tick.
 const GAP: OneLevel = timed(ALONE, Timing { offset_gap: 1, ..ALONE.timing });
-/// A clock may miss a tick, and the margin is meant for it.
+/// A clock may miss a tick, and the margin covers it.
 const SLOW: OneLevel =
     timed(bounded(PAIR, 2, 2, Mishaps { slow_ticks: 1, ..NO_MISHAPS }), Timing { lease: 3, margin: 1, ..PAIR.timing });
-/// A clock may count a tick too many.
+/// A clock may count an extra tick.
 const FAST: OneLevel = bounded(ALONE, 1, 1, Mishaps { losses: 1, fast_ticks: 1, ..NO_MISHAPS });
 /// The key may be deleted.
 const DELETED: OneLevel = bounded(PAIR, 2, 2, Mishaps { deletions: 1, ..NO_MISHAPS });
@@ -40,7 +39,7 @@ without! {
     deadline_from_the_reply_lets_two_in: PAIR, [deadline_counts_from_sending] breaks ONE_BELIEVES;
     no_margin: SLOW, [deadline_keeps_a_margin] breaks BELIEVED_IS_HELD;
     acquire_counts: ALONE, [acquire_sets] breaks NOTHING_LEFT_BEHIND;
-    acquire_counts_and_release_lies: PAIR, [acquire_sets] breaks RELEASED_IS_TRUE;
+    acquire_counts_and_release_is_untrue: PAIR, [acquire_sets] breaks RELEASED_IS_TRUE;
     acquire_shortens: PAIR, [acquire_never_shortens] breaks BELIEVED_IS_HELD;
     deadline_moves_at_sending: PAIR, [only_confirmation_raises] breaks BELIEVED_IS_HELD;
     renewal_shortens: PAIR, [renewal_never_shortens] breaks BELIEVED_IS_HELD;
@@ -58,6 +57,6 @@ without! {
     too_late_called_busy: PAIR, [too_late_is_not_busy] breaks BUSY_IS_TRUE;
     too_late_taken_for_a_grant: ALONE, [too_late_is_not_granted] breaks BELIEVED_IS_HELD;
     belief_beyond_the_deadline: PAIR, [deadline_ends_belief] breaks ONE_BELIEVES;
-    belief_beyond_not_yours: DELETED, [not_yours_ends_belief] breaks TOLD_IS_KNOWN;
+    belief_beyond_not_yours: DELETED, [not_yours_ends_belief] breaks NOT_YOURS_ENDS_BELIEF;
     token_counted_in_the_key: PAIR, [token_outlives_the_key] breaks TOKENS_RISE;
 }

@@ -1,4 +1,4 @@
-//! The one-level protocol is safe with every rule, for the given bounds.
+//! Explores the one-level protocol with every rule on: it is safe within the given bounds.
 
 use crate::support::{ALONE, NO_MISHAPS, PAIR, bounded, holds, timed};
 use redgrid_models::one_level::model::Mishaps;
@@ -34,19 +34,19 @@ fn two_clients_renew_and_extend_with_two_lost_connections() {
 }
 
 #[test]
-fn several_requests_under_way() {
+fn several_requests_in_flight_are_safe() {
     let two = bounded(PAIR, 2, 2, Mishaps { attempts: 2, ..NO_MISHAPS });
-    holds("two clients, two requests under way", two, &[EXPIRED]);
+    holds("two clients, two requests in flight", two, &[EXPIRED]);
     let one = bounded(PAIR, 1, 2, Mishaps { losses: 2, attempts: 1, ..NO_MISHAPS });
-    holds("one client, two requests under way", one, &[GRANT_AFTER_LOSS, LATE_EXECUTED, EXPIRED]);
+    holds("one client, two requests in flight", one, &[GRANT_AFTER_LOSS, LATE_EXECUTED, EXPIRED]);
 }
 
 #[test]
-fn the_margin_pays_for_a_slow_clock_and_the_servers_time_for_a_fast_one() {
+fn a_margin_covers_a_slow_clock_and_the_servers_time_a_fast_one() {
     for offset_gap in [0, 1] {
         let mishaps = Mishaps { losses: 1, slow_ticks: 1, fast_ticks: 1, attempts: 3, ..NO_MISHAPS };
         let timing = Timing { lease: 3, extends: &[2, 4], window: 1, margin: 1, offset_gap };
-        holds("clocks that err", timed(bounded(PAIR, 2, 1, mishaps), timing), &[GRANT_AFTER_LOSS, EXPIRED]);
+        holds("clock errors", timed(bounded(PAIR, 2, 1, mishaps), timing), &[GRANT_AFTER_LOSS, EXPIRED]);
     }
 }
 
@@ -65,10 +65,10 @@ fn a_shortened_lease_may_outlive_the_window() {
     }
 }
 
-/// With clocks that run alike, the client's own clock and a lower bound of the difference are
-/// enough.
+/// The client's own clock and a lower bound of the clock difference are enough while both clocks
+/// run alike.
 #[test]
-fn the_clients_clock_may_decide_while_it_runs_as_the_servers() {
+fn the_clients_clock_may_decide_while_both_clocks_run_alike() {
     let rules = Rules { server_time_decides: false, ..Rules::ALL };
     for offset_gap in [0, 1] {
         let alone = bounded(ALONE, 1, 1, Mishaps { losses: 2, ..NO_MISHAPS });
@@ -80,10 +80,10 @@ fn the_clients_clock_may_decide_while_it_runs_as_the_servers() {
     }
 }
 
-/// Taking out bytes that can do nothing is a convenience: without it the same holds, and refused
-/// copies are seen.
+/// The model usually removes bytes that can have no effect. Without that, the same properties hold,
+/// and refused copies are seen.
 #[test]
-fn bytes_that_arrive_for_nothing_change_nothing() {
+fn late_bytes_without_effect_change_nothing() {
     let model = bounded(PAIR, 2, 1, Mishaps { losses: 1, attempts: 3, ..NO_MISHAPS });
     let model = OneLevel { bounds: Bounds { drop_idle_bytes: false, ..model.bounds }, ..model };
     holds("every late byte kept", model, &[GRANT_AFTER_LOSS, LATE_REFUSED, LATE_EXECUTED, EXPIRED]);

@@ -1,4 +1,4 @@
-//! The configurations, and the exploration of one.
+//! The configurations, and functions that explore one of them.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -7,47 +7,47 @@ use redgrid_models::one_level::model::Mishaps;
 use redgrid_models::one_level::{Bounds, OneLevel, Rules, Timing};
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
 
-/// Two clients with everything they can do, two requests under way, two lost connections: most
-/// mistakes show here.
+/// Two clients with every operation, two requests in flight, two lost connections: most mistakes
+/// show here.
 pub(crate) const PAIR: OneLevel = OneLevel {
     rules: Rules::ALL,
     timing: Timing { lease: 2, extends: &[1, 4], window: 1, margin: 0, offset_gap: 0 },
     bounds: Bounds {
         clients: 2,
         renewals: true,
-        under_way: 2,
+        in_flight: 2,
         holds: 3,
         drop_idle_bytes: true,
         mishaps: Mishaps { losses: 2, attempts: 3, ..NO_MISHAPS },
     },
 };
 
-/// Nothing goes wrong.
+/// No faults.
 pub(crate) const NO_MISHAPS: Mishaps =
     Mishaps { losses: 0, crashes: 0, slow_ticks: 0, fast_ticks: 0, deletions: 0, attempts: u8::MAX };
 
-/// One client and leases long enough that a shortened one outlives the window: what extends can do
-/// wrong.
+/// One client, and leases so long that a shortened one outlives the window. It shows mistakes with
+/// extends.
 pub(crate) const ALONE: OneLevel = timed(
     bounded(PAIR, 1, 2, Mishaps { losses: 2, ..NO_MISHAPS }),
     Timing { lease: 4, extends: &[3], window: 1, margin: 0, offset_gap: 0 },
 );
 
-/// Number of states after which the search for a violation ends: several times what the rarest one
-/// takes. Without a limit, a rule that is not needed would be explored to the end.
+/// Limit of states in the search for a violation: several times what the rarest one takes. Without
+/// a limit, the search for a superfluous rule would explore every state.
 const MOST_STATES: usize = 50_000_000;
 
-/// The configuration with other bounds.
-pub(crate) const fn bounded(model: OneLevel, clients: u8, under_way: u8, mishaps: Mishaps) -> OneLevel {
-    OneLevel { bounds: Bounds { clients, under_way, mishaps, ..model.bounds }, ..model }
+/// Returns the configuration with other bounds.
+pub(crate) const fn bounded(model: OneLevel, clients: u8, in_flight: u8, mishaps: Mishaps) -> OneLevel {
+    OneLevel { bounds: Bounds { clients, in_flight, mishaps, ..model.bounds }, ..model }
 }
 
-/// The configuration with other times.
+/// Returns the configuration with other times.
 pub(crate) const fn timed(model: OneLevel, timing: Timing) -> OneLevel {
     OneLevel { timing, ..model }
 }
 
-/// Explores every state and expects no violation, and every one of `reached`.
+/// Explores every state. Expects no violation, and expects to reach every property in `reached`.
 pub(crate) fn holds(name: &str, model: OneLevel, reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();

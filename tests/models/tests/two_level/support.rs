@@ -1,4 +1,4 @@
-//! The configurations, and the exploration of one.
+//! The configurations, and functions that explore one of them.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,15 +12,15 @@ pub(crate) const SHORT: AcquireOptions = AcquireOptions { lease: Some(2), at_lea
 pub(crate) const LONG: AcquireOptions = AcquireOptions { lease: Some(3), at_least: 0, by_holder: false };
 /// No lease of its own.
 pub(crate) const PLAIN: AcquireOptions = AcquireOptions { lease: None, at_least: 0, by_holder: false };
-/// By the one holder of the process.
+/// An acquire by the one holder of the process.
 pub(crate) const HOLDER: AcquireOptions = AcquireOptions { lease: Some(2), at_least: 0, by_holder: true };
 /// Keeps the name for longer than its lease.
 pub(crate) const JOB: AcquireOptions = AcquireOptions { lease: Some(1), at_least: 3, by_holder: false };
 
-/// Nothing goes wrong, and tasks ask for ever.
-pub(crate) const NO_MISHAPS: Mishaps = Mishaps { losses: 0, crashes: 0, thefts: 0, asks: u8::MAX };
+/// No faults, and any number of acquires.
+pub(crate) const NO_MISHAPS: Mishaps = Mishaps { losses: 0, crashes: 0, takeovers: 0, acquires: u8::MAX };
 
-/// Two processes with two tasks each. A tick is long: tokens are left out.
+/// Two processes with two tasks each. A tick is long, so tokens are left out.
 pub(crate) const PAIR: TwoLevel = TwoLevel {
     rules: Rules::ALL,
     timing: Timing { lease: 2, handover_window: 1, window: 1, tokens: false },
@@ -35,23 +35,23 @@ pub(crate) const PAIR: TwoLevel = TwoLevel {
     },
 };
 
-/// Two processes, a tick is the unit of tokens, and one of them may take by force.
+/// Two processes; a tick is the unit of tokens.
 pub(crate) const TOKENS: TwoLevel = TwoLevel {
     timing: Timing { lease: 1, handover_window: 3, window: 0, tokens: true },
     bounds: Bounds { cancels: false, requests: &[PLAIN], ..PAIR.bounds },
     ..PAIR
 };
 
-/// Number of states after which the search for a violation ends: several times what the rarest one
-/// takes. Without a limit, a rule that is not needed would be explored to the end.
+/// Limit of states in the search for a violation: several times what the rarest one takes. Without
+/// a limit, the search for a superfluous rule would explore every state.
 const MOST_STATES: usize = 50_000_000;
 
-/// The configuration with these requests and mishaps.
+/// Returns the configuration with these requests and mishaps.
 pub(crate) const fn with(model: TwoLevel, requests: &'static [AcquireOptions], mishaps: Mishaps) -> TwoLevel {
     TwoLevel { bounds: Bounds { requests, mishaps, ..model.bounds }, ..model }
 }
 
-/// Explores every state and expects no violation, and every one of `reached`.
+/// Explores every state. Expects no violation, and expects to reach every property in `reached`.
 pub(crate) fn holds(name: &str, model: TwoLevel, reached: &[&str]) {
     let began = Instant::now();
     let checker = model.checker().threads(2).spawn_bfs().join();

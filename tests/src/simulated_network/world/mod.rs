@@ -171,11 +171,11 @@ impl World {
         };
         let at = link.listening.max(Instant::now() + way);
         link.listening = at;
-        let (done, told) = oneshot::channel();
+        let (done, confirmed) = oneshot::channel();
         state.at(at, Event::Listen { client, subscriber, channels, on, done });
         drop(state);
         self.changed.notify_one();
-        Ok(told)
+        Ok(confirmed)
     }
 
     /// Closes a subscriber connection that did not answer.

@@ -39,7 +39,7 @@ pub(super) struct Link {
     time: Arc<ServerClock>,
     pub(super) epoch: watch::Sender<Option<ConnectionId>>,
     connection: u64,
-    /// What happens to bytes on lost connections.
+    /// The fate of bytes on lost connections.
     wrecks: HashMap<u64, (Instant, Duration)>,
     /// Until when each direction is occupied by earlier bytes.
     there: Instant,
@@ -103,7 +103,7 @@ impl State {
         state
     }
 
-    /// Adds a client, whose connections come up soon; returns its number.
+    /// Adds a client and returns its number; its connections come up soon.
     pub(super) fn connect(&mut self, clock: Clock, time: Arc<ServerClock>) -> (usize, mpsc::UnboundedReceiver<Push>) {
         let (pushes, receiver) = mpsc::unbounded_channel();
         let (client, now) = (self.links.len(), Instant::now());
@@ -235,9 +235,9 @@ impl State {
                         false => self.store.unsubscribe(client, &channel),
                     }
                 }
-                let told = if denied { Err(refused("NOPERM one of the channels is denied")) } else { Ok(()) };
+                let result = if denied { Err(refused("NOPERM one of the channels is denied")) } else { Ok(()) };
                 let wait = self.plan.way();
-                self.later(wait, Event::Confirm(done, told));
+                self.later(wait, Event::Confirm(done, result));
             }
             Event::Push { client, subscriber, push } => {
                 if self.links[client].subscriber == Some(subscriber) {

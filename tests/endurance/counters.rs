@@ -8,7 +8,7 @@ use redgrid_testkit::{Kind, Observer, RedisServer};
 /// Calls of each command, by its name.
 pub(crate) type Calls = BTreeMap<String, u64>;
 
-/// What servers have been asked since this began.
+/// Counts the calls of servers from its creation.
 pub(crate) struct Counter {
     servers: Vec<(Observer, Calls)>,
 }
@@ -24,7 +24,7 @@ impl Counter {
         counter
     }
 
-    /// For each server in turn. The looks themselves, by INFO, are among them.
+    /// Returns the calls of each server, including the INFO calls of this counter.
     pub(crate) async fn so_far(&self) -> Vec<Calls> {
         let mut all = Vec::new();
         for (observer, before) in &self.servers {
@@ -38,7 +38,7 @@ impl Counter {
         all
     }
 
-    /// How often a command was called, on all of them together.
+    /// Returns how often a command was called, over all servers.
     pub(crate) async fn of(&self, command: &str) -> u64 {
         self.so_far().await.iter().filter_map(|calls| calls.get(command)).sum()
     }
@@ -53,7 +53,7 @@ async fn calls(observer: &Observer) -> Calls {
     stats.lines().filter_map(calls).collect()
 }
 
-/// The connections of our clients to a server: those for requests, and those that subscribe.
+/// Returns the number of our clients' connections to a server: for requests, and for subscriptions.
 pub(crate) async fn connections(server: &RedisServer) -> (usize, usize) {
     let clients = server.clients().await.expect("the server answers");
     let ours = || clients.iter().filter(|client| client.name.starts_with("redgrid"));
@@ -61,7 +61,7 @@ pub(crate) async fn connections(server: &RedisServer) -> (usize, usize) {
     (ours().count() - subscribers, subscribers)
 }
 
-/// The same of all servers together.
+/// Returns the number of our clients' connections to all servers.
 pub(crate) async fn all_connections(servers: &[RedisServer]) -> usize {
     let mut all = 0;
     for server in servers {
@@ -71,7 +71,7 @@ pub(crate) async fn all_connections(servers: &[RedisServer]) -> usize {
     all
 }
 
-/// How long the processors have worked for this process.
+/// Returns the processor time of this process.
 pub(crate) fn cpu_time() -> Duration {
     let time = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux has it");
     Duration::from(time)
