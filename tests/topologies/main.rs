@@ -106,10 +106,10 @@ fn main() -> ExitCode {
         {
             trials.extend(trials_of(&scenario, &shared, &runtime, ""));
         }
-        // Nothing in it depends on replicas or permissions.
+        // Nothing in these scenarios depends on replicas or permissions.
         if matches!(topology, Topology::Single | Topology::Cluster) {
             let trials_there = unpolled::scenarios().into_iter();
-            trials.extend(trials_there.map(|scenario| trial_of(&scenario, &shared, &runtime, User::Anybody, "")));
+            trials.extend(trials_there.map(|scenario| trial_of(&scenario, &shared, &runtime, User::Default, "")));
         }
     }
     // Commands that only newer servers know are tested on the newest server that is installed.
@@ -154,8 +154,8 @@ fn main() -> ExitCode {
 /// all permissions therefore runs in a cluster alone. The scenarios with their own deployment
 /// mostly use that user, as `behaviour` does.
 fn trials_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, on: &str) -> Vec<Trial> {
-    let anybody = (shared.topology() == Topology::Cluster).then_some((User::Anybody, ""));
-    let users = [(User::Published, "::published_acl")].into_iter().chain(anybody);
+    let default = (shared.topology() == Topology::Cluster).then_some((User::Default, ""));
+    let users = [(User::Published, "::published_acl")].into_iter().chain(default);
     users.map(|(user, under)| trial_of(scenario, shared, runtime, user, &format!("{on}{under}"))).collect()
 }
 
