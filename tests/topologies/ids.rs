@@ -80,8 +80,8 @@ async fn midnight_is_the_same_for_all(on: Fixture) {
             had.push(id);
             let made = ids.decode(id).unwrap();
             *over = ids.counter_of(made.time).unwrap() != ids.counter_of(began.time).unwrap();
+        }
         // The server has its own clock, which ends this loop.
-        // The server has its time as well, and its clock ends this.
         let passed = i64::try_from(on.observer.server_time_micros().await.unwrap() / 1_000_000).unwrap() - now;
         assert!(passed < 30, "no midnight");
     }

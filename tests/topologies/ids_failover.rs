@@ -1,4 +1,4 @@
-//! Ids whose counter moves to a server that lags.
+//! Ids whose counter moves to a lagging server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Latches whose primary dies while many tasks wait.
+//! Latches whose primary dies during many waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

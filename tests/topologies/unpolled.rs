@@ -89,7 +89,7 @@ const POLLS: usize = 8;
 /// How long the next wake-up is awaited. A future without one by then waits for another party.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What a waiter is granted. Dropping it gives it back.
+/// The grant of a waiter. Dropping it gives it back.
 type Granted = Box<dyn Any + Send>;
 type Waiting = Pin<Box<dyn Future<Output = Granted> + Send>>;
 type Wait = fn(Client, String) -> Waiting;
@@ -180,7 +180,7 @@ async fn poll_some(future: &mut Waiting, polls: usize) -> bool {
     true
 }
 
-/// What a trial does.
+/// The steps of a trial.
 struct Case {
     /// Creates the object, if it has to be created.
     set_up: Option<Act>,
@@ -190,7 +190,7 @@ struct Case {
     other: Wait,
     /// Whether a third client takes the object first, as `other` takes it.
     taken: bool,
-    /// What happens once the kept waiter waits.
+    /// The step after the kept waiter has begun to wait.
     then: Option<Act>,
 }
 
