@@ -61,7 +61,7 @@ async fn rust_sets_up_and_both_take_blocks(on: Fixture) {
     assert!(ids.try_init(100, 3).await.unwrap());
     assert_eq!(some(&ids, 1).await, [100]);
     assert_eq!(next(&mut java, &on.name, 4).await, [103, 104, 105, 106]);
-    // Half of our block is used: the next is ours before Java's.
+    // Half of Rust's block is used, so Rust reserves the next block before Java does.
     assert_eq!(some(&ids, 1).await, [101]);
     wait_until(SOON, async || on.observer.get::<i64>(&on.name).await.unwrap() == Some(112)).await;
     assert_eq!(next(&mut java, &on.name, 3).await, [107, 108, 112]);
@@ -115,7 +115,7 @@ async fn a_block_of_either_size_is_one_for_the_other(on: Fixture) {
             assert!(all.insert(id), "round {round}: {id}");
         }
     }
-    // Somebody changes it by hand: both take such blocks from now on.
+    // The size is changed by hand: both sides take blocks of that size from now on.
     on.observer.cmd(&["SET", &format!("{{{}}}:allocation", on.name), "10"]).await.unwrap();
     for id in [next(&mut java, &on.name, 25).await, some(&ids, 25).await].concat() {
         assert!(all.insert(id), "{id}");

@@ -54,7 +54,7 @@ async fn count(java: &mut Actor, name: &str) -> u64 {
     java.verb("latch.getCount", name).await.unwrap().parse().unwrap()
 }
 
-/// Waits until so many clients hear a channel.
+/// Waits until so many clients are subscribed to a channel.
 async fn until_heard(observer: &Observer, channel: &str, clients: u64) {
     let numsub = ["PUBSUB", "NUMSUB", channel];
     wait_until(SOON, async || observer.query::<(String, u64)>(&numsub).await.unwrap().1 == clients).await;
@@ -146,7 +146,7 @@ async fn both_read_the_same_count(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert_eq!((count(&mut java, &on.name).await, latch.count().await.unwrap()), (0, 0));
-    // As far as Redisson's own numbers go.
+    // Redisson's own numbers reach this far.
     assert!(set(&mut java, &on.name, i64::MAX as u64).await);
     count_down(&mut java, &on.name).await;
     assert_eq!(latch.count().await.unwrap(), i64::MAX as u64 - 1);
@@ -162,7 +162,7 @@ async fn counting_down_an_open_latch_does_nothing_on_either_side(on: Fixture) {
     assert!(!on.observer.exists(&on.name).await.unwrap());
     java.verb("latch.await", &on.name).await.unwrap();
     latch.wait().await.unwrap();
-    assert!(set(&mut java, &on.name, 1).await, "nothing was counted ahead");
+    assert!(set(&mut java, &on.name, 1).await, "no count-down was saved up");
     assert_eq!(latch.count().await.unwrap(), 1);
 }
 
@@ -205,7 +205,7 @@ async fn rust_sets_a_latch_again_that_java_has_counted_down(on: Fixture) {
     let first = waiter(&client, &latch).await;
     heard(&on, 1).await;
     count_down(&mut java, &on.name).await;
-    // Its number is there still, as Redisson knows nothing of it.
+    // The number of the generation still exists, because Redisson does not know it.
     assert!(latch.try_set_count(1).await.unwrap());
     let second = tokio::spawn(latch.wait().into_future());
     at_once(first).await.unwrap().unwrap();
@@ -281,7 +281,8 @@ async fn javas_delete_completes_rusts_waits(on: Fixture) {
     assert!(!latch.delete().await.unwrap());
 }
 
-/// Redisson's own delete says `1`, and leaves its waiters asleep.
+/// Rust's delete wakes Java's waiters. Redisson's own delete returns true, and leaves its waiters
+/// asleep.
 async fn rusts_delete_completes_javas_waits(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
@@ -354,14 +355,14 @@ async fn count_downs_of_a_killed_java_still_count(on: Fixture) {
     at_once(task).await.unwrap().unwrap();
 }
 
-/// Redisson's own waiters would wait for ever.
+/// Rust continues although it missed Java's message. Redisson's own waiters would wait for ever.
 async fn rust_continues_although_it_missed_javas_message(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.poll_interval(Duration::from_secs(1))).await;
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 1).await);
     let task = waiter(&client, &latch).await;
-    // What Redisson does, but for the message.
+    // Redisson does this, and publishes a message, which is left out here.
     on.observer.cmd(&["DEL", &on.name]).await.unwrap();
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
@@ -389,12 +390,12 @@ async fn a_name_with_a_hash_tag_is_the_same_latch(on: Fixture) {
     .await;
 }
 
-/// What a key is and what is published on Redisson's channel, step by step, for both.
+/// Keys, and messages on Redisson's channel, are the same for both sides at each step.
 async fn keys_and_messages_are_redissons(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     let listening = on.client().await;
-    let mut hearing = listening.subscribe_ordered([channel(&on.name).into()], &on.name.clone().into());
+    let mut channel_events = listening.subscribe_ordered([channel(&on.name).into()], &on.name.clone().into());
     heard(&on, 1).await;
     let value = async || on.observer.get::<String>(&on.name).await.unwrap();
     let mut sides = Vec::new();
@@ -413,10 +414,10 @@ async fn keys_and_messages_are_redissons(on: Fixture) {
                 on.observer.time_to_live(&on.name).await.unwrap().is_none()
             ));
         }
-        // Behind all that was published so far.
+        // This message comes after all earlier messages.
         on.observer.cmd(&["PUBLISH", &channel(&on.name), "end"]).await.unwrap();
         loop {
-            match tokio::time::timeout(SOON, hearing.next()).await.unwrap() {
+            match tokio::time::timeout(SOON, channel_events.next()).await.unwrap() {
                 redgrid_core::ChannelEvent::Message { payload, .. } if &payload[..] == b"end" => break,
                 redgrid_core::ChannelEvent::Message { payload, .. } => seen.push(format!("{payload:?}")),
                 redgrid_core::ChannelEvent::Resync => {}

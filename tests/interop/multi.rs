@@ -25,8 +25,8 @@ fn names(on: &Fixture) -> [String; 2] {
 
 async fn listening(on: &Fixture, name: &str) {
     let channel = format!("redisson_lock__channel:{{{name}}}");
-    let heard = async || on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1 > 0;
-    redgrid_testkit::wait_until(SOON, heard).await;
+    let subscribed = async || on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1 > 0;
+    redgrid_testkit::wait_until(SOON, subscribed).await;
 }
 
 async fn rust_enters_when_javas_multi_lock_is_released(on: Fixture) {
@@ -83,7 +83,8 @@ async fn a_multiple_java_that_gives_up_leaves_nothing_in_our_way(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let client = on.client().await;
     let in_the_way = Lock::new(&client, &names[1]).acquire().await.unwrap();
-    // It holds the first while it waits for the second, and gives it back when its time is over.
+    // Java holds the first lock while it waits for the second, and releases it when its time is
+    // over.
     assert_eq!(java.try_verb("multi.tryLock", &names.join(","), Duration::from_millis(300)).await, "false");
     let first = at_once(Lock::new(&client, &names[0]).acquire().timeout(SOON).into_future()).await.unwrap();
     first.release().await.unwrap();
@@ -118,7 +119,7 @@ async fn rust_enters_after_the_death_of_a_multiple_java(on: Fixture) {
     let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().timeout(SOON).into_future());
     listening(&on, &names[0]).await;
     redisson.kill().await;
-    // The time first: what passes between the two questions is not to be added.
+    // The clock is read first: the time between the two requests must not be added.
     let now = on.server_time().await;
     let left = on.observer.time_to_live(&names[1]).await.unwrap().expect("it is held");
     let end = now + u64::try_from(left.as_micros()).unwrap();

@@ -28,7 +28,7 @@ scenarios![
     names_with_a_tag_and_a_namespace_are_the_same_semaphore,
 ];
 
-/// Ours, as RSemaphore is.
+/// Returns a semaphore of Rust that is like an RSemaphore.
 async fn ours(on: &Fixture) -> PlainSemaphore {
     Semaphore::plain(&on.client().await, &on.name)
 }
@@ -43,7 +43,7 @@ async fn permits_set_by_one_side_are_seen_by_the_other(on: Fixture) {
     assert!(ours.try_set_permits(4).await.unwrap());
     assert!(!java.is("trySetPermits", &[&9]).await);
     assert_eq!(java.number("availablePermits", &[]).await, 4);
-    // A handle with a number sets it only if there is none.
+    // A handle with a number of permits sets the number only if there is none.
     let numbered = Semaphore::new(&on.client().await, &on.name, 7);
     let differs = numbered.acquire().await.err();
     assert!(matches!(differs, Some(AcquireError::PermitsDiffer { expected: 7, found: 4, .. })), "{differs:?}");
@@ -106,7 +106,7 @@ async fn java_waits_for_many_until_ours_has_given_enough(on: Fixture) {
     java.waits("acquire", &[&3]).await;
     for left in 1..3 {
         five.split(1).unwrap().release().await.unwrap();
-        // It has looked, and found too few.
+        // Java has checked, and found too few permits.
         java.actor.until_asleep().await;
         assert!(java.actor.is_waiting() && on.left().await == Some(left));
     }
@@ -194,7 +194,7 @@ async fn permits_taken_away_are_owed_by_both(on: Fixture) {
     java.does("release", &[&1]).await;
     assert_eq!((on.left().await, ours.drain().await.unwrap()), (Some(0), 0));
     java.does("addPermits", &[&-3]).await;
-    // There is nothing to take, and what is owed stays so.
+    // There is nothing to take, and the debt stays.
     assert_eq!((ours.drain().await.unwrap(), on.left().await), (0, Some(-3)));
     ours.release(4).await.unwrap();
     assert!(java.looks(1).await);
@@ -239,7 +239,7 @@ async fn ours_waits_until_java_sets_permits(on: Fixture) {
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     assert!(ours.delete().await.unwrap());
     on.until_hearing(0).await;
-    // To Java, a semaphore that was not set has none left.
+    // For Java, a semaphore that was never set has no permits.
     java.waits("acquire", &[&1]).await;
     assert!(ours.try_set_permits(1).await.unwrap());
     at_once(java.done()).await;
@@ -254,7 +254,7 @@ async fn a_deletion_by_java_is_reported_to_ours(on: Fixture) {
     assert!(java.is("delete", &[]).await);
     let refused = ours.acquire().await.err();
     assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
-    // What is given back now does not set it up anew.
+    // A later return of permits does not create the semaphore again.
     held.release().await.unwrap();
     assert_eq!(on.left().await, None);
     assert!(java.is("trySetPermits", &[&1]).await && ours.try_acquire().await.unwrap().is_some());
@@ -290,7 +290,7 @@ async fn a_killed_java_keeps_its_permits_and_its_waiters_take_none(on: Fixture) 
     redisson.kill().await;
     on.until_hearing(0).await;
     two.release().await.unwrap();
-    // As with Redisson alone: nobody knows that its holder died.
+    // As with Redisson alone, no client notices that the holder died.
     assert_eq!(on.left().await, Some(2));
     assert!(java.looks(2).await);
     java.does("release", &[&3]).await;
