@@ -12,7 +12,7 @@ scenarios![
     each_finds_the_text_that_the_other_has_added,
     each_finds_the_numbers_that_the_other_has_added,
     each_side_finds_the_others_kryo,
-    each_goes_by_the_size_that_the_other_has_chosen,
+    each_side_uses_the_size_that_the_other_chose,
     both_count_distinct_elements,
     both_place_and_find_members,
 ];
@@ -100,7 +100,7 @@ async fn both_find<T, C: Codec + Encode<T>>(on: &Fixture, codec: &str, with: C, 
     assert_eq!(ask("config", &[]).await, format!("{} {} 100000 1.0E-4", config.size, config.hash_iterations));
 }
 
-async fn each_goes_by_the_size_that_the_other_has_chosen(on: Fixture) {
+async fn each_side_uses_the_size_that_the_other_chose(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let filter: BloomFilter<i64, Long> = BloomFilter::new(&client, &on.name);
     let mut ask = async |verb: &str, more: &[&str]| {

@@ -13,7 +13,7 @@ scenarios![
     filters_count_alike_however_full_they_are,
     counts_merged_by_either_are_the_same,
     areas_of_every_unit_hold_the_same_members,
-    members_that_either_moves_or_removes_are_so_for_both,
+    members_moved_or_removed_by_one_side_are_so_for_both,
 ];
 
 async fn bit_set_combinations_are_equal_on_both_sides(on: Fixture) {
@@ -205,7 +205,7 @@ async fn areas_of_every_unit_hold_the_same_members(on: Fixture) {
     }
 }
 
-async fn members_that_either_moves_or_removes_are_so_for_both(on: Fixture) {
+async fn members_moved_or_removed_by_one_side_are_so_for_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let geo: Geo<i64, Kryo> = Geo::<i64, Json>::new(&client, &on.name).with_codec(Kryo);
     let mut ask = async |verb: &str, more: &[&str]| {

@@ -14,8 +14,8 @@ use crate::fixture::{Fixture, scenarios};
 scenarios![
     native_maps_of_text_are_read_on_both_sides,
     native_maps_of_kryo_are_read_on_both_sides,
-    ends_that_java_gives_entries_are_kept_here,
-    ends_that_entries_get_here_are_kept_by_java,
+    lifetimes_set_by_java_are_kept_here,
+    lifetimes_set_here_are_kept_by_java,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -78,7 +78,7 @@ where
     assert!(!map.contains_key("d").await.unwrap());
 }
 
-async fn ends_that_java_gives_entries_are_kept_here(on: Fixture) {
+async fn lifetimes_set_by_java_are_kept_here(on: Fixture) {
     let Some((_server, on)) = on.on_newest().await else { return };
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Native::<Text>::new(&client, &on.name);
@@ -94,7 +94,7 @@ async fn ends_that_java_gives_entries_are_kept_here(on: Fixture) {
     assert!(ends(map.lifetime("a").await.unwrap()));
 }
 
-async fn ends_that_entries_get_here_are_kept_by_java(on: Fixture) {
+async fn lifetimes_set_here_are_kept_by_java(on: Fixture) {
     let Some((_server, on)) = on.on_newest().await else { return };
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Native::<Text>::new(&client, &on.name);

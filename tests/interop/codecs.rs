@@ -40,7 +40,7 @@ mod words {
     use super::*;
     listed![
         objects_are_read_by_programs_that_name_the_class,
-        a_long_of_jackson_says_its_class_and_ours_is_an_integer,
+        a_long_of_jackson_names_its_class_and_ours_is_an_integer,
         jackson_objects_name_their_class_and_java_rejects_others,
         numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise,
         an_object_of_kryo_is_refused_by_its_class_and_stays,
@@ -245,7 +245,7 @@ async fn one_object<C>(
 
 type Object = BTreeMap<String, i32>;
 
-async fn a_long_of_jackson_says_its_class_and_ours_is_an_integer(on: Fixture) {
+async fn a_long_of_jackson_names_its_class_and_ours_is_an_integer(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     java.value_of("bucket.set", &on.name, &["json", "long:5"]).await;
     let error = Bucket::<i64>::new(&client, &on.name).get().await.unwrap_err();

@@ -16,7 +16,7 @@ scenarios![
     only_the_first_of_either_side_sets_up,
     without_being_set_up_both_have_blocks_of_five_thousand,
     keys_and_values_are_redissons,
-    a_block_of_either_size_is_one_for_the_other,
+    blocks_of_any_size_are_shared_by_both,
     crowds_of_both_sides_have_no_id_in_common,
     numbers_below_zero_are_ids_on_both_sides,
     javas_delete_begins_anew_for_rust_when_its_block_is_used,
@@ -105,7 +105,7 @@ async fn keys_and_values_are_redissons(on: Fixture) {
     }
 }
 
-async fn a_block_of_either_size_is_one_for_the_other(on: Fixture) {
+async fn blocks_of_any_size_are_shared_by_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ids = ids(&client, &on);
     assert!(try_init(&mut java, &on.name, 1, 1).await);

@@ -15,7 +15,7 @@ scenarios![
     both_insert_and_remove_by_value,
     the_middle_is_removed_while_java_iterates,
     java_removes_while_it_iterates_and_rust_streams,
-    a_value_like_the_mark_of_the_other_stays,
+    a_value_equal_to_javas_delete_mark_stays,
     both_sort_one_list,
     both_take_pages_of_one_shared_iterator,
     both_take_pages_of_a_list_with_a_hash_tag,
@@ -153,7 +153,7 @@ async fn java_removes_while_it_iterates_and_rust_streams(on: Fixture) {
 
 /// A value that is equal to Redisson's delete mark stays when Rust removes by index. Redisson
 /// removes by this mark, and with it any equal value.
-async fn a_value_like_the_mark_of_the_other_stays(on: Fixture) {
+async fn a_value_equal_to_javas_delete_mark_stays(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<String, Text> = list(&client, &on, Text);
     let mark = "DELETED_BY_REDISSON".to_owned();

@@ -10,11 +10,11 @@ use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
     rust_enters_when_javas_multi_lock_is_released,
-    a_multiple_java_is_kept_out_and_enters_after_rust,
+    javas_multi_lock_is_kept_out_and_enters_after_rust,
     rust_waits_for_one_java_and_holds_none_meanwhile,
-    a_multiple_java_that_gives_up_leaves_nothing_in_our_way,
+    javas_multi_lock_that_gives_up_blocks_no_caller,
     opposite_orders_on_both_sides_lose_no_update,
-    rust_enters_after_the_death_of_a_multiple_java,
+    rust_enters_after_the_death_of_javas_multi_lock,
     a_waiting_java_is_woken_by_our_release_of_many,
     a_name_that_java_forces_open_is_reported,
 ];
@@ -46,7 +46,7 @@ async fn rust_enters_when_javas_multi_lock_is_released(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-async fn a_multiple_java_is_kept_out_and_enters_after_rust(on: Fixture) {
+async fn javas_multi_lock_is_kept_out_and_enters_after_rust(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let lock = MultiLock::new(&on.client().await, &names);
     let guard = lock.acquire().await.unwrap();
@@ -79,7 +79,7 @@ async fn rust_waits_for_one_java_and_holds_none_meanwhile(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-async fn a_multiple_java_that_gives_up_leaves_nothing_in_our_way(on: Fixture) {
+async fn javas_multi_lock_that_gives_up_blocks_no_caller(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let client = on.client().await;
     let in_the_way = Lock::new(&client, &names[1]).acquire().await.unwrap();
@@ -112,7 +112,7 @@ async fn read(client: &Client, counter: &str) -> i64 {
     client.command("GET").key(counter).unwrap().query::<Option<i64>>().await.unwrap().unwrap_or(0)
 }
 
-async fn rust_enters_after_the_death_of_a_multiple_java(on: Fixture) {
+async fn rust_enters_after_the_death_of_javas_multi_lock(on: Fixture) {
     let redisson = on.own_redisson(Duration::from_secs(2)).await;
     let names = names(&on);
     redisson.actor().verb("multi.lock", &names.join(",")).await.unwrap();

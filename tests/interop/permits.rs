@@ -50,7 +50,7 @@ impl JavaPermits {
     }
 
     /// `tryAcquire(permits, 0)` of an `RSemaphore`.
-    pub(crate) async fn looks(&mut self, permits: u64) -> bool {
+    pub(crate) async fn try_take(&mut self, permits: u64) -> bool {
         self.is("tryAcquire", &[&permits, &0]).await
     }
 
@@ -105,7 +105,7 @@ impl Fixture {
     }
 
     /// Waits until so many clients are subscribed to the permits.
-    pub(crate) async fn until_hearing(&self, clients: u64) {
+    pub(crate) async fn until_subscribed(&self, clients: u64) {
         let channel = format!("redisson_sc:{{{}}}", self.name);
         let count = async || self.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
         wait_until(SOON, async || count().await == clients).await;

@@ -12,7 +12,7 @@ scenarios![
     each_side_takes_the_others_elements,
     each_side_waits_for_the_others_elements,
     each_side_takes_the_others_delayed_elements,
-    both_go_by_one_capacity,
+    both_respect_one_capacity,
 ];
 
 async fn each_side_takes_the_others_elements(on: Fixture) {
@@ -73,7 +73,7 @@ async fn each_side_takes_the_others_delayed_elements(on: Fixture) {
     assert_eq!((queue.due().await.unwrap(), queue.len().await.unwrap()), (0, 1));
 }
 
-async fn both_go_by_one_capacity(on: Fixture) {
+async fn both_respect_one_capacity(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ring = RingBuffer::<String>::new(&client, &on.name).with_codec(Text);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["string"], more].concat()).await;

@@ -19,7 +19,7 @@ scenarios![
     an_element_that_java_delays_wakes_our_waiter,
     delayed_elements_of_both_are_taken_once,
     a_delayed_element_that_java_removes_is_not_taken,
-    a_ring_that_one_deletes_is_made_anew_by_the_other,
+    a_ring_deleted_by_one_side_is_created_by_the_other,
 ];
 
 /// The time that Java waits: longer than any step here.
@@ -229,7 +229,7 @@ async fn a_delayed_element_that_java_removes_is_not_taken(on: Fixture) {
     assert_eq!(ask("delayed.size", &[]).await, "0");
 }
 
-async fn a_ring_that_one_deletes_is_made_anew_by_the_other(on: Fixture) {
+async fn a_ring_deleted_by_one_side_is_created_by_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ring = RingBuffer::<String>::new(&client, &on.name).with_codec(Kryo);
     assert!(ring.try_set_capacity(2).await.unwrap());

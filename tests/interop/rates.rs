@@ -65,7 +65,7 @@ impl Java {
         self.does("availablePermits", &[]).await.parse().unwrap()
     }
 
-    async fn looks(&mut self, permits: u64) -> bool {
+    async fn try_take(&mut self, permits: u64) -> bool {
         self.does("tryAcquire", &[&permits.to_string(), "0"]).await == "true"
     }
 }
@@ -124,12 +124,12 @@ async fn only_the_first_sets_the_rate(on: Fixture) {
 async fn both_take_from_one_rate(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(10)).await.unwrap();
-    assert!(java.looks(2).await);
+    assert!(java.try_take(2).await);
     limiter.acquire().permits(3).await.unwrap();
     assert_eq!((java.free().await, free(&limiter).await), (5, 5));
     java.does("acquire", &["1"]).await;
     assert!(limiter.try_acquire_many(4).await.unwrap().is_some());
-    assert!(limiter.try_acquire().await.unwrap().is_none() && !java.looks(1).await);
+    assert!(limiter.try_acquire().await.unwrap().is_none() && !java.try_take(1).await);
     let error = limiter.try_acquire_many(11).await.unwrap_err();
     assert!(matches!(error, LimitError::TooManyPermits { most: 10, .. }), "{error:?}");
     assert!(java.tries("tryAcquire", &["11", "0"]).await.unwrap_err().message.contains("exceed"));
@@ -231,10 +231,10 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
 async fn rust_returns_permits_of_java(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
-    assert!(java.looks(5).await);
+    assert!(java.try_take(5).await);
     assert_eq!(limiter.release(2).await.unwrap(), 2);
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
-    assert!(java.looks(2).await && !java.looks(1).await);
+    assert!(java.try_take(2).await && !java.try_take(1).await);
     assert_eq!(limiter.release(9).await.unwrap(), 5);
     assert_eq!((java.free().await, free(&limiter).await), (5, 5));
 }
@@ -294,20 +294,20 @@ async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Fixture) {
 async fn rust_sets_the_rate_anew_and_java_begins_anew(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.looks(5).await && !java.looks(1).await);
+    assert!(java.try_take(5).await && !java.try_take(1).await);
     assert!(limiter.set_rate(long(3)).await.unwrap());
-    assert!(java.looks(3).await && !java.looks(1).await);
+    assert!(java.try_take(3).await && !java.try_take(1).await);
 }
 
 async fn java_continues_from_rusts_state(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.looks(4).await);
+    assert!(java.try_take(4).await);
     assert!(limiter.set_rate(long(8)).keeping_state().if_set().await.unwrap());
     assert_eq!(java.free().await, 4);
-    assert!(java.looks(4).await && !java.looks(1).await);
+    assert!(java.try_take(4).await && !java.try_take(1).await);
     assert!(limiter.set_rate(long(6)).keeping_state().await.unwrap());
-    assert!(!java.looks(1).await && limiter.try_acquire().await.unwrap().is_none());
+    assert!(!java.try_take(1).await && limiter.try_acquire().await.unwrap().is_none());
     assert_eq!(limiter.release(4).await.unwrap(), 4);
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
 }
@@ -337,7 +337,7 @@ async fn rust_continues_from_javas_state(on: Fixture) {
 async fn each_client_has_its_own_log(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::per_client(3, Duration::from_millis(LONG))).await.unwrap();
-    assert!(java.looks(3).await && !java.looks(1).await);
+    assert!(java.try_take(3).await && !java.try_take(1).await);
     limiter.acquire().permits(3).await.unwrap();
     assert!(limiter.try_acquire().await.unwrap().is_none());
     let other = RateLimiter::new(&on.client().await, &on.name);
@@ -369,7 +369,7 @@ async fn rusts_keep_alive_is_kept_by_java(on: Fixture) {
     let rate = Rate::overall(5, Duration::from_secs(1)).keep_alive(Duration::from_millis(LONG));
     limiter.try_set_rate(rate).await.unwrap();
     on.observer.cmd(&["PEXPIRE", &on.name, "60000"]).await.unwrap();
-    assert!(java.looks(1).await);
+    assert!(java.try_take(1).await);
     for key in [on.name.clone(), format!("{{{}}}:value", on.name), format!("{{{}}}:permits", on.name)] {
         assert!(lives(&on, &key).await > Duration::from_secs(500), "{key}");
     }
@@ -391,12 +391,12 @@ async fn a_limiter_that_java_deletes_has_no_rate(on: Fixture) {
 async fn a_limiter_that_rust_deletes_has_no_rate(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.looks(5).await);
+    assert!(java.try_take(5).await);
     assert!(limiter.delete().await.unwrap());
     assert!(java.tries("tryAcquire", &["1", "0"]).await.unwrap_err().message.contains("not initialized"));
     assert_eq!(java.does("delete", &[]).await, "false");
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.looks(5).await);
+    assert!(java.try_take(5).await);
 }
 
 async fn entries_are_redissons(on: Fixture) {
@@ -421,9 +421,9 @@ async fn a_name_with_a_hash_tag_is_the_same_limiter(on: Fixture) {
     let name = format!("{}:x{{y}}z", on.name);
     let (mut java, limiter) = (named(&on, &name), RateLimiter::new(&on.client().await, &name));
     limiter.try_set_rate(long(4)).await.unwrap();
-    assert!(java.looks(3).await);
+    assert!(java.try_take(3).await);
     limiter.acquire().await.unwrap();
-    assert!(!java.looks(1).await && limiter.try_acquire().await.unwrap().is_none());
+    assert!(!java.try_take(1).await && limiter.try_acquire().await.unwrap().is_none());
     assert!(limiter.delete().await.unwrap());
 }
 
@@ -431,7 +431,7 @@ async fn javas_largest_rate_is_counted_exactly(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", i64::MAX as u64, LONG).await, "true");
     let taken = limiter.acquire().permits(7).await.unwrap();
-    assert!(java.looks(2).await);
+    assert!(java.try_take(2).await);
     let value = format!("{{{}}}:value", on.name);
     assert_eq!(on.observer.get::<i64>(&value).await.unwrap(), Some(i64::MAX - 9));
     assert_eq!(taken.release().await.unwrap(), 7);

@@ -68,7 +68,7 @@ async fn crowd(on: &Fixture, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str
             })
         })
         .collect();
-    on.until_hearing(3).await;
+    on.until_subscribed(3).await;
     all.release().await.unwrap();
     let mut most = Vec::new();
     for task in tasks {
@@ -80,7 +80,7 @@ async fn crowd(on: &Fixture, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str
     assert!(most.iter().all(|most| (1..=CAPACITY).contains(most)), "{most:?}");
     assert_eq!(on.observer.get::<i64>(&counter).await.unwrap(), Some(0));
     assert_eq!((on.left().await, on.leases().await.len()), (Some(CAPACITY), 0));
-    on.until_hearing(0).await;
+    on.until_subscribed(0).await;
 }
 
 /// Adds to a counter, and returns its value.
@@ -94,16 +94,16 @@ pub(crate) fn lost_answers() -> u64 {
 }
 
 async fn lost_or_late_replies_cost_no_permit_of_java(on: Fixture) {
-    lossy(&on, JavaPermits::plain, false).await;
+    with_lost_replies(&on, JavaPermits::plain, false).await;
 }
 
 async fn leased_lost_or_late_replies_cost_no_permit_of_java(on: Fixture) {
-    lossy(&on, JavaPermits::leased, true).await;
+    with_lost_replies(&on, JavaPermits::leased, true).await;
 }
 
 /// Runs on a server of its own. One of four exchanges of Rust gets no answer or a late one, while
 /// Java takes and returns permits.
-async fn lossy(on: &Fixture, javas: fn(crate::actor::Actor, &str) -> JavaPermits, leases: bool) {
+async fn with_lost_replies(on: &Fixture, javas: fn(crate::actor::Actor, &str) -> JavaPermits, leases: bool) {
     const ROUNDS: u64 = 10;
     let server = redgrid_tests::server().await;
     let (observer, redisson) = (server.observer().await.unwrap(), on.own_redisson_at(&server.url()).await);

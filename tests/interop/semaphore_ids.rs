@@ -134,7 +134,7 @@ async fn java_gives_back_many_of_ours_all_or_none(on: Fixture) {
     assert_eq!(java.number("tryReleaseAll", &[&format!("{},{stranger}", ids[0])]).await, 0);
     assert_eq!((on.left().await, on.leases().await.len()), (Some(1), 3));
     let waiter = tokio::spawn(ours.acquire_many(3).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     assert_eq!(java.number("tryReleaseAll", &[&ids[..2].join(",")]).await, 2);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(java.number("tryReleaseAll", &[&ids.join(",")]).await, 0, "two of the permits are gone");
@@ -149,11 +149,11 @@ async fn an_id_from_the_other_side_wakes_its_waiter(on: Fixture) {
     assert_eq!(ours.try_release(id).await.unwrap(), Returned::Released);
     let id: PermitId = at_once(java.done()).await.parse().unwrap();
     let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     assert_eq!(ours.try_release(id).await.unwrap(), Returned::Released);
     let permit = at_once(waiter).await.unwrap().unwrap();
     let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     java.does("release", &[&permit.ids().next().unwrap()]).await;
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     drop(permit);

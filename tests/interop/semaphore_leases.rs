@@ -84,7 +84,7 @@ async fn leased_ours_is_woken_by_javas_release(on: Fixture) {
     for one_by_one in [false, true] {
         let ids = java.does("acquire", &[&2, &SOON.as_millis()]).await;
         let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
-        on.until_hearing(1).await;
+        on.until_subscribed(1).await;
         if one_by_one {
             for id in ids.split(',') {
                 java.does("release", &[&id]).await;
@@ -93,7 +93,7 @@ async fn leased_ours_is_woken_by_javas_release(on: Fixture) {
             assert_eq!(java.number("tryReleaseAll", &[&ids]).await, 2);
         }
         at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
-        on.until_hearing(0).await;
+        on.until_subscribed(0).await;
     }
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
@@ -115,18 +115,18 @@ async fn javas_plain_semaphore_waits_for_our_leased_permits(on: Fixture) {
 async fn our_leased_permits_wait_for_javas_plain_semaphore(on: Fixture) {
     let mut java = on.plain();
     let ours = ours(&on).await;
-    assert!(java.is("trySetPermits", &[&3]).await && java.looks(3).await);
+    assert!(java.is("trySetPermits", &[&3]).await && java.try_take(3).await);
     assert!(ours.try_acquire().await.unwrap().is_none());
     // A handle with a number of permits notices that this is not the number of leased permits.
     let numbered = Semaphore::new(&on.client().await, &on.name, 3).try_acquire().await;
     assert!(matches!(numbered, Err(AcquireError::PermitsDiffer { expected: 3, found: 0, .. })), "{numbered:?}");
     let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     java.does("release", &[&3]).await;
     let two = at_once(waiter).await.unwrap().unwrap();
-    assert!(!java.looks(2).await && two.is_held());
+    assert!(!java.try_take(2).await && two.is_held());
     two.release().await.unwrap();
-    assert!(java.looks(3).await);
+    assert!(java.try_take(3).await);
     java.does("release", &[&3]).await;
     assert_eq!((on.left().await, on.leases().await.len()), (Some(3), 0));
 }
@@ -237,7 +237,7 @@ async fn a_java_permit_that_never_expires_is_left_alone(on: Fixture) {
     assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
     assert_eq!((java.counts().await, counts(&ours).await), ((1, 1, 2), (1, 1, 2)));
     let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     assert!(java.is("tryRelease", &[&id]).await);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
@@ -277,7 +277,7 @@ async fn permits_set_anew_by_either_side_stay_held(on: Fixture) {
     ours.set_permits(3).await.unwrap();
     let id = at_once(java.done()).await;
     let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     java.does("setPermits", &[&4]).await;
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     two.release().await.unwrap();
@@ -313,7 +313,7 @@ async fn a_killed_java_gives_all_back_to_ours(on: Fixture) {
     ours.set_permits(4).await.unwrap();
     dead.does("acquire", &[&3, &(4 * LEASE).as_millis()]).await;
     let waiter = tokio::spawn(ours.acquire_many(4).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     redisson.kill().await;
     let four = waiter.await.unwrap().unwrap();
     assert_eq!(counts(&ours).await, (0, 4, 4));

@@ -9,8 +9,8 @@ use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     each_side_receives_the_others_messages,
-    patterns_hear_both,
-    sharded_topics_are_one,
+    patterns_receive_messages_of_both_sides,
+    sharded_topics_are_shared,
     reliable_messages_come_to_subscribers_of_both,
 ];
 
@@ -36,7 +36,7 @@ async fn each_side_receives_the_others_messages(on: Fixture) {
     assert_eq!(tokio::time::timeout(SOON, messages.next()).await.unwrap().unwrap().unwrap().value, -7);
 }
 
-async fn patterns_hear_both(on: Fixture) {
+async fn patterns_receive_messages_of_both_sides(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (pattern, channel) = (format!("{}:*", on.name), format!("{}:a", on.name));
     let all: PatternTopic<String, Text> = PatternTopic::new(&client, &pattern);
@@ -54,7 +54,7 @@ async fn patterns_hear_both(on: Fixture) {
     assert_eq!(all.active_topics().await.unwrap(), [channel]);
 }
 
-async fn sharded_topics_are_one(on: Fixture) {
+async fn sharded_topics_are_shared(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let topic: ShardedTopic<String, Text> = ShardedTopic::new(&client, &on.name);
     let mut messages = topic.subscribe().await.unwrap();
