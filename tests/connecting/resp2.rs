@@ -121,7 +121,7 @@ async fn the_protocol_may_be_chosen() {
     let older = connected(url("protocol=resp2&client_name=older")).await;
     let newer = connected(url("client_name=newer")).await;
     objects_work(&older, &newer).await;
-    let is = |protocols: &[String], version: &str| !protocols.is_empty() && protocols.iter().all(|found| found == version);
+    let is = |found: &[String], version: &str| !found.is_empty() && found.iter().all(|one| one == version);
     if server.binary().version().major >= 7 {
         let (older, newer) = (protocols(&observer, "older").await, protocols(&observer, "newer").await);
         assert!(is(&older, "2") && is(&newer, "3"), "{older:?}, {newer:?}");

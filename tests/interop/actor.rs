@@ -245,7 +245,7 @@ impl Actor {
         let verb = format!("{}{verb}", self.kind);
         self.redisson.send(&[&[self.name.as_str(), &verb], rest].concat()).await;
         let line = self.line(SOON).await;
-        assert_eq!(line, "started", "{} was to {words:?}", self.name);
+        assert_eq!(line, "started", "{} did not start {words:?}", self.name);
     }
 
     async fn ask(&mut self, words: &[&str]) -> Result<String, Thrown> {

@@ -97,7 +97,7 @@ async fn readers_and_writers_of_a_key_are_the_same(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let lock = text(&client, &on).rw_lock("a").unwrap();
     java.value_of("key.lock", &on.name, &["string", "a", "read"]).await;
-    let reader = lock.try_read().await.unwrap().expect("readers go together");
+    let reader = lock.try_read().await.unwrap().expect("readers share");
     assert!(lock.try_write().await.unwrap().is_none());
     reader.release().await.unwrap();
     java.value_of("key.unlock", &on.name, &["string", "a", "read"]).await;

@@ -137,17 +137,17 @@ async fn all_numbers_pass_both_ways(on: Fixture) {
 async fn beyond_2_53_ours_is_exact_where_javas_is_not(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(FINE - 1).await.unwrap();
-    assert!(!java.truth("setIfLess", [FINE, 5]).await, "to doubles they are equal");
+    assert!(!java.truth("setIfLess", [FINE, 5]).await, "as doubles they are equal");
     assert!(ours.set_if(Comparison::Less, FINE, 5).await.unwrap());
     ours.set(FINE).await.unwrap();
-    assert!(!java.truth("setIfGreater", [FINE - 1, 5]).await, "to doubles they are equal");
+    assert!(!java.truth("setIfGreater", [FINE - 1, 5]).await, "as doubles they are equal");
     assert!(ours.set_if(Comparison::Greater, FINE - 1, 5).await.unwrap());
     ours.set(i64::MAX).await.unwrap();
     assert!(!ours.delete_if(Comparison::Equal, i64::MAX - 1).await.unwrap());
     if on.version().starts_with('4') {
         let deleted =
             java.actor.number("long.compareAndDelete", &on.name, &["equal", &(i64::MAX - 1).to_string()]).await;
-        assert_eq!(deleted.unwrap(), "true", "to doubles they are equal");
+        assert_eq!(deleted.unwrap(), "true", "as doubles they are equal");
     }
 }
 

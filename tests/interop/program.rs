@@ -23,8 +23,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Builds the program if that has not been done. The error names what is missing on this machine,
-    /// which is a reason to skip. A program that does not compile is no such reason.
+    /// Builds the program if that has not been done. The error names what is missing on this
+    /// machine, which is a reason to skip. A program that does not compile is no such reason.
     pub(crate) async fn build(version: &'static str) -> Result<Program, String> {
         let java = tool("java");
         let run = Command::new(&java).arg("-version").output().await;

@@ -180,7 +180,7 @@ async fn a_downgraded_java_admits_our_readers_and_no_writer(on: Fixture) {
     java.lock(&read(&on)).await;
     assert!(lock.try_read().await.unwrap().is_none());
     assert!(java.unlock(&write(&on)).await);
-    let ours = lock.try_read().await.unwrap().expect("it only reads now");
+    let ours = lock.try_read().await.unwrap().expect("Java only reads now");
     assert!(lock.try_write().await.unwrap().is_none());
     ours.release().await.unwrap();
     assert!(java.unlock(&read(&on)).await);

@@ -58,7 +58,7 @@ async fn entries_above_the_limit_are_evicted_and_reported(on: Fixture) {
         there.set("c", &2).await.unwrap();
         assert_eq!(there.get_many(["a", "b", "c"]).await.unwrap(), [None, Some(1), Some(2)]);
         while !(seen.contains(&removed) && seen.contains(&created)) {
-            let next = tokio::time::timeout(SOON, events.next()).await.expect("it is seen");
+            let next = tokio::time::timeout(SOON, events.next()).await.expect("an event comes");
             match next.expect("the client lives") {
                 Notice::Event(event) => seen.push(event),
                 // A connection was lost. Events of that time never arrive, so the test repeats its

@@ -67,7 +67,7 @@ async fn keys_that_move_behind_a_stream_are_listed() {
             break;
         }
     }
-    assert!(tagged.is_disjoint(&found), "the slot is behind");
+    assert!(tagged.is_disjoint(&found), "the slot comes later");
     let to = cluster.node_at(first.id().0.parse().unwrap()).unwrap();
     cluster.migrate_slot(slot, to).await.unwrap();
     found.extend(names(stream).await);

@@ -390,7 +390,7 @@ async fn a_latch_waiter_completes_while_its_keys_are_on_both_sides() {
     observer.cmd(&["ASKING"]).await.unwrap();
     assert_eq!(observer.query::<u64>(&["DEL", "a"]).await.unwrap(), 1);
     for task in [early, late] {
-        tokio::time::timeout(SOON, task).await.expect("it is stranded").unwrap().unwrap();
+        tokio::time::timeout(SOON, task).await.expect("the waiter is woken").unwrap().unwrap();
     }
     cluster.finish_migration(slot).await.unwrap();
     assert!(latch.try_set_count(1).await.unwrap());

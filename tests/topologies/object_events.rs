@@ -74,7 +74,7 @@ async fn events_of_an_object_and_of_a_pattern_are_delivered(on: Fixture) {
         let (one, all, ()) = tokio::join!(next_of(&mut one, 3), next_of(&mut all, 2), change);
         let named =
             |commands: &[&str]| commands.iter().map(|text| (name.clone(), text.to_string())).collect::<Vec<_>>();
-        assert_eq!(one.expect("of one key there are never many"), named(&["set", "expire", "expired"]));
+        assert_eq!(one.expect("one key never has many events"), named(&["set", "expire", "expired"]));
         if let Some(all) = all {
             assert_eq!(all, named(&["set", "expired"]));
             return;

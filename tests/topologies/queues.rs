@@ -46,9 +46,9 @@ async fn elements_go_in_and_out_at_both_ends(on: Fixture) {
     let moved = queue.pop_last_push_first_to(format!("{}:elsewhere", on.name)).await;
     match on.topology() {
         Topology::Cluster => {
-            assert!(matches!(moved, Err(ObjectError::Failed(Failure::InvalidArgument { option: "to", .. }))), "{moved:?}")
+            assert!(matches!(sent, Err(ObjectError::Failed(Failure::InvalidArgument { option: "to", .. }))), "{sent:?}")
         }
-        _ => assert_eq!(moved.unwrap(), Some(3)),
+        _ => assert_eq!(sent.unwrap(), Some(3)),
     }
     assert_eq!(queue.pop().await.unwrap(), Some(1));
     queue.object().expire_in(HOUR).await.ok();

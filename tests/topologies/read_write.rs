@@ -172,7 +172,7 @@ async fn reads_and_writes_are_renewed(on: Fixture) {
     let two = on.client().await;
     for n in 0..30 {
         let free = RwLock::new(&two, format!("{}:read:{n}", on.name)).try_write().await.unwrap();
-        free.expect("a shutdown gives all back").release().await.unwrap();
+        free.expect("a shutdown releases all").release().await.unwrap();
     }
 }
 

@@ -22,8 +22,8 @@ clauses![
 
 type Listener = Subscription<String, Text>;
 
-async fn next(listener: &mut Listener) -> Result<String, Gap> {
-    let next = tokio::time::timeout(2 * SOON, listener.next()).await.expect("something comes").expect("the client lives");
+async fn next(inbox: &mut Listener) -> Result<String, Gap> {
+    let next = tokio::time::timeout(2 * SOON, inbox.next()).await.expect("something comes").expect("the client lives");
     match next {
         Ok(message) => Ok(message.value),
         Err(SubscriptionError::Gap(gap)) => Err(gap),
@@ -39,14 +39,14 @@ fn name(on: &Fixture) -> String {
 async fn a_published_message_reaches_the_other_clients(on: Fixture) {
     let (one, two, name) = (on.client().await, on.client().await, name(&on));
     let (here, there): (Topic<String, Text>, Topic<String, Text>) = (Topic::new(&one, &name), Topic::new(&two, &name));
-    let mut listener = here.subscribe().await.unwrap();
+    let mut inbox = here.subscribe().await.unwrap();
     let pattern: PatternTopic<String, Text> = PatternTopic::new(&two, "topics:*");
     let mut all = pattern.subscribe().await.unwrap();
     assert_eq!(there.count_subscribers().await.unwrap(), 1);
     assert!(pattern.active_topics().await.unwrap().contains(&name));
     for text in ["1", "2"] {
         there.publish(text).await.unwrap();
-        assert_eq!(next(&mut listener).await.unwrap(), text);
+        assert_eq!(next(&mut inbox).await.unwrap(), text);
         // Other clauses publish, too.
         loop {
             let message = tokio::time::timeout(SOON, all.next()).await.unwrap().unwrap().unwrap();
@@ -63,10 +63,10 @@ async fn sharded_topics_are_received_at_their_slot(on: Fixture) {
     }
     let (one, two, name) = (on.client().await, on.client().await, name(&on));
     let topic: ShardedTopic<String, Text> = ShardedTopic::new(&one, &name);
-    let mut listener = topic.subscribe().await.unwrap();
+    let mut inbox = topic.subscribe().await.unwrap();
     assert_eq!(topic.count_subscribers().await.unwrap(), 1);
     assert_eq!(ShardedTopic::<String, Text>::new(&two, &name).publish("1").await.unwrap(), 1);
-    assert_eq!(next(&mut listener).await.unwrap(), "1");
+    assert_eq!(next(&mut inbox).await.unwrap(), "1");
 }
 
 async fn a_reliable_message_is_redelivered_until_it_is_acknowledged(on: Fixture) {
@@ -158,9 +158,9 @@ pub(crate) mod topics_alone {
     }
 
     /// Waits for a gap, and then for a message that is published.
-    async fn goes_on(listener: &mut Listener, publish: impl AsyncFn()) {
+    async fn goes_on(inbox: &mut Listener, publish: impl AsyncFn()) {
         loop {
-            match next(listener).await {
+            match next(inbox).await {
                 Err(gap) => break assert_eq!(gap, Gap::Interrupted),
                 Ok(early) => assert_eq!(early, "after"),
             }
@@ -173,7 +173,7 @@ pub(crate) mod topics_alone {
         };
         let receiving = async {
             // The nodes may change once more, which is another gap.
-            while next(listener).await.is_err() {}
+            while next(inbox).await.is_err() {}
         };
         tokio::select! {
             () = receiving => {}

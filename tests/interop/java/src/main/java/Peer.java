@@ -180,7 +180,7 @@ public final class Peer {
      */
     private static boolean sleeps(Thread thread) {
         for (StackTraceElement frame : thread.getStackTrace()) {
-            // Redisson waits at this class for the lock's channel, and for the server by other means.
+            // Redisson waits for the lock's channel with this class, and for the server otherwise.
             if (frame.getClassName().equals("java.util.concurrent.Semaphore")) {
                 return true;
             }
