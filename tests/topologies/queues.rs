@@ -43,7 +43,7 @@ async fn elements_go_in_and_out_at_both_ends(on: Fixture) {
     assert_eq!(queue.pop_last_push_first_to(&b).await.unwrap(), Some(4));
     assert_eq!(deque.move_to(End::Front, &b, End::Back).await.unwrap(), Some(0));
     assert_eq!(Queue::<u32>::new(&one, &b).read_all().await.unwrap(), [4, 0]);
-    let moved = queue.pop_last_push_first_to(format!("{}:elsewhere", on.name)).await;
+    let sent = queue.pop_last_push_first_to(format!("{}:elsewhere", on.name)).await;
     match on.topology() {
         Topology::Cluster => {
             assert!(matches!(sent, Err(ObjectError::Failed(Failure::InvalidArgument { option: "to", .. }))), "{sent:?}")
