@@ -256,8 +256,8 @@ async fn a_map_with_lifetimes_that_one_side_deletes_is_gone(on: Fixture) {
     map.expire_key("a", HOUR).await.unwrap();
     assert_eq!(java(&mut actor, &on, "expiringLists.delete", &["string"]).await, "true");
     assert!(!map.object().exists().await.unwrap() && map.get_all("a").await.unwrap().is_empty());
-    // Redisson keeps the lifetime of a key that it removes. In Rust, that is not the lifetime of
-    // the next key.
+    // Redisson leaves behind the lifetime of a key that it removes. A value that Rust inserts later
+    // does not get that lifetime.
     assert_eq!(java(&mut actor, &on, "expiringLists.put", &["string", "b", "1"]).await, "true");
     assert_eq!(java(&mut actor, &on, "expiringLists.expireKey", &["string", "b", "3600000"]).await, "true");
     assert_eq!(java(&mut actor, &on, "expiringLists.fastRemove", &["string", "b"]).await, "1");
