@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Types whose debug form is readable for users: `1.5s`, and a text in quotes.
+/// Types with a debug form that is readable for users: `1.5s`, and a text in quotes.
 const READABLE: [&str; 2] = ["Duration", "String"];
 
 /// Returns the source files of all crates.

@@ -1,4 +1,4 @@
-//! Certificates as text, certificates whose files change, and an application's own rustls
+//! Certificates as text, certificates in files that change, and an application's own rustls
 //! configuration.
 
 use std::fs;
@@ -71,7 +71,7 @@ async fn certificates_and_keys_are_taken_as_text() {
         (text(files.ca_file()), text(files.client_certificate_file()), text(files.client_key_file()));
     let in_code = Tls::new().ca_pem(&ca).client_certificate_pem(&certificate, &key);
     use_and_end(Client::connect(config(&server, in_code.clone())).await.unwrap()).await;
-    // The same texts may come from variables, as in a container.
+    // Variables may hold these texts, as in a container.
     let variables = [
         ("REDGRID_URL", server.tls_url().unwrap()),
         ("REDGRID_TLS_CA_PEM", ca),

@@ -132,8 +132,8 @@ async fn a_client_works_in_another_runtime_while_its_own_is_driven() {
     runtime.shutdown_background();
 }
 
-/// A client whose runtime of one thread is not driven reports that. The call ends after the
-/// response timeout, and its error names the possible cause.
+/// A client reports that its runtime of one thread is not driven. The call ends after the response
+/// timeout, and its error names the possible cause.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_with_an_undriven_runtime_reports_it() {
     let server = server().await;

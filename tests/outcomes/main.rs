@@ -2,7 +2,7 @@
 //! client itself has ended. Each error has its kind, and comes in time. All tests are one table:
 //! each file has rows of it, and `calls` has the columns.
 //!
-//! The same rows for the command line are tests of `redgrid-cli` (`tests/cli/outcomes.rs`).
+//! The rows for the command line are tests of `redgrid-cli` (`tests/cli/outcomes.rs`).
 
 mod calls;
 mod ends;

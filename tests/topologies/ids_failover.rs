@@ -1,4 +1,4 @@
-//! Ids whose counter moves to a lagging server.
+//! Ids after a failover to a lagging server, which has an older counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -36,7 +36,7 @@ async fn filled(client: &Client, tag: &str) -> (BTreeSet<String>, BTreeSet<Strin
     (tagged, others)
 }
 
-/// Returns a tag whose slot the primary at this place serves. Places count in the order in which a
+/// Returns a tag in a slot of the primary at this place. Places count in the order in which a
 /// stream goes through the primaries.
 async fn tag_at(cluster: &Cluster, client: &Client, place: usize) -> (String, u16) {
     let primary = client.primaries().await.unwrap()[place].id().clone();

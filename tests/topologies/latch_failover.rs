@@ -1,4 +1,4 @@
-//! Latches whose primary dies during many waits.
+//! Latches during failovers, with many waiters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -22,8 +22,8 @@ scenarios![
     a_local_cached_map_returns_no_older_value_while_its_slot_moves,
 ];
 
-/// Returns a client whose requests may last longer than any step of a migration here. A request
-/// that needs keys of both sides waits for the end of the migration.
+/// Returns a client with a response timeout beyond any step of a migration here. A request that
+/// needs keys of both sides waits for the end of the migration.
 async fn patient(cluster: &Cluster) -> Client {
     connected(by_seeds(cluster).response_timeout(SOON).retries(5)).await
 }

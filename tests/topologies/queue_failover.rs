@@ -1,4 +1,4 @@
-//! Queues whose primary is replaced while many wait and take.
+//! Queues during failovers, with many waiters and takers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Rate limits whose primary is replaced under load.
+//! Rate limits during failovers, under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Streams whose primary is replaced while a group's consumers work.
+//! Streams during a failover, while the consumers of a group work.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ async fn sentinel_consumers_of_a_group_go_on_at_the_promoted_primary() {
     former.kill().await.unwrap();
     let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
     for n in 100..150 {
-        // An entry whose answer is lost is not added twice.
+        // An entry with a lost answer is not added twice.
         wait_until(2 * SOON, async || stream.add("n", &n).exactly_once().await.is_ok()).await;
     }
     // The other consumer takes two whole pages, because the rest of a page would stay with it.

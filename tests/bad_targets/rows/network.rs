@@ -61,7 +61,7 @@ pub(super) fn rows(targets: &Targets) -> Vec<Row> {
     ]
 }
 
-/// A resolver whose answers lead nowhere.
+/// A resolver with answers that lead nowhere.
 enum Names {
     Unknown,
     Empty,

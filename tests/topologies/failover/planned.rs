@@ -140,7 +140,7 @@ pub(super) async fn sentinel_a_failover_without_promotion_delays_writes_briefly(
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
 }
 
-/// Holds of every kind, released at a primary whose replicas receive nothing any more.
+/// Holds of every kind, released at a primary after its replicas were cut off.
 struct Holds {
     lock: redgrid_locks::LockGuard,
     fenced: redgrid_locks::LockGuard,
