@@ -32,26 +32,26 @@ const TASKS: usize = 8;
 
 /// The most bytes on the heap for a held lock with its guard, while a table of 10,000 is two thirds
 /// full.
-const ROOM: usize = 1_024;
+const MAX_BYTES: usize = 1_024;
 
 /// The most blocks of memory for a held lock, each with its own overhead: the name, its texts, the
 /// entry for look-ups, the grant of the server, and the local holder.
-const BLOCKS: f64 = 8.0;
+const MAX_BLOCKS: f64 = 8.0;
 
 /// The most requests of a hand-over window: an acquire, a release, and the requests of waiting.
-const OF_A_WINDOW: usize = 8;
+const MAX_REQUESTS: usize = 8;
 
 /// The most allocations of an acquire and a release of a free lock, including those of the fake
 /// server.
-const OF_A_PAIR: f64 = 31.0;
+const MAX_PER_PAIR: f64 = 31.0;
 
 /// The most allocations of an acquire that gets the lock from another task, and of its release.
-const OF_A_HAND_OVER: f64 = 4.8;
+const MAX_PER_HAND_OVER: f64 = 4.8;
 
 /// The most bytes of the future of an acquire. The allocator keeps blocks of up to 1,032 bytes for
 /// each thread, and no larger ones. The span of an operation, with the feature `observability`,
 /// takes some hundred bytes more.
-const OF_A_FUTURE: usize = if cfg!(feature = "observability") { 2_048 } else { 1_032 };
+const MAX_FUTURE_BYTES: usize = if cfg!(feature = "observability") { 2_048 } else { 1_032 };
 
 /// A single test checks everything, because the allocations of a parallel test would be counted,
 /// too.
@@ -71,7 +71,7 @@ fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
 
         let pair = allocations(&server, PAIRS, 2 * PAIRS, || pairs(&lock, PAIRS)).await;
         println!("acquire and release: {pair:.1} allocations");
-        let hand_over = allocations(&server, TASKS * PAIRS, OF_A_WINDOW, || passed_on(&client, PAIRS)).await;
+        let hand_over = allocations(&server, TASKS * PAIRS, MAX_REQUESTS, || passed_on(&client, PAIRS)).await;
         println!("passed on: {hand_over:.2} allocations");
 
         let mut guards: Vec<LockGuard> = Vec::with_capacity(HELD);
@@ -86,11 +86,11 @@ fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
 
         guards.into_iter().for_each(LockGuard::forget);
 
-        assert!(each <= ROOM, "a held lock takes {each} bytes");
-        assert!(blocks <= BLOCKS, "a held lock takes {blocks:.1} blocks");
-        assert!(future <= OF_A_FUTURE, "the future of an acquire takes {future} bytes");
-        assert!(pair <= OF_A_PAIR, "an acquire and a release take {pair:.1} allocations");
-        assert!(hand_over <= OF_A_HAND_OVER, "a hand-over takes {hand_over:.2} allocations");
+        assert!(each <= MAX_BYTES, "a held lock takes {each} bytes");
+        assert!(blocks <= MAX_BLOCKS, "a held lock takes {blocks:.1} blocks");
+        assert!(future <= MAX_FUTURE_BYTES, "the future of an acquire takes {future} bytes");
+        assert!(pair <= MAX_PER_PAIR, "an acquire and a release take {pair:.1} allocations");
+        assert!(hand_over <= MAX_PER_HAND_OVER, "a hand-over takes {hand_over:.2} allocations");
     });
 }
 

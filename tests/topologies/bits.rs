@@ -16,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 clauses![
     "bits";
     bits_are_set_counted_and_streamed,
-    sets_of_one_slot_make_others_together,
+    bit_sets_of_one_slot_are_combined,
     a_filter_finds_elements_of_all_clients,
     distinct_elements_of_all_clients_are_counted,
     members_are_placed_found_and_stored,
@@ -48,7 +48,7 @@ async fn bits_are_set_counted_and_streamed(on: Fixture) {
     assert!(there.is_empty().await.unwrap() && there.clear().await.unwrap());
 }
 
-async fn sets_of_one_slot_make_others_together(on: Fixture) {
+async fn bit_sets_of_one_slot_are_combined(on: Fixture) {
     let client = on.client().await;
     let of = |name: &str| BitSet::new(&client, beside(&on, name));
     of("b").set_many([3, 4, 5], true).await.unwrap();

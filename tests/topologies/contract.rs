@@ -53,7 +53,7 @@ clauses![
     scripts_that_were_flushed_are_sent_again,
     commands_go_to_the_node_of_their_key,
     a_wait_that_is_over_leaves_nothing,
-    reads_go_where_the_read_mode_says,
+    reads_go_to_the_nodes_of_the_read_mode,
     a_fair_lock_is_given_in_the_order_of_asking,
     no_fair_queue_position_is_left_behind,
 ];
@@ -295,7 +295,7 @@ async fn a_wait_that_is_over_leaves_nothing(on: Fixture) {
 
 static ROLE: Script<1> = Script::new("role", "return string.match(redis.call('INFO', 'replication'), 'role:(%a+)')");
 
-async fn reads_go_where_the_read_mode_says(on: Fixture) {
+async fn reads_go_to_the_nodes_of_the_read_mode(on: Fixture) {
     let alone = on.topology() == Topology::Single;
     for (mode, expected) in
         [(ReadMode::Primary, &["master"][..]), (ReadMode::Replica, &["slave"]), (ReadMode::Any, &["master", "slave"])]

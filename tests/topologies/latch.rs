@@ -13,16 +13,16 @@ use crate::fixture::Fixture;
 
 clauses![
     "latch";
-    it_counts_down_opens_and_is_set_again,
+    a_latch_counts_down_opens_and_is_set_again,
     waiters_of_two_processes_are_woken_by_the_last_count_down,
     waiters_complete_when_the_latch_is_deleted_or_expires,
-    a_new_round_completes_waits_for_the_last_one_only,
+    a_new_round_completes_waits_of_the_last_round_only,
     count_downs_of_three_processes_have_their_own_results,
     a_latch_may_have_a_hash_tag_in_its_name,
     waits_that_end_early_leave_nothing,
 ];
 
-async fn it_counts_down_opens_and_is_set_again(on: Fixture) {
+async fn a_latch_counts_down_opens_and_is_set_again(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     for _ in 0..3 {
@@ -100,7 +100,7 @@ async fn waiters_complete_when_the_latch_is_deleted_or_expires(on: Fixture) {
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
 
-async fn a_new_round_completes_waits_for_the_last_one_only(on: Fixture) {
+async fn a_new_round_completes_waits_of_the_last_round_only(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();

@@ -16,7 +16,7 @@ use crate::multimaps::keys_end;
 clauses![
     "native";
     entries_live_for_their_time_after_any_put,
-    keys_of_multimaps_end_and_are_gone,
+    keys_of_multimaps_expire,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -69,7 +69,7 @@ async fn entries_live_for_their_time_after_any_put(on: Fixture) {
     assert_eq!((here.remove("b").await.unwrap(), there.is_empty().await.unwrap()), (Some(6), true));
 }
 
-async fn keys_of_multimaps_end_and_are_gone(on: Fixture) {
+async fn keys_of_multimaps_expire(on: Fixture) {
     if is_skipped(&on).await {
         return;
     }

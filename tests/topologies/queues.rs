@@ -19,7 +19,7 @@ clauses![
     elements_are_waited_for_and_none_is_lost,
     delayed_elements_are_taken_when_they_are_due,
     elements_are_taken_by_priority_and_none_is_lost,
-    a_ring_keeps_the_last,
+    a_ring_keeps_the_last_elements,
 ];
 
 /// A name in one slot with others of the scenario, behind the prefix that the page's user may use.
@@ -141,7 +141,7 @@ async fn elements_are_taken_by_priority_and_none_is_lost(on: Fixture) {
     assert!(here.clear().await.unwrap() && there.is_empty().await.unwrap());
 }
 
-async fn a_ring_keeps_the_last(on: Fixture) {
+async fn a_ring_keeps_the_last_elements(on: Fixture) {
     let client = on.client().await;
     let ring: RingBuffer<u32> = RingBuffer::new(&client, &on.name);
     assert!(matches!(ring.push(&1).await, Err(ObjectError::Absent { .. })));

@@ -24,7 +24,7 @@ clauses![
     a_waiter_for_permits_is_woken_by_the_message,
     the_queue_of_a_fair_semaphore_spans_processes,
     permits_are_known_by_their_ids,
-    permits_that_are_dropped_or_shut_down_go_back,
+    permits_are_returned_when_dropped_or_shut_down,
 ];
 
 async fn tasks_of_two_processes_never_exceed_the_permits(on: Fixture) {
@@ -103,7 +103,7 @@ async fn permits_are_known_by_their_ids(on: Fixture) {
     wait_until(SOON, async || theirs.available_permits().await.unwrap() == 2).await;
 }
 
-async fn permits_that_are_dropped_or_shut_down_go_back(on: Fixture) {
+async fn permits_are_returned_when_dropped_or_shut_down(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let theirs = Semaphore::plain(&two, &on.name);
     for leases in [true, false] {

@@ -18,12 +18,12 @@ use crate::fixture::{Fixture, Topology, by_seeds, by_sentinels, connected};
 
 clauses![
     "transactions";
-    all_of_it_is_written_or_nothing,
+    a_transaction_writes_all_or_nothing,
     tasks_of_two_processes_lose_no_update_of_a_transaction,
     objects_of_one_transaction_share_a_slot,
 ];
 
-async fn all_of_it_is_written_or_nothing(on: Fixture) {
+async fn a_transaction_writes_all_or_nothing(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let name = |what: &str| format!("{{{}}}:{what}", on.name);
     let (bucket, map, set) = (name("bucket"), name("map"), name("set"));
