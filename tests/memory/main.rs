@@ -20,8 +20,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Locks that are held at once. The number is not just above a size at which a table doubles: such
-/// a number would give a wrong picture.
+/// Locks that are held at once. The number is not just above a size at which a table doubles, where
+/// each lock would seem too large.
 const HELD: usize = 10_000;
 
 /// Pairs of an acquire and a release over which allocations are counted.
