@@ -1,13 +1,13 @@
-//! No error type of the workspace shows a value in its debug form, and each
-//! message contains its cause.
+//! No error type of the workspace shows a value in its debug form, and each message contains its
+//! cause.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Types whose debug form is a text for users: `1.5s`, and a text in quotes.
+/// Types with a debug form that is readable for users: `1.5s`, and a text in quotes.
 const READABLE: [&str; 2] = ["Duration", "String"];
 
-/// The source files of all crates.
+/// Returns the source files of all crates.
 fn sources() -> Vec<PathBuf> {
     let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")];
     let mut found = Vec::new();
@@ -21,12 +21,13 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
-/// What an error says, by its attribute `#[error(…)]`, and the code behind it, up to the next one.
+/// Returns each error message, from its attribute `#[error(…)]`, and the code between it and the
+/// next one.
 fn messages(source: &str) -> impl Iterator<Item = (&str, &str)> {
     source.split("#[error(").skip(1).filter_map(|rest| rest.split_once(")]"))
 }
 
-/// The fields that a message shows in their debug form.
+/// Returns the fields that a message shows in their debug form.
 fn debug_fields(message: &str) -> impl Iterator<Item = &str> {
     message.split('{').skip(1).filter_map(|rest| {
         let (field, form) = rest.split('}').next()?.split_once(':')?;
@@ -34,7 +35,7 @@ fn debug_fields(message: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The type of a field in the code behind its message; a number is a place in a tuple.
+/// Returns the type of a field in the code behind its message. A number is a position in a tuple.
 fn type_of<'a>(field: &str, code: &'a str) -> Option<&'a str> {
     let is_end = |c: char| matches!(c, ',' | ')' | '}' | '\n');
     if let Ok(at) = field.parse::<usize>() {
@@ -75,7 +76,8 @@ fn hides_its_cause(message: &str, code: &str) -> bool {
     has_cause && !shows_cause
 }
 
-/// A printer that shows the outermost error only shows all that is known.
+/// Each message contains its cause, so that a printer of the outermost error alone shows everything
+/// that is known.
 #[test]
 fn each_message_contains_its_cause() {
     let mut faults = Vec::new();

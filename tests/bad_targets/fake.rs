@@ -9,17 +9,17 @@ use tokio::task::JoinHandle;
 /// The behaviour of a listener on each connection.
 #[derive(Clone, Copy)]
 pub(crate) enum Manner {
-    /// It closes the connection at once.
+    /// The listener closes the connection at once.
     Closes,
-    /// It answers the first question with these bytes, and closes the connection.
+    /// The listener answers the first request with these bytes, and closes the connection.
     AnswersOnce(&'static [u8]),
-    /// It answers each question with these bytes.
+    /// The listener answers each request with these bytes.
     Answers(&'static [u8]),
-    /// It says this before it is asked, and no more.
+    /// The listener sends these bytes before any request, and nothing more.
     Greets(&'static [u8]),
 }
 
-/// A listener on the loopback interface; it ends when dropped.
+/// A listener on the loopback interface. It ends when it is dropped.
 pub(crate) struct Fake {
     addr: SocketAddr,
     serving: JoinHandle<()>,

@@ -1,5 +1,5 @@
-//! Unusable targets and the errors of a client: the message names the node and the cause, shows no
-//! value in its debug form, and comes at once if waiting cannot help.
+//! Unusable targets, and the errors of a client. The message names the node and the cause, and
+//! shows no value in its debug form. It comes at once if waiting cannot help.
 
 mod errors;
 mod fake;
@@ -13,15 +13,15 @@ use redgrid_core::{Client, Name, Request};
 use redgrid_locks::Lock;
 use redgrid_testkit::StartError;
 
-/// How long a client may wait where waiting could help.
+/// How long a client may wait if waiting could help.
 const WITHIN: Duration = Duration::from_secs(2);
 
-/// When the error comes at the latest where waiting cannot help: 10 s. A second is promised, and 60
-/// clients beside each other may take longer for it on a busy machine. A client that waited would
-/// take [`PATIENCE`], and a call 15 s.
+/// The latest time of the error if waiting cannot help: 10 s. The promise is a second, but 60
+/// clients at a time may take longer on a busy machine. A client that waited would take
+/// [`PATIENCE`], and a call 15 s.
 const EARLY: Duration = Duration::from_secs(10);
 
-/// How long a client would wait where waiting cannot help.
+/// How long a client would wait if waiting cannot help.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Signs of values in their debug form, and words that only the layers below understand.
@@ -48,20 +48,20 @@ const DEBUG: [&str; 20] = [
     "frame type",
 ];
 
-/// One way of being wrong.
+/// An unusable target.
 struct Row {
     what: &'static str,
     config: Result<Config, ConfigError>,
-    /// The node as the message names it; empty where the configuration itself is refused.
+    /// The node as the message names it. Empty if the configuration itself is refused.
     node: String,
-    /// Words of the cause.
+    /// Words that describe the cause.
     cause: &'static [&'static str],
     /// Whether waiting cannot help.
     is_lasting: bool,
 }
 
-/// What a client says, and when.
-struct Said {
+/// The error that a client reports, and its time.
+struct Report {
     text: String,
     after: Duration,
 }
@@ -80,51 +80,52 @@ impl Row {
         Row { is_lasting: true, ..self }
     }
 
-    /// What is wrong with the answer, if anything.
-    fn judge(&self, said: &Said) -> Vec<String> {
+    /// Returns the faults of a report.
+    fn judge(&self, seen: &Report) -> Vec<String> {
         let mut faults = Vec::new();
-        if !said.text.contains(&self.node) {
+        if !seen.text.contains(&self.node) {
             faults.push(format!("does not name {}", self.node));
         }
-        faults.extend(self.cause.iter().filter(|word| !said.text.contains(**word)).map(|word| format!("no `{word}`")));
-        faults.extend(DEBUG.iter().filter(|mark| said.text.contains(**mark)).map(|mark| format!("has `{mark}`")));
-        if self.is_lasting && said.after > EARLY {
-            faults.push(format!("comes after {:.1?}", said.after));
+        faults.extend(self.cause.iter().filter(|word| !seen.text.contains(**word)).map(|word| format!("no `{word}`")));
+        faults.extend(DEBUG.iter().filter(|mark| seen.text.contains(**mark)).map(|mark| format!("has `{mark}`")));
+        if self.is_lasting && seen.after > EARLY {
+            faults.push(format!("comes after {:.1?}", seen.after));
         }
         faults
     }
 }
 
-/// What is said to three callers: one waits for the connection, one for a lock, one for an answer.
-async fn said(row: &Row) -> Vec<(&'static str, Said)> {
+/// Returns the reports to three callers: one waits for the connection, one for a lock, and one for
+/// an answer.
+async fn report(row: &Row) -> Vec<(&'static str, Report)> {
     let began = Instant::now();
-    let said = |error: Option<&dyn std::error::Error>| {
+    let report = |error: Option<&dyn std::error::Error>| {
         let text = error.map_or_else(|| "no error".to_owned(), |error| error.to_string());
-        Said { text, after: began.elapsed() }
+        Report { text, after: began.elapsed() }
     };
     let config = match row.config.clone() {
         Ok(config) => config,
-        Err(error) => return vec![("the configuration", said(Some(&error)))],
+        Err(error) => return vec![("the configuration", report(Some(&error)))],
     };
-    // Where waiting can help, a call waits as short as the others.
+    // If waiting can help, a call waits no longer than the other callers.
     let config = if row.is_lasting { config } else { config.response_timeout(WITHIN / 4) };
     let client = match Client::connect(config).await {
         Ok(client) => client,
-        Err(error) => return vec![("connect", said(Some(&error)))],
+        Err(error) => return vec![("connect", report(Some(&error)))],
     };
     let within = if row.is_lasting { PATIENCE } else { WITHIN };
     let ready = async {
         let ready = client.wait_ready(within).await;
-        ("wait_ready", said(ready.as_ref().err().map(|error| error as _)))
+        ("wait_ready", report(ready.as_ref().err().map(|error| error as _)))
     };
     let locked = async {
         let locked = Lock::new(&client, "a").acquire().timeout(within).await;
-        ("a lock", said(locked.as_ref().err().map(|error| error as _)))
+        ("a lock", report(locked.as_ref().err().map(|error| error as _)))
     };
     let called = async {
         let key = client.key(&Name::new("b").expect("a name"));
         let called = client.run::<()>(Request::command("GET").key(key).reads()).await;
-        ("a call", said(called.as_ref().err().map(|error| error as _)))
+        ("a call", report(called.as_ref().err().map(|error| error as _)))
     };
     let (ready, locked, called) = tokio::join!(ready, locked, called);
     let _ = client.shutdown(Duration::from_millis(200)).await;
@@ -140,17 +141,17 @@ async fn each_bad_target_is_named_with_its_cause_and_early_where_waiting_cannot_
     };
     let rows = rows::all(&targets);
     assert!(rows.len() >= 60, "{} rows", rows.len());
-    let all = futures_util::future::join_all(rows.iter().map(async |row| (row, said(row).await))).await;
+    let all = futures_util::future::join_all(rows.iter().map(async |row| (row, report(row).await))).await;
     let (mut faults, mut slowest) = (Vec::new(), Duration::ZERO);
-    for (row, all_said) in &all {
-        for (caller, said) in all_said {
-            println!("{}: {caller} after {:.1?}: {}", row.what, said.after, said.text);
+    for (row, reports) in &all {
+        for (caller, report) in reports {
+            println!("{}: {caller} after {:.1?}: {}", row.what, report.after, report.text);
             if row.is_lasting {
-                slowest = slowest.max(said.after);
+                slowest = slowest.max(report.after);
             }
-            let wrong = row.judge(said);
+            let wrong = row.judge(report);
             if !wrong.is_empty() {
-                faults.push(format!("{}: {caller}: {}: {}", row.what, wrong.join(", "), said.text));
+                faults.push(format!("{}: {caller}: {}: {}", row.what, wrong.join(", "), report.text));
             }
         }
     }

@@ -12,9 +12,9 @@ pub(crate) struct Targets {
     pub(crate) open: RedisServer,
     pub(crate) locked: RedisServer,
     pub(crate) encrypted: RedisServer,
-    /// Its certificate is signed by another authority.
+    /// The certificate of this server is signed by another authority.
     pub(crate) other: RedisServer,
-    /// It asks clients for a certificate.
+    /// This server requires a certificate of clients.
     pub(crate) demanding: RedisServer,
     pub(crate) expired: RedisServer,
     pub(crate) early: RedisServer,
@@ -84,29 +84,29 @@ impl Targets {
         })
     }
 
-    /// The address of a listener.
+    /// Returns the address of a listener.
     pub(crate) fn fake(&self, name: &str) -> String {
         let (_, fake) = self.fakes.iter().find(|(known, _)| *known == name).expect("a fake");
         fake.addr().to_string()
     }
 
-    /// An address without a listener.
+    /// Returns an address without a listener.
     pub(crate) fn closed(&self) -> String {
         format!("127.0.0.1:{}", self.closed)
     }
 }
 
-/// A configuration for `url`.
+/// Returns a configuration for `url`.
 pub(crate) fn url(url: impl AsRef<str>) -> Result<Config, ConfigError> {
     Config::from_url(url.as_ref())
 }
 
-/// Trusts the authority of a server's certificate.
+/// Returns settings that trust the authority of a server's certificate.
 pub(crate) fn trusting(server: &RedisServer) -> Tls {
     Tls::new().ca_file(server.tls().expect("TLS").ca_file())
 }
 
-/// Makes a certificate for this machine that is valid for one year only, and the authority that
+/// Creates a certificate for this machine that is valid for one year only, and the authority that
 /// signed it.
 fn certificate(folder: &Path, name: &str, from: i32, until: i32) -> io::Result<()> {
     let make = || -> Result<_, rcgen::Error> {

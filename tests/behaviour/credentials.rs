@@ -351,7 +351,8 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     for sentinel in deployment.sentinels() {
         sentinel.kill().await.unwrap();
     }
-    wait_until(SOON, async || client.health().await.trouble.is_some_and(|why| why.contains("no sentinel reports"))).await;
+    wait_until(SOON, async || client.health().await.trouble.is_some_and(|why| why.contains("no sentinel reports")))
+        .await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     assert!(client.health().await.is_ready());
     // There are none.

@@ -1,4 +1,4 @@
-//! Certificates as text, certificates whose files change, and an application's own rustls
+//! Certificates as text, certificates in files that change, and an application's own rustls
 //! configuration.
 
 use std::fs;
@@ -16,7 +16,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, KeyLog, RootCertStore};
 
-/// A server that takes TLS; `None`, and a line that says so, where the program has none.
+/// Starts a server that takes TLS. If the server program has no TLS, prints that and returns
+/// `None`.
 async fn start(builder: ServerBuilder) -> Option<RedisServer> {
     match builder.start().await {
         Err(error @ StartError::NoTls { .. }) => {
@@ -37,7 +38,7 @@ async fn use_and_end(client: Client) {
     client.shutdown(SOON).await.unwrap();
 }
 
-/// Cuts all connections of clients, so that new ones are made.
+/// Cuts all connections of clients, so that the client makes new ones.
 async fn cut(server: &RedisServer) {
     let observer = server.observer().await.unwrap();
     for kind in ["normal", "pubsub"] {
@@ -45,7 +46,7 @@ async fn cut(server: &RedisServer) {
     }
 }
 
-/// Waits until no connection comes about, for a reason that has this word.
+/// Waits until connections fail for a reason that contains this word.
 async fn refused(client: &Client, word: &str) {
     wait_until(SOON, async || {
         client.wait_ready(Duration::from_millis(50)).await.is_err_and(|error| error.to_string().contains(word))
@@ -53,7 +54,7 @@ async fn refused(client: &Client, word: &str) {
     .await;
 }
 
-/// Waits until connections come about again: a refusal from before ends the first waits.
+/// Waits until connections succeed again: the first waits may end by an earlier refusal.
 async fn accepted(client: &Client) {
     wait_until(SOON, async || client.wait_ready(Duration::from_millis(50)).await.is_ok()).await;
 }
@@ -70,7 +71,7 @@ async fn certificates_and_keys_are_taken_as_text() {
         (text(files.ca_file()), text(files.client_certificate_file()), text(files.client_key_file()));
     let in_code = Tls::new().ca_pem(&ca).client_certificate_pem(&certificate, &key);
     use_and_end(Client::connect(config(&server, in_code.clone())).await.unwrap()).await;
-    // The same from variables, as a container has them.
+    // Variables may hold these texts, as in a container.
     let variables = [
         ("REDGRID_URL", server.tls_url().unwrap()),
         ("REDGRID_TLS_CA_PEM", ca),
@@ -82,7 +83,7 @@ async fn certificates_and_keys_are_taken_as_text() {
     let shown = format!("{from_variables:?} {:?} {in_code:?}", from_variables.explain());
     assert!(shown.contains("tls_key_pem") && !shown.contains(secret), "{shown}");
     use_and_end(Client::connect(from_variables).await.unwrap()).await;
-    // A file beside a text.
+    // A file and a text are combined.
     let mixed = Tls::new().ca_file(files.ca_file()).client_certificate_pem(text(files.client_certificate_file()), &key);
     use_and_end(Client::connect(config(&server, mixed)).await.unwrap()).await;
 }
@@ -114,7 +115,7 @@ async fn the_next_connection_trusts_the_authorities_that_the_file_has_then() {
     refused(&client, "tls_ca_file").await;
     fs::copy(server.tls().unwrap().ca_file(), &file).unwrap();
     accepted(&client).await;
-    // A file that is not whole yet changes nothing.
+    // An incomplete file changes nothing.
     fs::write(&file, "").unwrap();
     cut(&server).await;
     use_and_end(client).await;
@@ -138,14 +139,14 @@ async fn the_next_connection_shows_the_client_certificate_that_the_files_have_th
     refused(&client, "certificate").await;
     show(&server);
     accepted(&client).await;
-    // Between two writes the key does not belong to the certificate: the pair from before still
-    // counts.
+    // Between two writes, the key does not belong to the certificate. The former pair is still
+    // used.
     fs::copy(stranger.tls().unwrap().client_key_file(), &key).unwrap();
     cut(&server).await;
     use_and_end(client).await;
 }
 
-/// Counts the secrets that handshakes make.
+/// Counts the secrets that handshakes log.
 #[derive(Debug, Default)]
 struct Handshakes(AtomicUsize);
 
@@ -173,7 +174,7 @@ async fn a_configuration_of_rustls_that_the_program_makes_is_used() {
     assert!(!format!("{tls:?}").contains("Handshakes"));
     use_and_end(Client::connect(config(&server, tls.clone())).await.unwrap()).await;
     assert!(handshakes.0.load(Ordering::SeqCst) > 0);
-    // What would have no effect is refused.
+    // A setting that would have no effect is refused.
     let both = tls.ca_pem(&ca);
     let text = Client::connect(config(&server, both)).await.expect_err("it would have no effect").to_string();
     assert!(text.contains("tls_ca_pem") && text.contains("rustls::ClientConfig"), "{text}");

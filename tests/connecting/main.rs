@@ -1,4 +1,4 @@
-//! How clients connect: inline and changing certificates, RESP2 servers, and changing roles.
+//! How clients connect: certificates as text and changing files, RESP2 servers, and changing roles.
 
 mod certificates;
 mod replicated;

@@ -1,4 +1,4 @@
-//! Nodes without sentinels: the primary is found by role, and followed.
+//! Nodes without sentinels: the client finds the primary by its role, and follows it.
 
 use std::time::{Duration, Instant};
 
@@ -9,13 +9,13 @@ use redgrid_map::Map;
 use redgrid_testkit::{RedisServer, Replicated, wait_until};
 use redgrid_tests::SOON;
 
-/// A replica first, so that the order says nothing.
+/// Returns all nodes with a replica first, so that their order has no meaning.
 fn nodes(group: &Replicated) -> Vec<String> {
     let replicas = group.replicas().iter().map(RedisServer::addr);
     replicas.chain([group.primary().addr()]).map(|addr| addr.to_string()).collect()
 }
 
-/// `new` becomes the primary, and `former` its replica.
+/// Makes `new` the primary, and `former` its replica.
 async fn swap(former: &RedisServer, new: &RedisServer) {
     let (ip, port) = (new.addr().ip().to_string(), new.addr().port().to_string());
     new.observer().await.unwrap().cmd(&["REPLICAOF", "NO", "ONE"]).await.unwrap();
@@ -27,7 +27,7 @@ async fn until_followed(client: &Client, server: &RedisServer) {
     wait_until(SOON, async || client.topology().shards.iter().any(|shard| shard.primary.to_string() == addr)).await;
 }
 
-/// A lock passes between the clients, and it is this server that has it.
+/// Checks that a lock passes between the clients, and that this server has it.
 async fn a_lock_is_at(server: &RedisServer, one: &Client, two: &Client) {
     let observer = server.observer().await.unwrap();
     let guard = Lock::new(one, "a").acquire().timeout(SOON).await.unwrap();
@@ -45,9 +45,9 @@ async fn connected(config: Config) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_change_their_parts_are_followed() {
+async fn nodes_that_change_their_roles_are_followed() {
     let group = Replicated::start(1).await.unwrap();
-    // As a file of Redisson's says it.
+    // The list has the form of a Redisson file.
     let config = Config::replicated(nodes(&group)).unwrap().read_mode(ReadMode::Replica);
     let one = connected(config.scan_interval(Duration::from_millis(200))).await;
     let two = connected(Config::replicated(nodes(&group)).unwrap()).await;
@@ -73,7 +73,7 @@ async fn nodes_that_change_their_parts_are_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_that_dies_is_replaced_by_the_node_that_is_promoted() {
     let group = Replicated::start(2).await.unwrap();
-    // Nothing is found out by the interval.
+    // The interval is so long that it reveals no change.
     let config = || {
         Config::replicated(nodes(&group)).unwrap().read_mode(ReadMode::Replica).scan_interval(Duration::from_secs(600))
     };
@@ -86,7 +86,7 @@ async fn a_primary_that_dies_is_replaced_by_the_node_that_is_promoted() {
     swap(other, new).await;
     let replicas = async || new.observer().await.unwrap().query::<String>(&["INFO", "replication"]).await.unwrap();
     wait_until(SOON, async || replicas().await.contains("connected_slaves:1")).await;
-    // The former one comes back as a primary without replicas, and nobody follows it, even where it
+    // The former primary comes back as a primary without replicas. No client follows it, even if it
     // is the first of the list.
     group.primary().restart_empty().await.unwrap();
     let all = group.servers().iter().map(|server| server.addr().to_string());

@@ -16,10 +16,10 @@ use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::SOON;
 use redgrid_topic::Topic;
 
-/// A password that a line of words would need in quotes.
+/// A password that needs quotes on a command line of words.
 const PASSWORD: &str = "hunter2 \"with\\ more";
 
-/// A server that does not know HELLO, as proxies and older servers do not.
+/// Starts a server that does not know HELLO, like proxies and older servers.
 async fn without_hello() -> (RedisServer, Observer) {
     let server = RedisServer::builder().config("rename-command HELLO \"\"").start().await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -38,8 +38,8 @@ async fn connected(config: Config) -> Client {
     client
 }
 
-/// One of each kind of object, used by two clients. Nobody polls within the time: what is waited
-/// for comes by messages.
+/// Two clients use one object of each kind. No poll comes in time, so every waiter is woken by a
+/// message.
 async fn objects_work(one: &Client, two: &Client) {
     let guard = Lock::new(one, "lock").acquire().await.unwrap();
     let waiter = tokio::spawn(Lock::new(two, "lock").acquire().timeout(SOON).into_future());
@@ -76,14 +76,14 @@ async fn objects_work(one: &Client, two: &Client) {
     assert_eq!(Queue::<String>::new(two, "queue").pop().await.unwrap().as_deref(), Some("1"));
 
     let topic: Topic<String> = Topic::new(one, "topic");
-    let mut heard = topic.subscribe().await.unwrap();
+    let mut messages = topic.subscribe().await.unwrap();
     Topic::<String>::new(two, "topic").publish("news").await.unwrap();
-    let message = tokio::time::timeout(SOON, heard.next()).await.unwrap().unwrap().unwrap();
+    let message = tokio::time::timeout(SOON, messages.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(message.value, "news");
 }
 
-/// The protocols of a client's connections, as the server counts them.
-async fn spoken(observer: &Observer, name: &str) -> Vec<String> {
+/// Returns the protocols of a client's connections, as the server reports them.
+async fn protocols(observer: &Observer, name: &str) -> Vec<String> {
     let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
     let field = |line: &str, key: &str| line.split(' ').find_map(|part| part.strip_prefix(key)).map(str::to_owned);
     let of_client = |line: &&str| field(line, "name=").is_some_and(|found| found.starts_with(name));
@@ -91,19 +91,19 @@ async fn spoken(observer: &Observer, name: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_does_not_know_hello_is_spoken_to_by_resp2() {
+async fn a_server_that_does_not_know_hello_is_used_with_resp2() {
     let (server, observer) = without_hello().await;
     let (one, two) = (connected(config(&server).poll_interval(SOON)).await, connected(config(&server)).await);
     objects_work(&two, &one).await;
-    assert!(spoken(&observer, "redgrid").await.iter().all(|version| version == "2"));
-    // The connections on which HELLO was refused are gone.
+    assert!(protocols(&observer, "redgrid").await.iter().all(|version| version == "2"));
+    // The connections on which HELLO was refused are closed.
     let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
     assert!(!list.contains(" name= "), "{list}");
     let health = one.health().await;
     assert!(health.is_ready(), "{health:?}");
     let note = health.nodes[0].without_resp3.clone().unwrap();
     assert!(note.contains("RESP2") && note.contains("HELLO") && !note.contains("hunter2"), "{note}");
-    // It is still so after the connections were lost.
+    // The client still uses RESP2 after it has lost its connections.
     for kind in ["normal", "pubsub"] {
         observer.cmd(&["CLIENT", "KILL", "TYPE", kind]).await.unwrap();
     }
@@ -121,12 +121,12 @@ async fn the_protocol_may_be_chosen() {
     let older = connected(url("protocol=resp2&client_name=older")).await;
     let newer = connected(url("client_name=newer")).await;
     objects_work(&older, &newer).await;
-    let is = |spoken: &[String], version: &str| !spoken.is_empty() && spoken.iter().all(|found| found == version);
+    let is = |found: &[String], version: &str| !found.is_empty() && found.iter().all(|one| one == version);
     if server.binary().version().major >= 7 {
-        let (older, newer) = (spoken(&observer, "older").await, spoken(&observer, "newer").await);
+        let (older, newer) = (protocols(&observer, "older").await, protocols(&observer, "newer").await);
         assert!(is(&older, "2") && is(&newer, "3"), "{older:?}, {newer:?}");
     }
-    // It was asked for: there is nothing to report.
+    // The protocol was requested, so there is nothing to report.
     assert_eq!(older.health().await.nodes[0].without_resp3, None);
     for client in [older, newer] {
         client.shutdown(SOON).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_wrong_password_is_a_refusal_with_resp2_too() {
     client.shutdown(SOON).await.unwrap();
 }
 
-/// Gives out the password of the moment, and counts how often it was asked.
+/// Returns the current password, and counts its calls.
 struct Vault {
     username: Option<&'static str>,
     state: Arc<Mutex<(String, usize)>>,
@@ -163,7 +163,7 @@ impl CredentialProvider for Vault {
     }
 }
 
-/// A configuration with a vault, and what that holds.
+/// Returns a configuration with a vault, and the state of the vault.
 fn with_vault(addr: SocketAddr, username: Option<&'static str>) -> (Config, Arc<Mutex<(String, usize)>>) {
     let state = Arc::new(Mutex::new((PASSWORD.to_owned(), 0)));
     let config = Config::single(addr.to_string())
@@ -174,7 +174,7 @@ fn with_vault(addr: SocketAddr, username: Option<&'static str>) -> (Config, Arc<
     (config, state)
 }
 
-/// The identifier of the connection with subscriptions.
+/// Returns the identifier of the connection with subscriptions.
 async fn subscriber(observer: &Observer) -> Option<String> {
     let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
     let line = list.lines().find(|line| line.contains("name=redgrid:subscriber") && !line.contains(" sub=0 "));
@@ -186,16 +186,17 @@ async fn a_connection_with_subscriptions_stays_until_the_server_accepts_the_new_
     let (server, observer) = without_hello().await;
     let (config, vault) = with_vault(server.addr(), Some("app"));
     let client = connected(config).await;
-    // Another name, as the connection with subscriptions is found by its name.
+    // The publisher has another name, because the connection with subscriptions is found by its
+    // name.
     let publisher = connected(self::config(&server).client_name("publisher")).await;
-    let mut heard = Topic::<String>::new(&client, "topic").subscribe().await.unwrap();
+    let mut messages = Topic::<String>::new(&client, "topic").subscribe().await.unwrap();
     let before = subscriber(&observer).await;
     assert!(before.is_some());
     *vault.lock().unwrap() = ("another".into(), 0);
     wait_until(SOON, async || vault.lock().unwrap().1 >= 10).await;
     assert_eq!(subscriber(&observer).await, before);
     Topic::<String>::new(&publisher, "topic").publish("news").await.unwrap();
-    let message = tokio::time::timeout(SOON, heard.next()).await.unwrap().unwrap().unwrap();
+    let message = tokio::time::timeout(SOON, messages.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(message.value, "news");
     observer.cmd(&["ACL", "SETUSER", "app", ">another"]).await.unwrap();
     wait_until(SOON, async || subscriber(&observer).await.is_some_and(|now| Some(now) != before)).await;
@@ -234,12 +235,12 @@ async fn a_connection_with_subscriptions_follows_a_new_password() {
     let (config, vault) = with_vault(server.addr(), Some("app"));
     let client = connected(config).await;
     let topic: Topic<String> = Topic::new(&client, "topic");
-    let _heard = topic.subscribe().await.unwrap();
+    let _messages = topic.subscribe().await.unwrap();
     let before = subscriber(&observer).await;
     assert!(before.is_some());
     observer.cmd(&["ACL", "SETUSER", "app", ">another"]).await.unwrap();
     vault.lock().unwrap().0 = "another".into();
-    // With RESP2 it takes no AUTH: another connection logs in.
+    // With RESP2 this connection takes no AUTH, so another connection logs in.
     wait_until(SOON, async || subscriber(&observer).await.is_some_and(|now| Some(now) != before)).await;
     client.shutdown(SOON).await.unwrap();
 }
@@ -257,7 +258,7 @@ async fn a_server_that_runs_a_script_for_too_long_takes_new_connections_with_res
     let code = "#!lua name=long\nredis.register_function('endless', function() while true do end end)";
     let endless = Library::new(code).unwrap().function("endless");
     let running = tokio::spawn(async move { endless.call().query::<()>(&client).await });
-    // A connection of its own, which the server is to take meanwhile.
+    // This call needs a connection of its own, which the server has to accept meanwhile.
     wait_until(SOON, async || !functions.kill().await.unwrap().is_empty()).await;
     let error = tokio::time::timeout(SOON, running).await.unwrap().unwrap().unwrap_err();
     assert!(error.to_string().contains("killed"), "{error}");

@@ -9,18 +9,18 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::redisson::Redisson;
 
-/// One thread of Redisson. It does one thing at a time; a lock it waits for is begun, and entered
-/// later.
+/// One thread of Redisson. It does one thing at a time. A test can begin to wait for a lock, and
+/// wait for the entry later.
 #[derive(Debug)]
 pub(crate) struct Actor {
     name: String,
     redisson: Arc<Redisson>,
     lines: UnboundedReceiver<String>,
-    /// In front of its verbs: which of Redisson's locks a name means.
+    /// The prefix of its verbs, which chooses the kind of Redisson's locks for a name.
     kind: &'static str,
 }
 
-/// What Redisson threw.
+/// An exception that Redisson threw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Thrown {
     pub(crate) class: String,
@@ -32,40 +32,40 @@ impl Actor {
         Actor { name, redisson, lines, kind: "" }
     }
 
-    /// The same thread; by a name it means the fair lock from now on.
+    /// Returns the same thread, which uses the fair lock of a name from now on.
     pub(crate) fn fair(self) -> Actor {
         Actor { kind: "fair:", ..self }
     }
 
-    /// `lock()`, where it is to be had at once.
+    /// `lock()`, if it succeeds at once.
     pub(crate) async fn lock(&mut self, name: &str) {
         self.begin_lock(name).await;
         self.entered().await;
     }
 
-    /// `lock(lease)`, where it is to be had at once.
+    /// `lock(lease)`, if it succeeds at once.
     pub(crate) async fn lock_for(&mut self, name: &str, lease: Duration) {
         self.ask(&["lock", name, &millis(lease)]).await.unwrap();
     }
 
-    /// `lock()`, begun and not waited for.
+    /// Begins `lock()`, and does not wait for it.
     pub(crate) async fn begin_lock(&mut self, name: &str) {
         self.begin(&["lock", name]).await;
     }
 
-    /// Waits until the lock that was begun is ours.
+    /// Waits until the lock that was begun is acquired.
     pub(crate) async fn entered(&mut self) {
         self.done().await.unwrap();
     }
 
-    /// Waits until what was begun is waited for: Redisson has subscribed, has looked again, and
-    /// only a message or the end of the lease will wake it.
+    /// Waits until the thread sleeps: Redisson has subscribed and has checked again. Only a message
+    /// or the end of the lease wakes it.
     pub(crate) async fn until_asleep(&self) {
         let mut other = self.redisson.actor();
         wait_until(SOON, async || other.value(&["sleeps", &self.name]).await).await;
     }
 
-    /// Whether what was begun has no answer yet.
+    /// Returns whether the request that was begun has no answer yet.
     pub(crate) fn is_waiting(&self) -> bool {
         self.lines.is_empty()
     }
@@ -75,12 +75,12 @@ impl Actor {
         self.value(&["tryLock", name, &millis(wait), "-1"]).await
     }
 
-    /// The same, begun and not waited for.
+    /// Begins `tryLock(wait, -1)`, and does not wait for it.
     pub(crate) async fn begin_try_lock(&mut self, name: &str, wait: Duration) {
         self.begin(&["tryLock", name, &millis(wait), "-1"]).await;
     }
 
-    /// `unlock()`; false where Redisson says that it is not ours.
+    /// `unlock()`; false if Redisson reports that this thread does not hold the lock.
     pub(crate) async fn unlock(&mut self, name: &str) -> bool {
         match self.ask(&["unlock", name]).await {
             Ok(_) => true,
@@ -104,7 +104,7 @@ impl Actor {
         self.value(&["isHeld", name]).await
     }
 
-    /// `getHoldCount()`: its own.
+    /// `getHoldCount()`: the holds of this thread.
     pub(crate) async fn hold_count(&mut self, name: &str) -> u64 {
         self.value(&["holdCount", name]).await
     }
@@ -114,27 +114,28 @@ impl Actor {
         self.value(&["ttl", name]).await
     }
 
-    /// The thread's id, as in its holder field.
+    /// Returns the thread's id, as in its holder field.
     pub(crate) async fn thread(&mut self) -> u64 {
         self.value(&["thread", "-"]).await
     }
 
-    /// Adds one to a counter, so many times, each under the lock; begun and not waited for.
+    /// Begins to add one to a counter so many times, each time under the lock; does not wait for
+    /// it.
     pub(crate) async fn begin_count(&mut self, name: &str, counter: &str, times: u64) {
         self.begin(&["count", name, counter, &times.to_string()]).await;
     }
 
-    /// A verb of `Variants.java`, begun and not waited for.
+    /// Begins a verb of `Variants.java`, and does not wait for it.
     pub(crate) async fn begin_verb(&mut self, verb: &str, name: &str) {
         self.begin(&[verb, name]).await;
     }
 
-    /// The same with an argument.
+    /// Begins a verb of `Variants.java` with an argument, and does not wait for it.
     pub(crate) async fn begin_verb_with(&mut self, verb: &str, name: &str, more: &str) {
         self.begin(&[verb, name, more]).await;
     }
 
-    /// The same, with its answer.
+    /// Runs a verb of `Variants.java`, and returns its answer.
     pub(crate) async fn verb(&mut self, verb: &str, name: &str) -> Result<String, Thrown> {
         self.ask(&[verb, name]).await
     }
@@ -144,7 +145,7 @@ impl Actor {
         self.ask(&[verb, name, &millis(wait)]).await.unwrap()
     }
 
-    /// A verb of a latch with its numbers, and its answer.
+    /// Runs a verb of a latch with its numbers, and returns its answer.
     pub(crate) async fn latch(&mut self, verb: &str, name: &str, numbers: &[u64]) -> String {
         let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
         let verb = format!("latch.{verb}");
@@ -152,13 +153,13 @@ impl Actor {
         self.ask(&words.collect::<Vec<_>>()).await.unwrap()
     }
 
-    /// A verb of a generator of ids with its numbers, and its answer.
+    /// Runs a verb of an id generator with its numbers, and returns its answer.
     pub(crate) async fn ids(&mut self, verb: &str, name: &str, numbers: &[i64]) -> String {
         self.begin_ids(verb, name, numbers).await;
         self.done().await.unwrap()
     }
 
-    /// The same, begun and not waited for.
+    /// Begins a verb of an id generator, and does not wait for it.
     pub(crate) async fn begin_ids(&mut self, verb: &str, name: &str, numbers: &[i64]) {
         let numbers: Vec<_> = numbers.iter().map(i64::to_string).collect();
         let verb = format!("ids.{verb}");
@@ -166,68 +167,68 @@ impl Actor {
         self.begin(&words.collect::<Vec<_>>()).await;
     }
 
-    /// Waits until the latch that was begun is waited for: Redisson has subscribed, has looked
-    /// again, and only a message will wake it.
+    /// Waits until the thread sleeps at the latch: Redisson has subscribed and has checked again.
+    /// Only a message wakes it.
     pub(crate) async fn until_waiting_for_a_latch(&self) {
         let mut other = self.redisson.actor();
         wait_until(SOON, async || other.value(&["sleepsAtLatch", &self.name]).await).await;
     }
 
-    /// Adds one to a counter, so many times, each under a lock of that kind; begun and not waited
-    /// for.
+    /// Begins to add one to a counter so many times, each time under a lock of that kind; does not
+    /// wait for it.
     pub(crate) async fn begin_count_under(&mut self, verb: &str, name: &str, counter: &str, times: u64) {
         self.begin(&[verb, name, counter, &times.to_string()]).await;
     }
 
-    /// A verb of `Permits.java` with its answer.
+    /// Runs a verb of `Permits.java`, and returns its answer.
     pub(crate) async fn permits(&mut self, verb: &str, name: &str, more: &[String]) -> Result<String, Thrown> {
         self.begin_permits(verb, name, more).await;
         self.done().await
     }
 
-    /// The same, begun and not waited for.
+    /// Begins a verb of `Permits.java`, and does not wait for it.
     pub(crate) async fn begin_permits(&mut self, verb: &str, name: &str, more: &[String]) {
         let more = more.iter().map(String::as_str);
         self.begin(&[verb, name].into_iter().chain(more).collect::<Vec<_>>()).await;
     }
 
-    /// A verb of `Numbers.java` with its answer.
+    /// Runs a verb of `Numbers.java`, and returns its answer.
     pub(crate) async fn number(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
         self.begin_number(verb, name, more).await;
         self.done().await
     }
 
-    /// The same, begun and not waited for.
+    /// Begins a verb of `Numbers.java`, and does not wait for it.
     pub(crate) async fn begin_number(&mut self, verb: &str, name: &str, more: &[&str]) {
         self.begin(&[&[verb, name], more].concat()).await;
     }
 
-    /// A verb of `Adders.java` with its answer.
+    /// Runs a verb of `Adders.java`, and returns its answer.
     pub(crate) async fn adder(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
         self.ask(&[&[verb, name], more].concat()).await
     }
 
-    /// A verb of `Values.java` with its answer.
+    /// Runs a verb of `Values.java`, and returns its answer.
     pub(crate) async fn value_of(&mut self, verb: &str, name: &str, more: &[&str]) -> String {
         self.ask(&[&[verb, name], more].concat()).await.unwrap()
     }
 
-    /// The same where Redisson may throw.
+    /// Runs a verb of `Values.java`, and returns its answer or what Redisson threw.
     pub(crate) async fn try_value_of(&mut self, verb: &str, name: &str, more: &[&str]) -> Result<String, Thrown> {
         self.ask(&[&[verb, name], more].concat()).await
     }
 
-    /// The same, begun and not waited for.
+    /// Begins a verb of `Values.java`, and does not wait for it.
     pub(crate) async fn begin_value(&mut self, verb: &str, name: &str, more: &[&str]) {
         self.begin(&[&[verb, name], more].concat()).await;
     }
 
-    /// Waits for the answer to what was begun.
+    /// Waits for the answer to the verb that was begun.
     pub(crate) async fn done(&mut self) -> Result<String, Thrown> {
         self.done_within(SOON).await
     }
 
-    /// The same, for what takes longer.
+    /// Waits for that answer for a longer time.
     pub(crate) async fn done_within(&mut self, time: Duration) -> Result<String, Thrown> {
         let line = self.line(time).await;
         let mut words = line.splitn(3, '\t').map(str::to_owned);
@@ -244,7 +245,7 @@ impl Actor {
         let verb = format!("{}{verb}", self.kind);
         self.redisson.send(&[&[self.name.as_str(), &verb], rest].concat()).await;
         let line = self.line(SOON).await;
-        assert_eq!(line, "started", "{} was to {words:?}", self.name);
+        assert_eq!(line, "started", "{} did not start {words:?}", self.name);
     }
 
     async fn ask(&mut self, words: &[&str]) -> Result<String, Thrown> {

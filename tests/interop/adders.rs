@@ -131,7 +131,7 @@ async fn a_destroyed_adder_is_not_in_the_sum(on: Fixture) {
     wait_until(SOON, async || listeners(&on, &on.name).await == 0).await;
 }
 
-/// Keys of the adder that nothing ends.
+/// Returns the keys of the adder that have no lifetime.
 async fn for_ever(on: &Fixture, name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for key in on.observer.query::<Vec<String>>(&["KEYS", &format!("*{name}*")]).await.unwrap() {
@@ -150,15 +150,15 @@ async fn a_stopped_java_process_is_reported_and_leaves_no_key(on: Fixture) {
     add(&mut java, &on.name, 20).await;
     assert_eq!(here.sum().await.unwrap(), 21);
     redisson.signal("-STOP").await;
-    // Long enough for our own answer, however busy the machine is.
-    let told = here.sum().timeout(Duration::from_secs(5));
-    let told = tokio::time::timeout(SOON, told.into_future()).await.expect("it ends at its timeout").unwrap_err();
-    match told {
+    // Long enough for Rust's own answer, however busy the machine is.
+    let partial = here.sum().timeout(Duration::from_secs(5));
+    let partial = tokio::time::timeout(SOON, partial.into_future()).await.expect("it ends at its timeout").unwrap_err();
+    match partial {
         AdderError::Partial { answered: 1, expected: 2, so_far, .. } => assert_eq!(so_far, Amount::Long(1)),
         other => panic!("{other:?}"),
     }
     redisson.signal("-CONT").await;
-    // It answers what it was asked before, and then this.
+    // Java answers the former request, and then this one.
     assert_eq!(here.sum().timeout(SOON).await.unwrap(), 21);
     assert_eq!(for_ever(&on, &on.name).await, Vec::<String>::new());
 }
@@ -189,7 +189,7 @@ async fn saved_counts_of_rust_are_in_javas_sum(on: Fixture) {
     }
     one.shutdown(SOON).await.unwrap();
     assert_eq!(sum(&mut java, &on.name).await, 321);
-    // Somebody of ours has to be there to tell of it.
+    // A client of Rust has to be there to report the saved counts.
     two.shutdown(SOON).await.unwrap();
     assert_eq!(sum(&mut java, &on.name).await, 300);
     let again = adder(&on.client().await, &on.name).await;
@@ -268,15 +268,15 @@ async fn a_round_of_either_side_leaves_no_permanent_key(on: Fixture) {
     assert_eq!(for_ever(&on, &on.name).await, Vec::<String>::new());
 }
 
-/// Redisson's own members tell nobody of it, so a sum of theirs waits for its time; and ours tells
-/// how many answered.
+/// An overflow is an error on both sides. Redisson's members send no answer for it, so Java's sum
+/// waits until its timeout. Rust's sum reports how many members answered.
 async fn a_sum_beyond_numbers_is_no_number_in_java_either(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let here = adder(&client, &on.name).await;
     here.add(i64::MAX);
     add(&mut java, &on.name, 1).await;
-    let told = here.sum().timeout(Duration::from_secs(1)).await.unwrap_err();
-    assert!(matches!(told, AdderError::Overflow { .. } | AdderError::Partial { answered: 1, .. }), "{told:?}");
+    let error = here.sum().timeout(Duration::from_secs(1)).await.unwrap_err();
+    assert!(matches!(error, AdderError::Overflow { .. } | AdderError::Partial { answered: 1, .. }), "{error:?}");
     java.adder("adder.sumWithin", &on.name, &["1000"]).await.unwrap_err();
     here.decrement();
     assert_eq!((here.sum().await.unwrap(), sum(&mut java, &on.name).await), (i64::MAX, i64::MAX));

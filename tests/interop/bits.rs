@@ -12,7 +12,7 @@ scenarios![
     each_finds_the_text_that_the_other_has_added,
     each_finds_the_numbers_that_the_other_has_added,
     each_side_finds_the_others_kryo,
-    each_goes_by_the_size_that_the_other_has_chosen,
+    each_side_uses_the_size_that_the_other_chose,
     both_count_distinct_elements,
     both_place_and_find_members,
 ];
@@ -39,7 +39,7 @@ async fn bits_are_read_on_both_sides(on: Fixture) {
     assert_eq!(ask("length", &[]).await, bits.len().await.unwrap().to_string());
     assert_eq!(ask("size", &[]).await, bits.size().await.unwrap().to_string());
     assert_eq!((ask("get", &["1000"]).await, ask("get", &["1001"]).await), ("true".into(), "false".into()));
-    // What Java replaces, and what both make together.
+    // Java replaces the bits, and then both sides combine them.
     ask("replace", &["0", "9", "17"]).await;
     assert_eq!(bits.ones().try_collect::<Vec<_>>().await.unwrap(), [0, 9, 17]);
     let other = format!("{{{}}}:other", on.name);
@@ -78,7 +78,7 @@ async fn each_side_finds_the_others_kryo(on: Fixture) {
     both_find(&on, "kryo", Kryo, &texts.map(String::from), &texts).await;
 }
 
-/// Six values, as Java names them too: each side adds three, and finds six and no more.
+/// Takes six values, also as words for Java. Each side adds three, and both sides find exactly six.
 async fn both_find<T, C: Codec + Encode<T>>(on: &Fixture, codec: &str, with: C, values: &[T; 6], words: &[&str; 6]) {
     let (mut java, client) = (on.java(), on.client().await);
     let filter: BloomFilter<T, C> = BloomFilter::<T>::new(&client, &on.name).with_codec(with);
@@ -89,18 +89,18 @@ async fn both_find<T, C: Codec + Encode<T>>(on: &Fixture, codec: &str, with: C, 
     assert_eq!(filter.add_many(&values[..3]).await.unwrap(), 3);
     assert_eq!(ask("containsAll", words).await, "3");
     assert_eq!(filter.contains_many(values).await.unwrap(), [true, true, true, false, false, false]);
-    // Java finds no bit of the first ones new, and Rust none of the others.
+    // Java adds the three values that Rust has not added. After that, no value is new for Rust.
     assert_eq!(ask("addAll", words).await, "3");
     assert_eq!(filter.add_many(values).await.unwrap(), 0);
     assert_eq!(filter.contains_many(values).await.unwrap(), [true; 6]);
     assert_eq!((filter.count().await.unwrap(), ask("count", &[]).await), (6, "6".to_owned()));
     let config = filter.config().await.unwrap().unwrap();
-    let told = (config.expected_insertions, config.false_probability);
-    assert_eq!(told, (100_000, 0.000_1));
+    let chosen = (config.expected_insertions, config.false_probability);
+    assert_eq!(chosen, (100_000, 0.000_1));
     assert_eq!(ask("config", &[]).await, format!("{} {} 100000 1.0E-4", config.size, config.hash_iterations));
 }
 
-async fn each_goes_by_the_size_that_the_other_has_chosen(on: Fixture) {
+async fn each_side_uses_the_size_that_the_other_chose(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let filter: BloomFilter<i64, Long> = BloomFilter::new(&client, &on.name);
     let mut ask = async |verb: &str, more: &[&str]| {
@@ -110,7 +110,7 @@ async fn each_goes_by_the_size_that_the_other_has_chosen(on: Fixture) {
     assert_eq!(ask("tryInit", &["100", "0.5"]).await, "false");
     let config = filter.config().await.unwrap().unwrap();
     assert_eq!(ask("config", &[]).await, format!("{} {} 5000 0.01", config.size, config.hash_iterations));
-    // All of Java's are found, and as many others as Java finds among them.
+    // All of Java's values are found, and Rust finds as many other values as Java.
     ask("addAll", &["0..2500"]).await;
     filter.add_many(&(2500..5000).collect::<Vec<_>>()).await.unwrap();
     assert!(filter.contains_many(&(0..5000).collect::<Vec<_>>()).await.unwrap().iter().all(|found| *found));
@@ -119,7 +119,7 @@ async fn each_goes_by_the_size_that_the_other_has_chosen(on: Fixture) {
     let found = others.into_iter().filter(|found| *found).count();
     assert_eq!(ask("containsAll", &["5000..15000"]).await, found.to_string());
     assert_eq!(ask("count", &[]).await, filter.count().await.unwrap().to_string());
-    // Made anew by the other, in another size.
+    // Java creates the filter anew, with another size.
     assert_eq!(ask("delete", &[]).await, "true");
     assert_eq!(ask("tryInit", &["100", "0.001"]).await, "true");
     assert_eq!(ask("add", &["long:7"]).await, "true");

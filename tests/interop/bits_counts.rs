@@ -13,7 +13,7 @@ scenarios![
     filters_count_alike_however_full_they_are,
     counts_merged_by_either_are_the_same,
     areas_of_every_unit_hold_the_same_members,
-    members_that_either_moves_or_removes_are_so_for_both,
+    members_moved_or_removed_by_one_side_are_so_for_both,
 ];
 
 async fn bit_set_combinations_are_equal_on_both_sides(on: Fixture) {
@@ -93,7 +93,7 @@ async fn filters_count_alike_however_full_they_are(on: Fixture) {
         let most = i64::try_from(expected).unwrap();
         let mut added = 0;
         for part in [most / 100, most / 2, most, most * 3 / 2] {
-            // One half by each.
+            // Each side adds one half.
             let half = i64::midpoint(added, part);
             filter.add_many(&(added..half).collect::<Vec<_>>()).await.unwrap();
             ask("addAll", &[&format!("{half}..{part}")]).await;
@@ -126,7 +126,7 @@ async fn counts_merged_by_either_are_the_same(on: Fixture) {
     );
     let together = java.value_of("hll.countWith", &names[0], &["kryo", &names[1], &names[2]]).await;
     assert_eq!((together, logs[0].count_with(&names[1..3]).await.unwrap()), (count.to_string(), count));
-    // What the other side has added is new to neither, in each codec.
+    // Values that the other side added are not new, in each codec.
     assert_eq!(java.value_of("hll.add", &names[4], &["kryo", "long:7"]).await, "false");
     assert!(!logs[3].add(&5_000).await.unwrap());
     let words = format!("{}:text", on.name);
@@ -184,9 +184,9 @@ async fn areas_of_every_unit_hold_the_same_members(on: Fixture) {
         assert_eq!(ask("aroundWithPosition", &words).await, shown(&positioned));
         let far = [longitude, latitude, unit, width, height, "DESC"];
         assert_eq!(ask("around", &far).await, shown(&search().farthest_first().members().await.unwrap()));
-        let told = ask("aroundWithDistance", &words).await;
+        let answer = ask("aroundWithDistance", &words).await;
         let distances = search().nearest_first().distances().await.unwrap();
-        assert_eq!(told.matches('=').count(), distances.len());
+        assert_eq!(answer.matches('=').count(), distances.len());
         for (member, away) in distances {
             let away = match unit {
                 "MILES" => away.as_miles(),
@@ -194,18 +194,18 @@ async fn areas_of_every_unit_hold_the_same_members(on: Fixture) {
                 "METERS" => away.as_meters(),
                 _ => away.as_kilometers(),
             };
-            let theirs = told.split(['{', '}', ',', ' ']).find_map(|word| word.strip_prefix(&format!("{member}=")));
-            let theirs: f64 = theirs.unwrap_or_else(|| panic!("{member} in {told}")).parse().unwrap();
+            let theirs = answer.split(['{', '}', ',', ' ']).find_map(|word| word.strip_prefix(&format!("{member}=")));
+            let theirs: f64 = theirs.unwrap_or_else(|| panic!("{member} in {answer}")).parse().unwrap();
             assert!((theirs - away).abs() <= 0.001 * away.max(1.0), "{member}: {theirs} {away} {unit}");
         }
-        // Where nothing is found the other is not there.
+        // If nothing is found, the target does not exist.
         let stored = ask("storeSortedAroundTo", &[&words[..], &[&other]].concat()).await;
         let ours = search().store_distances(&other).await.unwrap();
         assert_eq!((stored, ours), (members.len().to_string(), members.len() as u64));
     }
 }
 
-async fn members_that_either_moves_or_removes_are_so_for_both(on: Fixture) {
+async fn members_moved_or_removed_by_one_side_are_so_for_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let geo: Geo<i64, Kryo> = Geo::<i64, Json>::new(&client, &on.name).with_codec(Kryo);
     let mut ask = async |verb: &str, more: &[&str]| {
@@ -221,7 +221,7 @@ async fn members_that_either_moves_or_removes_are_so_for_both(on: Fixture) {
         geo.add_if_exists(&2, at(21.0, 61.0)).await.unwrap() && !geo.add_if_exists(&3, at(0.0, 0.0)).await.unwrap()
     );
     let there = geo.position(&2).await.unwrap().unwrap();
-    // Java shows what the server tells, and we have read the same.
+    // Java shows the position that the server reports, and Rust has read the same.
     assert_eq!(ask("pos", &["long:2", "long:3"]).await, format!("{{2={},{}}}", there.longitude(), there.latitude()));
     assert_eq!(geo.geohashes(&[1, 3]).await.unwrap()[1], None);
     assert_eq!(ask("hash", &["long:1"]).await, format!("{{1={}}}", geo.geohash(&1).await.unwrap().unwrap()));

@@ -43,7 +43,7 @@ where
 {
     let (mut actor, client) = (on.java(), on.client().await);
     let map = MapCache::<String, String, Text>::new(&client, &on.name).with_codecs(with.clone(), with);
-    // Java puts with a lifetime and an idle time, and Rust sees them.
+    // Java writes entries with a lifetime and an idle time, and Rust sees both times.
     assert_eq!(java(&mut actor, on, "mapCache.put", &[codec, "ä", "1", "3600000", "0"]).await, "null");
     assert_eq!(map.get("ä").await.unwrap().as_deref(), Some("1"));
     assert!(matches!(map.lifetime("ä").await.unwrap(), Lifetime::Ends(left) if left <= HOUR + SOON && left > HOUR / 2));
@@ -55,18 +55,18 @@ where
     let all = map.entries().try_collect::<BTreeMap<_, _>>().await.unwrap();
     assert_eq!(all, [("ä", "1"), ("b", "2"), ("c", "3")].map(|(key, value)| (text(key), text(value))).into());
     assert_eq!((map.len().await.unwrap(), java(&mut actor, on, "mapCache.size", &[codec]).await), (3, text("3")));
-    // And back.
+    // Rust writes, and Java sees the same.
     map.set("d", &text("4")).expires_in(HOUR).idle_for(2 * HOUR).await.unwrap();
     assert_eq!(java(&mut actor, on, "mapCache.get", &[codec, "d"]).await, "4");
     let left: u64 = java(&mut actor, on, "mapCache.remainTimeToLive", &[codec, "d"]).await.parse().unwrap();
     assert!((1_800_000..=3_660_000).contains(&left), "{left}");
-    assert!(map.replace("d", &text("5")).await.unwrap().is_some(), "and it lives as long");
+    assert!(map.replace("d", &text("5")).await.unwrap().is_some(), "the lifetime stays");
     let left: u64 = java(&mut actor, on, "mapCache.remainTimeToLive", &[codec, "d"]).await.parse().unwrap();
     assert!((1_800_000..=3_660_000).contains(&left), "{left}");
     assert_eq!(java(&mut actor, on, "mapCache.putIfAbsent", &[codec, "d", "9", "1000"]).await, "5");
     map.set("c", &text("6")).await.unwrap();
     assert_eq!(java(&mut actor, on, "mapCache.readAllMap", &[codec]).await, "{b=2, c=6, d=5, ä=1}");
-    // What is over is over on both sides.
+    // An entry that expired is gone on both sides.
     java(&mut actor, on, "mapCache.put", &[codec, "e", "7", "50", "0"]).await;
     wait_until(SOON, async || map.get("e").await.unwrap().is_none()).await;
     map.set("e", &text("8")).expires_in(Duration::from_millis(50)).await.unwrap();
@@ -98,7 +98,7 @@ async fn a_limit_is_kept_by_both_sides(on: Fixture) {
     java(&mut actor, &on, "mapCache.fastPut", &["string", "d", "1"]).await;
     assert_eq!(map.len().await.unwrap(), 2);
     assert!(map.peek("c").await.unwrap().is_some() && map.peek("d").await.unwrap().is_some());
-    // Where Redisson has not looked at an entry, it has no use, and goes too.
+    // An entry that Redisson has never read counts as unused, and is evicted, too.
     map.set_limit(Limit::least_recently_used(1)).await.unwrap();
     assert_eq!(java(&mut actor, &on, "mapCache.size", &["string"]).await, "1");
     java(&mut actor, &on, "mapCache.fastPut", &["string", "e", "1"]).await;
@@ -115,10 +115,10 @@ async fn changes_of_either_side_are_reported_on_the_other(on: Fixture) {
     map.remove("a").await.unwrap();
     map.set("b", &text("3")).expires_in(Duration::from_millis(20)).await.unwrap();
     wait_until(SOON, async || map.get("b").await.unwrap().is_none()).await;
-    let tells = ["created a 1;", "updated a 1>2;", "removed a 2;", "created b 3;", "expired b 3;"];
+    let expected = ["created a 1;", "updated a 1>2;", "removed a 2;", "created b 3;", "expired b 3;"];
     let mut heard = String::new();
     let began = tokio::time::Instant::now();
-    while !tells.iter().all(|told| heard.contains(told)) {
+    while !expected.iter().all(|event| heard.contains(event)) {
         assert!(began.elapsed() < SOON, "{heard}");
         heard = java(&mut actor, &on, "mapCache.heard", &["string"]).await;
     }

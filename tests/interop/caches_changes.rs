@@ -43,7 +43,7 @@ async fn left(map: &Words, key: &str) -> Duration {
 
 async fn a_use_by_either_side_extends_an_entrys_life(on: Fixture) {
     const IDLE: Duration = Duration::from_secs(60);
-    /// Longer than a machine stands still.
+    /// Longer than a machine stalls.
     const GONE_BY: Duration = Duration::from_millis(1500);
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Words::new(&client, &on.name);
@@ -53,12 +53,12 @@ async fn a_use_by_either_side_extends_an_entrys_life(on: Fixture) {
     for key in ["by java", "by rust"] {
         shorter(key).await;
         java(&mut actor, &on, "get", &[key]).await;
-        assert!(left(&map, key).await > IDLE - GONE_BY, "Java's use counts here: {key}");
+        assert!(left(&map, key).await > IDLE - GONE_BY, "a use by Java counts: {key}");
         shorter(key).await;
-        // A look is none.
+        // A peek is no use.
         assert!(map.peek(key).await.unwrap().is_some() && left(&map, key).await < IDLE - GONE_BY);
         map.get(key).await.unwrap();
-        assert!(left(&map, key).await > IDLE - GONE_BY, "ours counts: {key}");
+        assert!(left(&map, key).await > IDLE - GONE_BY, "a use by Rust counts: {key}");
     }
 }
 
@@ -70,27 +70,27 @@ async fn lifetimes_are_changed_by_either_side(on: Fixture) {
     assert_eq!(java(&mut actor, &on, "expireEntry", &["a", "7200000", "0"]).await, "true");
     assert!(near(left(&map, "a").await, 2 * HOUR) && left(&map, "a").await > HOUR);
     assert_eq!(map.expire(["a", "none"]).expires_in(HOUR / 4).await.unwrap(), 1);
-    let told: u64 = java(&mut actor, &on, "remainTimeToLive", &["a"]).await.parse().unwrap();
-    assert!(near(Duration::from_millis(told), HOUR / 4), "{told}");
+    let left_there: u64 = java(&mut actor, &on, "remainTimeToLive", &["a"]).await.parse().unwrap();
+    assert!(near(Duration::from_millis(left_there), HOUR / 4), "{left_there}");
     assert_eq!(java(&mut actor, &on, "expireEntryIfNotSet", &["a", "5000", "0"]).await, "false");
     assert_eq!(map.expire(["a"]).expires_in(HOUR).only_if_no_expiry().await.unwrap(), 0);
     assert_eq!(map.expire(["a"]).await.unwrap(), 1, "and none");
     assert_eq!(java(&mut actor, &on, "remainTimeToLive", &["a"]).await, "-1");
     assert_eq!(java(&mut actor, &on, "expireEntryIfNotSet", &["a", "3600000", "0"]).await, "true");
     assert!(near(left(&map, "a").await, HOUR));
-    // Java ends it by both, whichever is first.
+    // Java sets both ends; the earlier one counts.
     assert_eq!(java(&mut actor, &on, "expireEntry", &["a", "7200000", "3600000"]).await, "true");
     assert!(left(&map, "a").await <= HOUR + Duration::from_secs(5));
     map.expire(["a"]).expires_in(Duration::from_millis(1)).await.unwrap();
     wait_until(SOON, async || map.peek("a").await.unwrap().is_none()).await;
     assert_eq!(java(&mut actor, &on, "getWithTTLOnly", &["a"]).await, "null");
-    // A lifetime that is given to all at once.
+    // One lifetime is given to all entries of a call.
     java(&mut actor, &on, "putAll", &["3600000", "x", "1", "y", "2"]).await;
     assert!(near(left(&map, "x").await, HOUR) && near(left(&map, "y").await, HOUR));
     map.set_many([("v", &text("3")), ("w", &text("4"))]).expires_in(HOUR).await.unwrap();
     for key in ["v", "w"] {
-        let told: u64 = java(&mut actor, &on, "remainTimeToLive", &[key]).await.parse().unwrap();
-        assert!(near(Duration::from_millis(told), HOUR), "{told}");
+        let left_there: u64 = java(&mut actor, &on, "remainTimeToLive", &[key]).await.parse().unwrap();
+        assert!(near(Duration::from_millis(left_there), HOUR), "{left_there}");
     }
 }
 
@@ -112,12 +112,12 @@ async fn every_change_of_java_is_seen_here(on: Fixture) {
         ("fastRemove", &["a", "b"], "1", None),
         ("computeIfAbsent", &["a", "9"], "9", Some("9")),
     ];
-    for (verb, words, told, value) in changes {
-        assert_eq!(java(&mut actor, &on, verb, words).await, told, "{verb} {words:?}");
+    for (verb, words, answer, value) in changes {
+        assert_eq!(java(&mut actor, &on, verb, words).await, answer, "{verb} {words:?}");
         assert_eq!(map.get("a").await.unwrap().as_deref(), value, "{verb} {words:?}");
         assert_eq!(map.len().await.unwrap(), u64::from(value.is_some()));
     }
-    // What is over is not there for a condition of either.
+    // An expired entry counts as absent for the conditions of both sides.
     map.set("b", &text("1")).expires_in(Duration::from_millis(1)).await.unwrap();
     wait_until(SOON, async || map.peek("b").await.unwrap().is_none()).await;
     assert_eq!(java(&mut actor, &on, "putIfExists", &["b", "2"]).await, "null");
@@ -143,16 +143,16 @@ async fn every_change_of_ours_is_seen_by_java(on: Fixture) {
     assert_eq!(java(&mut actor, &on, "readAllMap", &[]).await, "{a=34}");
     map.clear().await.unwrap();
     assert_eq!(java(&mut actor, &on, "size", &[]).await, "0");
-    // Numbers of keys and values of different codecs.
+    // Keys and values may have different codecs.
     let name = format!("{}:mixed", on.name);
     let numbers = MapCache::<String, i64, Json>::new(&client, &name).with_codecs(Text, Long);
     numbers.set("n", &7).expires_in(HOUR).await.unwrap();
     assert_eq!(actor.value_of("mapCache.addAndGet", &name, &["string+long", "n", "long:5"]).await, "12");
     assert_eq!(numbers.get("n").await.unwrap(), Some(12));
-    assert!(matches!(numbers.lifetime("n").await.unwrap(), Lifetime::Ends(_)), "and it lives as long");
+    assert!(matches!(numbers.lifetime("n").await.unwrap(), Lifetime::Ends(_)), "the lifetime stays");
 }
 
-/// Uses within one millisecond have no order.
+/// Waits until the server's clock has moved on: uses within one millisecond have no order.
 async fn a_moment_later(on: &Fixture) {
     let began = on.server_time().await;
     wait_until(SOON, async || on.server_time().await > began + 3_000).await;
@@ -169,7 +169,7 @@ async fn the_least_recently_used_entry_is_evicted_for_both(on: Fixture) {
         }
         a_moment_later(&on).await;
     }
-    // Each of these is used by the one side, and the next comes from the other.
+    // One side uses an entry, and the other side adds the next entry.
     let steps = [("a", true, "d", "b"), ("c", false, "e", "a"), ("d", false, "f", "c"), ("e", true, "g", "d")];
     for (used, by_java, new, goes) in steps {
         if by_java {
@@ -197,7 +197,7 @@ async fn the_least_frequently_used_entry_is_evicted_for_both(on: Fixture) {
     for key in ["a", "b", "c"] {
         map.set(key, &text("1")).await.unwrap();
     }
-    // Used by both together: a 6 times, b 4, c 2.
+    // Both sides use these entries together: a 6 times, b 4 times, c 2 times.
     for (key, times) in [("a", 3), ("b", 2), ("c", 1)] {
         for _ in 0..times {
             java(&mut actor, &on, "get", &[key]).await;
@@ -233,7 +233,7 @@ async fn a_map_that_java_deleted_has_no_limit_and_no_lifetimes(on: Fixture) {
     assert!(map.object().delete().await.unwrap());
     assert_eq!(java(&mut actor, &on, "readAllMap", &[]).await, "{}");
     let keys = on.observer.keys(&format!("*{}*", on.name)).await.unwrap();
-    assert!(keys.is_empty(), "nothing is left behind: {keys:?}");
+    assert!(keys.is_empty(), "no key is left: {keys:?}");
 }
 
 async fn values_of_sets_are_prolonged_and_shortened_by_both(on: Fixture) {
@@ -260,7 +260,7 @@ async fn values_of_sets_are_prolonged_and_shortened_by_both(on: Fixture) {
     assert_eq!(ask("addIfAbsent", &["a", "1000"]).await, "false");
     assert_eq!(ask("addIfAbsent", &["b", "3600000"]).await, "true");
     assert!(!set.insert_if_absent("b").await.unwrap() && !set.expire("x").expires_in(HOUR).await.unwrap());
-    // All or none of them, for both.
+    // Both sides insert all values or none.
     assert_eq!(ask("tryAdd", &["3600000", "b", "c"]).await, "false");
     assert_eq!(ask("tryAdd", &["3600000", "c", "d"]).await, "true");
     assert!(!set.try_insert_all(["d", "e"]).await.unwrap() && set.try_insert_all(["e", "f"]).await.unwrap());

@@ -14,12 +14,12 @@ use crate::fixture::{Fixture, scenarios};
 scenarios![
     native_maps_of_text_are_read_on_both_sides,
     native_maps_of_kryo_are_read_on_both_sides,
-    ends_that_java_gives_entries_are_kept_here,
-    ends_that_entries_get_here_are_kept_by_java,
+    lifetimes_set_by_java_are_kept_here,
+    lifetimes_set_here_are_kept_by_java,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// In milliseconds, as Java is told it.
+/// The same time in milliseconds, as Java's verbs take it.
 const AN_HOUR: &str = "3600000";
 
 type Native<C> = NativeMapCache<String, String, C>;
@@ -32,8 +32,8 @@ fn text(word: &str) -> String {
     word.to_owned()
 }
 
-fn ends(told: Lifetime) -> bool {
-    matches!(told, Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2)
+fn ends(life: Lifetime) -> bool {
+    matches!(life, Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2)
 }
 
 async fn native_maps_of_text_are_read_on_both_sides(on: Fixture) {
@@ -66,7 +66,7 @@ where
     assert_eq!(java(&mut actor, &on, "readAllMap", &[codec]).await, "{b=5, c=3, d=4, ä=6}");
     assert_eq!(java(&mut actor, &on, "putIfAbsent", &[codec, "b", "9", AN_HOUR]).await, "5");
     assert_eq!((map.len().await.unwrap(), java(&mut actor, &on, "size", &[codec]).await), (4, text("4")));
-    // What is over is over on both sides.
+    // An entry that expired is gone on both sides.
     java(&mut actor, &on, "put", &[codec, "e", "7", "50"]).await;
     wait_until(SOON, async || map.get("e").await.unwrap().is_none()).await;
     map.set("e", &text("8")).expires_in(Duration::from_millis(50)).await.unwrap();
@@ -78,23 +78,23 @@ where
     assert!(!map.contains_key("d").await.unwrap());
 }
 
-async fn ends_that_java_gives_entries_are_kept_here(on: Fixture) {
+async fn lifetimes_set_by_java_are_kept_here(on: Fixture) {
     let Some((_server, on)) = on.on_newest().await else { return };
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Native::<Text>::new(&client, &on.name);
     java(&mut actor, &on, "put", &["string", "a", "1", AN_HOUR]).await;
     assert_eq!(map.replace("a", &text("2")).await.unwrap().as_deref(), Some("1"));
-    assert!(ends(map.lifetime("a").await.unwrap()), "another value lives as long");
+    assert!(ends(map.lifetime("a").await.unwrap()), "another value keeps the lifetime");
     assert_eq!(map.update("a", |value| value.push('3')).await.unwrap().as_deref(), Some("23"));
     assert!(ends(map.lifetime("a").await.unwrap()), "and another");
     assert_eq!(java(&mut actor, &on, "clearExpire", &["string", "a"]).await, "true");
     assert_eq!(map.lifetime("a").await.unwrap(), Lifetime::Endless);
     assert_eq!(java(&mut actor, &on, "expireEntryIfNotSet", &["string", "a", AN_HOUR]).await, "true");
-    assert_eq!(map.expire(["a"]).expires_in(2 * HOUR).only_if_no_expiry().await.unwrap(), 0, "it has an end");
+    assert_eq!(map.expire(["a"]).expires_in(2 * HOUR).only_if_no_expiry().await.unwrap(), 0, "it has a lifetime");
     assert!(ends(map.lifetime("a").await.unwrap()));
 }
 
-async fn ends_that_entries_get_here_are_kept_by_java(on: Fixture) {
+async fn lifetimes_set_here_are_kept_by_java(on: Fixture) {
     let Some((_server, on)) = on.on_newest().await else { return };
     let (mut actor, client) = (on.java(), on.client().await);
     let map = Native::<Text>::new(&client, &on.name);
@@ -103,7 +103,7 @@ async fn ends_that_entries_get_here_are_kept_by_java(on: Fixture) {
     map.set("a", &text("1")).expires_in(HOUR).await.unwrap();
     assert!(hour.contains(&left().await));
     map.set("a", &text("1")).await.unwrap();
-    assert_eq!(left().await, -1, "it has none any more");
+    assert_eq!(left().await, -1, "the lifetime was removed");
     assert_eq!(map.expire(["a"]).expires_in(HOUR).await.unwrap(), 1);
     assert!(hour.contains(&left().await));
     assert_eq!(map.expire(["a"]).await.unwrap(), 1);

@@ -11,10 +11,10 @@ use redgrid_map::{Map, ObjectError};
 use crate::actor::Actor;
 use crate::fixture::{Fixture, Scenario, scenarios as listed};
 
-/// A value: as Rust has it, as a word for Java to write, and as Java shows it.
+/// A value in Rust, the word with which Java writes it, and the text that Java shows for it.
 type Value<T> = (T, &'static str, &'static str);
 
-/// Scenarios by Redisson's codec, ours, and values.
+/// Scenarios by Redisson's codec, redgrid's codec, and values.
 macro_rules! both {
     ($($name:ident: $java:literal, $rust:expr, $type:ty, [$($value:expr),+ $(,)?];)*) => {
         mod buckets {
@@ -40,7 +40,7 @@ mod words {
     use super::*;
     listed![
         objects_are_read_by_programs_that_name_the_class,
-        a_long_of_jackson_says_its_class_and_ours_is_an_integer,
+        a_long_of_jackson_names_its_class_and_ours_is_an_integer,
         jackson_objects_name_their_class_and_java_rejects_others,
         numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise,
         an_object_of_kryo_is_refused_by_its_class_and_stays,
@@ -171,15 +171,15 @@ where
         assert!(bucket.object().delete().await.unwrap());
         bucket.set(&value).await.unwrap();
         assert_eq!(java.value_of("bucket.shown", &on.name, &[word]).await, shown);
-        // Bytes are compared: what either writes is the same.
+        // The bytes are compared: both sides write the same.
         if !LENIENT.contains(&word) {
             java.value_of("bucket.set", &on.name, &[word, written]).await;
-            assert!(bucket.compare_and_set(&value, &value).await.unwrap(), "{written} is written otherwise");
+            assert!(bucket.compare_and_set(&value, &value).await.unwrap(), "{written} has other bytes");
         }
     }
 }
 
-/// What compresses may do it in more than one way, and older Javas write a digit more of some
+/// Compression may have more than one result, and older Java versions write one more digit of some
 /// numbers.
 const LENIENT: [&str; 6] = ["double", "lz4", "lz4-v2", "lz4-string", "zstd", "zstd-string"];
 
@@ -204,7 +204,7 @@ where
     if LENIENT.contains(&word) {
         return;
     }
-    // As keys: what the one has put is found by the other, so the bytes are the same.
+    // Each side finds the keys that the other has written, so the bytes are the same.
     let keys: Map<T, T, C> = Map::<T, T, Text>::new(&client, &on.name).with_codec(codec);
     for (value, written, shown) in &values {
         java.value_of("map.put", &on.name, &[word, written, written]).await;
@@ -245,11 +245,11 @@ async fn one_object<C>(
 
 type Object = BTreeMap<String, i32>;
 
-async fn a_long_of_jackson_says_its_class_and_ours_is_an_integer(on: Fixture) {
+async fn a_long_of_jackson_names_its_class_and_ours_is_an_integer(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     java.value_of("bucket.set", &on.name, &["json", "long:5"]).await;
-    let told = Bucket::<i64>::new(&client, &on.name).get().await.unwrap_err();
-    assert!(matches!(told, ObjectError::Decode { .. }), "{told:?}");
+    let error = Bucket::<i64>::new(&client, &on.name).get().await.unwrap_err();
+    assert!(matches!(error, ObjectError::Decode { .. }), "{error:?}");
     let with_class = Bucket::<(String, i64)>::new(&client, &on.name);
     assert_eq!(with_class.get().await.unwrap(), Some(("java.lang.Long".to_owned(), 5)));
     with_class.set(&("java.lang.Long".to_owned(), 6)).await.unwrap();
@@ -263,14 +263,15 @@ async fn numbers_of_jackson_with_an_exponent_are_read_and_written_otherwise(on: 
     let bucket: Bucket<f64> = Bucket::new(&client, &on.name);
     java.value_of("bucket.set", &on.name, &["json", "double:-1e300"]).await;
     assert_eq!(bucket.get().await.unwrap(), Some(-1e300));
-    // `-1.0E300` of Java, and `-1e300` of ours: one number, and not the same bytes.
+    // Java writes `-1.0E300`, and Rust writes `-1e300`: one number with different bytes.
     assert!(!bucket.compare_and_set(&-1e300, &0.0).await.unwrap());
     bucket.set(&-1e300).await.unwrap();
     assert_eq!(java.value_of("bucket.shown", &on.name, &["json"]).await, "Double:-1.0E300");
 }
 
 async fn jackson_objects_name_their_class_and_java_rejects_others(on: Fixture) {
-    // A Redisson of its own: one that can not decode an answer gives up the connection.
+    // This scenario has its own Redisson, because one that can not decode an answer closes the
+    // connection.
     let redisson = on.own_redisson(std::time::Duration::from_secs(30)).await;
     let (mut java, client) = (redisson.actor(), on.client().await);
     java.value_of("bucket.set", &on.name, &["json", "object:a=1"]).await;
@@ -284,9 +285,9 @@ async fn jackson_objects_name_their_class_and_java_rejects_others(on: Fixture) {
 async fn an_object_of_kryo_is_refused_by_its_class_and_stays(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     java.value_of("bucket.set", &on.name, &["kryo", "object:a=1"]).await;
-    let told = Bucket::<String>::new(&client, &on.name).with_codec(Kryo).get().await.unwrap_err();
-    assert!(told.to_string().contains("java.util.TreeMap"), "{told:?}");
-    let told = Bucket::<String>::new(&client, &on.name).get().await.unwrap_err();
-    assert!(told.to_string().contains("Kryo"), "the other side's codec is guessed: {told:?}");
+    let error = Bucket::<String>::new(&client, &on.name).with_codec(Kryo).get().await.unwrap_err();
+    assert!(error.to_string().contains("java.util.TreeMap"), "{error:?}");
+    let error = Bucket::<String>::new(&client, &on.name).get().await.unwrap_err();
+    assert!(error.to_string().contains("Kryo"), "the other side's codec is guessed: {error:?}");
     assert_eq!(java.value_of("bucket.shown", &on.name, &["kryo"]).await, "TreeMap:{a=1}");
 }

@@ -1,4 +1,4 @@
-//! Many on both sides at once.
+//! Many threads and tasks of both sides at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,9 +18,9 @@ const TIMES: u64 = 20;
 async fn a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks(on: Fixture) {
     let counter = format!("{}:counter", on.name);
     let mut javas: Vec<_> = (0..OF_EACH).map(|_| on.java()).collect();
-    // Two clients: ours wait for each other over the server, too.
+    // Two clients: their tasks also wait for each other through the server.
     let clients = [on.client().await, on.client().await];
-    // Nobody begins before all wait.
+    // No thread and no task begins before all wait.
     let gate = Lock::new(&on.client().await, &on.name).acquire().await.unwrap();
     for java in &mut javas {
         java.begin_count(&on.name, &counter, TIMES).await;
@@ -31,7 +31,7 @@ async fn a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks(on
     on.until_listening(3).await;
     gate.release().await.unwrap();
 
-    // Everybody gets in as often as they ask to.
+    // Every thread and every task gets in as often as it asks.
     for task in tasks {
         task.await.unwrap();
     }
@@ -43,7 +43,7 @@ async fn a_counter_under_the_lock_is_exact_with_eight_threads_and_eight_tasks(on
     on.until_listening(0).await;
 }
 
-/// In two steps, so that two at a time would lose some.
+/// Counts in two steps, so that two holders at a time would lose updates.
 async fn count(client: Client, name: String, counter: String) {
     let lock = Lock::new(&client, name);
     for _ in 0..TIMES {
@@ -69,7 +69,7 @@ async fn java_gets_its_turns_beside_eight_busy_tasks(on: Fixture) {
             tokio::spawn(async move {
                 while !over.load(Ordering::Relaxed) {
                     let guard = lock.acquire().await.unwrap();
-                    // Inside a turn of ours the next token is the next number.
+                    // Within consecutive grants of Rust, each token is the next number.
                     let token = guard.token().get();
                     if token != last.swap(token, Ordering::Relaxed) + 1 {
                         turns.fetch_add(1, Ordering::Relaxed);

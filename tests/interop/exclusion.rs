@@ -65,7 +65,7 @@ async fn a_wait_for_java_ends_in_time_and_leaves_nothing(on: Fixture) {
     on.until_listening(0).await;
     assert!(java.is_held(&on.name).await);
 
-    // One who gave up, before he was told, is not in the way either.
+    // A waiter that was dropped before its entry does not block Java either.
     let dropped = tokio::spawn(lock.acquire().into_future());
     on.until_listening(1).await;
     dropped.abort();
@@ -130,7 +130,7 @@ async fn java_sees_that_rust_holds(on: Fixture) {
     assert_eq!(java.hold_count(&on.name).await, 0);
     let left = java.time_to_live(&on.name).await;
     assert!((10_000..=25_000).contains(&left), "{left}");
-    // What is not Java's, Java can not give back.
+    // Java can not release a lock of Rust.
     assert!(!java.unlock(&on.name).await);
     assert!(java.is_locked(&on.name).await && guard.is_held());
     guard.release().await.unwrap();

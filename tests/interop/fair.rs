@@ -256,7 +256,7 @@ async fn a_killed_waiter_of_java_is_passed_when_its_time_is_over(on: Fixture) {
     let lock = FairLock::new(&client, &on.name);
     lock.acquire().lease(Duration::from_secs(1)).await.unwrap().forget();
     let mut dead = redisson.actor().fair();
-    // Its place is worth what it waits for.
+    // The place of the waiter lasts for the time that it waits.
     dead.begin_try_lock(&on.name, Duration::from_secs(3)).await;
     on.until_places(1).await;
     let scores = format!("redisson_lock_timeout:{{{}}}", on.name);
@@ -323,13 +323,13 @@ async fn a_holder_of_java_that_enters_again_keeps_ours_waiting(on: Fixture) {
     on.nothing_is_left().await;
 }
 
-/// How often each of the eight gets in, twice two threads of Java in two processes among them:
-/// `REDGRID_FAIRNESS` has it do more.
+/// How often each of the eight gets in: twice two threads of Java in two processes, and four tasks.
+/// `REDGRID_FAIRNESS` raises the number.
 fn times() -> u64 {
     std::env::var("REDGRID_FAIRNESS").ok().and_then(|text| text.parse().ok()).unwrap_or(25)
 }
 
-/// On a server of its own, as the record is of all that it does.
+/// Both sides take turns in order. This scenario has its own server, whose record has all commands.
 async fn both_take_turns_in_order_by_the_servers_record(on: Fixture) {
     let server = redgrid_tests::server().await;
     let javas = [on.own_redisson_at(&server.url()).await, on.own_redisson_at(&server.url()).await];
@@ -370,5 +370,5 @@ async fn both_take_turns_in_order_by_the_servers_record(on: Fixture) {
     assert_eq!(server.observer().await.unwrap().get::<u64>(counter).await.unwrap(), Some(8 * times()));
     println!("{} grants, {} by a place, {} places gone", record.grants, record.by_place, record.gone());
     assert_eq!((record.grants, record.overtaken.len()), (8 * times(), 0), "{record:?}");
-    assert_eq!(record.gone(), 0, "nobody was thrown out: {record:?}");
+    assert_eq!(record.gone(), 0, "no waiter lost its place: {record:?}");
 }

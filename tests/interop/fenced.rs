@@ -89,8 +89,8 @@ async fn both_read_the_same_last_token(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-/// Redisson's holder can fence out itself: what it counts there is respected, and not repeated
-/// here.
+/// A reentry of a Redisson holder takes a new token, and so can fence out the holder itself. Rust
+/// respects these tokens, and takes no new one for a reentry.
 async fn a_reentry_counts_in_java_and_does_not_with_us(on: Fixture) {
     let (mut java, lock) = (on.java(), FencedLock::new(&on.client().await, &on.name));
     let (outer, inner) = (locked(&mut java, &on.name).await, locked(&mut java, &on.name).await);
@@ -148,7 +148,7 @@ async fn a_counter_that_java_began_stays_without_a_lifetime(on: Fixture) {
     unlock(&mut java, &on.name).await;
     let before = on.server_time().await;
     let guard = lock.acquire().lease(LEASE).await.unwrap();
-    // From here on the clock is its least.
+    // From here on the server's clock is the lower bound of tokens.
     assert!(guard.token().get() >= before);
     guard.release().await.unwrap();
     let key = format!("redisson_lock_token:{{{}}}", on.name);
@@ -162,8 +162,8 @@ async fn a_theft_from_a_fenced_java_counts(on: Fixture) {
     let theirs = locked(&mut java, &on.name).await;
     let thief = lock.steal().await.unwrap();
     assert!(thief.token().get() > theirs);
-    let told = java.verb("fenced.unlock", &on.name).await.unwrap_err();
-    assert_eq!(told.class, "IllegalMonitorStateException");
+    let thrown = java.verb("fenced.unlock", &on.name).await.unwrap_err();
+    assert_eq!(thrown.class, "IllegalMonitorStateException");
     thief.release().await.unwrap();
     assert!(locked(&mut java, &on.name).await > theirs + 1);
     unlock(&mut java, &on.name).await;

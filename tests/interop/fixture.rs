@@ -16,17 +16,17 @@ use crate::actor::Actor;
 use crate::program::Program;
 use crate::redisson::Redisson;
 
-/// Our clients poll this rarely, and Redisson sleeps for the lock's lifetime, so a missed message
-/// is detected.
+/// The clients of Rust poll this rarely, and Redisson sleeps for the lock's lifetime, so a missed
+/// message is detected.
 pub(crate) const NEVER: Duration = Duration::from_secs(30);
 
-/// Redisson's default, and ours.
+/// The default of Redisson and of redgrid.
 const WATCHDOG: Duration = Duration::from_secs(30);
 
-/// Later than any message or timer takes effect on a busy machine, and earlier than any poll.
+/// Longer than any message or timer needs on a busy machine, and shorter than any poll interval.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(20);
 
-/// A scenario, for either version.
+/// A scenario, for either version of Redisson.
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -47,7 +47,8 @@ macro_rules! scenarios {
 }
 pub(crate) use scenarios;
 
-/// Shared by the scenarios of one version. The first one starts it.
+/// The server and the Redisson of one version, shared by its scenarios. The first scenario starts
+/// them.
 #[derive(Debug)]
 pub(crate) struct Line {
     program: Program,
@@ -87,7 +88,7 @@ impl Fixture {
         Fixture { line, url, redisson, observer, name: scenario.to_owned() }
     }
 
-    /// Returns a client of ours with default settings except for the poll interval.
+    /// Returns a client of Rust with default settings except for the poll interval.
     pub(crate) async fn client(&self) -> Client {
         self.client_with(|config| config).await
     }
@@ -116,8 +117,8 @@ impl Fixture {
         Redisson::start(&self.line.program, url, WATCHDOG).await
     }
 
-    /// Returns the same fixture on the newest server, with its own Redisson. `None`, and a message,
-    /// if there is none.
+    /// Returns the same fixture on the newest server, with its own Redisson. If there is no such
+    /// server, prints that and returns `None`.
     pub(crate) async fn on_newest(self) -> Option<(RedisServer, Fixture)> {
         let newest = ServerBinary::newest_or_skip(&self.name)?;
         let server = RedisServer::builder().binary(newest).start().await.expect("it starts");
@@ -182,7 +183,7 @@ pub(crate) fn assert_entered_at(lease_end: u64, entered: u64) {
     assert!(late < AT_ONCE, "entered {late:?} after the lease was over");
 }
 
-/// Fails unless `work` completes at once, that is by a message.
+/// Fails unless `work` completes at once, that is, by a message.
 #[track_caller]
 pub(crate) fn at_once<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let place = Location::caller();

@@ -15,7 +15,7 @@ scenarios![
     java_learns_that_rust_took_its_lock,
 ];
 
-/// Renewed, and so looked after, every third of it.
+/// Renewed, and so checked, every third of this time.
 const LEASE: Duration = Duration::from_secs(15);
 
 async fn a_guard_is_lost_when_java_forces_its_lock_open(on: Fixture) {
@@ -28,7 +28,7 @@ async fn a_guard_is_lost_when_java_forces_its_lock_open(on: Fixture) {
     let forced = Stopwatch::start();
     at_once(waiter.entered()).await;
     let reason = tokio::time::timeout(SOON, guard.lost()).await.unwrap();
-    // Sooner than its own clock would have said so: it was a renewal.
+    // This is sooner than the guard's own clock could report it, so a renewal reported it.
     forced.assert_within(LEASE * 2 / 3);
     assert_eq!(reason, LostReason::Gone);
     assert!(!guard.is_held());
@@ -53,7 +53,7 @@ async fn java_learns_that_rust_forced_its_lock_open(on: Fixture) {
     assert!(!java.unlock(&on.name).await);
     assert!(next.is_held(&on.name).await);
 
-    // Ours get in the same way.
+    // A forced release also lets a waiter of Rust in.
     on.until_listening(0).await;
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     on.until_listening(1).await;

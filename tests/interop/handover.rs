@@ -20,14 +20,14 @@ async fn two_hundred_hand_overs_miss_no_wake_up(on: Fixture) {
         if round % 2 == 0 {
             java.until_asleep().await;
         } else {
-            // Into the gap between its subscription and its second look.
+            // The release comes between Java's subscription and its second check.
             on.until_listening(1).await;
         }
         let freed = Instant::now();
         guard.release().await.unwrap();
         java.entered().await;
         waits.push(freed.elapsed());
-        // So that the next listener is seen to have come.
+        // Waits until the channel is empty, so that the next subscriber is noticed.
         on.until_listening(0).await;
 
         let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
@@ -42,7 +42,7 @@ async fn two_hundred_hand_overs_miss_no_wake_up(on: Fixture) {
     waits.sort();
     let at = |percent: usize| waits[(waits.len() - 1) * percent / 100];
     let seen = format!("median {:?}, 99% {:?}, longest {:?}", at(50), at(99), at(100));
-    // A message that was missed would have cost 30 s.
+    // A missed message would have cost 30 s.
     assert!(at(100) < AT_ONCE, "{seen}");
     println!("{} hand-overs with Redisson {}: {seen}", waits.len(), on.version());
 }

@@ -16,7 +16,7 @@ scenarios![
     only_the_first_of_either_side_sets_up,
     without_being_set_up_both_have_blocks_of_five_thousand,
     keys_and_values_are_redissons,
-    a_block_of_either_size_is_one_for_the_other,
+    blocks_of_any_size_are_shared_by_both,
     crowds_of_both_sides_have_no_id_in_common,
     numbers_below_zero_are_ids_on_both_sides,
     javas_delete_begins_anew_for_rust_when_its_block_is_used,
@@ -61,7 +61,7 @@ async fn rust_sets_up_and_both_take_blocks(on: Fixture) {
     assert!(ids.try_init(100, 3).await.unwrap());
     assert_eq!(some(&ids, 1).await, [100]);
     assert_eq!(next(&mut java, &on.name, 4).await, [103, 104, 105, 106]);
-    // Half of our block is used: the next is ours before Java's.
+    // Half of Rust's block is used, so Rust reserves the next block before Java does.
     assert_eq!(some(&ids, 1).await, [101]);
     wait_until(SOON, async || on.observer.get::<i64>(&on.name).await.unwrap() == Some(112)).await;
     assert_eq!(next(&mut java, &on.name, 3).await, [107, 108, 112]);
@@ -105,7 +105,7 @@ async fn keys_and_values_are_redissons(on: Fixture) {
     }
 }
 
-async fn a_block_of_either_size_is_one_for_the_other(on: Fixture) {
+async fn blocks_of_any_size_are_shared_by_both(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ids = ids(&client, &on);
     assert!(try_init(&mut java, &on.name, 1, 1).await);
@@ -115,7 +115,7 @@ async fn a_block_of_either_size_is_one_for_the_other(on: Fixture) {
             assert!(all.insert(id), "round {round}: {id}");
         }
     }
-    // Somebody changes it by hand: both take such blocks from now on.
+    // The size is changed by hand: both sides take blocks of that size from now on.
     on.observer.cmd(&["SET", &format!("{{{}}}:allocation", on.name), "10"]).await.unwrap();
     for id in [next(&mut java, &on.name, 25).await, some(&ids, 25).await].concat() {
         assert!(all.insert(id), "{id}");

@@ -19,7 +19,7 @@ scenarios![
     the_queue_of_javas_fair_lock_goes_with_it,
     the_leases_of_javas_permits_go_with_them,
     objects_of_rust_are_found_and_deleted_by_java,
-    lifetimes_and_names_are_of_both,
+    lifetimes_and_names_are_shared,
     each_side_deletes_the_others_objects_by_pattern,
 ];
 
@@ -91,7 +91,7 @@ async fn objects_of_rust_are_found_and_deleted_by_java(on: Fixture) {
     assert_eq!(Keys::new(&client).exists([&text, &map]).await.unwrap(), 0);
 }
 
-async fn lifetimes_and_names_are_of_both(on: Fixture) {
+async fn lifetimes_and_names_are_shared(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let keys = Keys::new(&client);
     let (here, there) = (on.name.clone(), format!("{}:there", on.name));

@@ -26,7 +26,7 @@ scenarios![
     javas_delete_completes_rusts_waits,
     rusts_delete_completes_javas_waits,
     a_lifetime_of_ours_is_kept_by_javas_count_down_and_ends_for_java_too,
-    java_waits_in_vain_and_so_does_rust_until_their_time_is_over,
+    waits_of_both_sides_end_at_their_timeout,
     rust_counts_down_by_many_and_java_continues,
     count_downs_of_a_killed_java_still_count,
     rust_continues_although_it_missed_javas_message,
@@ -54,14 +54,14 @@ async fn count(java: &mut Actor, name: &str) -> u64 {
     java.verb("latch.getCount", name).await.unwrap().parse().unwrap()
 }
 
-/// Waits until so many clients hear a channel.
-async fn until_heard(observer: &Observer, channel: &str, clients: u64) {
+/// Waits until so many clients are subscribed to a channel.
+async fn until_subscribed_to(observer: &Observer, channel: &str, clients: u64) {
     let numsub = ["PUBSUB", "NUMSUB", channel];
     wait_until(SOON, async || observer.query::<(String, u64)>(&numsub).await.unwrap().1 == clients).await;
 }
 
-async fn heard(on: &Fixture, clients: u64) {
-    until_heard(&on.observer, &channel(&on.name), clients).await;
+async fn until_subscribed(on: &Fixture, clients: u64) {
+    until_subscribed_to(&on.observer, &channel(&on.name), clients).await;
 }
 
 async fn java_counts_down_and_rust_continues(on: Fixture) {
@@ -69,7 +69,7 @@ async fn java_counts_down_and_rust_continues(on: Fixture) {
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 2).await);
     let task = waiter(&client, &latch).await;
-    heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     count_down(&mut java, &on.name).await;
     assert!(!task.is_finished());
     at_once(async {
@@ -77,7 +77,7 @@ async fn java_counts_down_and_rust_continues(on: Fixture) {
         task.await.unwrap().unwrap();
     })
     .await;
-    heard(&on, 0).await;
+    until_subscribed(&on, 0).await;
 }
 
 async fn rust_counts_down_and_java_continues(on: Fixture) {
@@ -85,7 +85,7 @@ async fn rust_counts_down_and_java_continues(on: Fixture) {
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(2).await.unwrap());
     java.begin_verb("latch.await", &on.name).await;
-    heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     assert_eq!(latch.count_down().await.unwrap(), 1);
     assert!(java.is_waiting());
     at_once(async {
@@ -106,7 +106,7 @@ async fn both_count_down_a_latch_of_either(on: Fixture) {
         }
         let task = waiter(&client, &latch).await;
         waiting.begin_verb("latch.await", &on.name).await;
-        heard(&on, 2).await;
+        until_subscribed(&on, 2).await;
         for turn in 0..3 {
             if (round / 2 + turn) % 2 == 0 {
                 count_down(&mut java, &on.name).await;
@@ -126,7 +126,7 @@ async fn both_count_down_a_latch_of_either(on: Fixture) {
             waiting.done().await.unwrap();
         })
         .await;
-        heard(&on, 0).await;
+        until_subscribed(&on, 0).await;
         wait_until(SOON, async || client.stats().channels == 0).await;
     }
 }
@@ -146,7 +146,7 @@ async fn both_read_the_same_count(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert_eq!((count(&mut java, &on.name).await, latch.count().await.unwrap()), (0, 0));
-    // As far as Redisson's own numbers go.
+    // Redisson's own numbers reach this far.
     assert!(set(&mut java, &on.name, i64::MAX as u64).await);
     count_down(&mut java, &on.name).await;
     assert_eq!(latch.count().await.unwrap(), i64::MAX as u64 - 1);
@@ -162,7 +162,7 @@ async fn counting_down_an_open_latch_does_nothing_on_either_side(on: Fixture) {
     assert!(!on.observer.exists(&on.name).await.unwrap());
     java.verb("latch.await", &on.name).await.unwrap();
     latch.wait().await.unwrap();
-    assert!(set(&mut java, &on.name, 1).await, "nothing was counted ahead");
+    assert!(set(&mut java, &on.name, 1).await, "no count-down was saved up");
     assert_eq!(latch.count().await.unwrap(), 1);
 }
 
@@ -176,7 +176,7 @@ async fn a_hundred_tasks_and_eight_threads_go_on_together(on: Fixture) {
             thread.begin_verb("latch.await", &on.name).await;
         }
         let tasks = crowd(&latch, 100).await;
-        heard(&on, 2).await;
+        until_subscribed(&on, 2).await;
         for thread in &threads {
             thread.until_waiting_for_a_latch().await;
         }
@@ -194,7 +194,7 @@ async fn a_hundred_tasks_and_eight_threads_go_on_together(on: Fixture) {
             }
         })
         .await;
-        heard(&on, 0).await;
+        until_subscribed(&on, 0).await;
     }
 }
 
@@ -203,14 +203,14 @@ async fn rust_sets_a_latch_again_that_java_has_counted_down(on: Fixture) {
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(1).await.unwrap());
     let first = waiter(&client, &latch).await;
-    heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     count_down(&mut java, &on.name).await;
-    // Its number is there still, as Redisson knows nothing of it.
+    // The number of the generation still exists, because Redisson does not know it.
     assert!(latch.try_set_count(1).await.unwrap());
     let second = tokio::spawn(latch.wait().into_future());
     at_once(first).await.unwrap().unwrap();
     java.begin_verb("latch.await", &on.name).await;
-    heard(&on, 2).await;
+    until_subscribed(&on, 2).await;
     assert!(!second.is_finished());
     at_once(async {
         count_down(&mut java_of(&on), &on.name).await;
@@ -229,13 +229,13 @@ async fn java_sets_a_latch_again_that_rust_has_counted_down(on: Fixture) {
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(1).await.unwrap());
     let first = waiter(&client, &latch).await;
-    heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     latch.count_down().await.unwrap();
     assert!(set(&mut java, &on.name, 2).await);
     at_once(first).await.unwrap().unwrap();
     wait_until(SOON, async || client.stats().channels == 0).await;
     let second = waiter(&client, &latch).await;
-    heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     count_down(&mut java, &on.name).await;
     assert!(!second.is_finished());
     at_once(async {
@@ -256,7 +256,7 @@ async fn alternating_rounds_strand_no_waiter(on: Fixture) {
         assert!(task, "round {round}");
         let task = tokio::spawn(latch.wait().into_future());
         waiting.begin_verb("latch.await", &on.name).await;
-        heard(&on, 2).await;
+        until_subscribed(&on, 2).await;
         if round % 3 == 0 {
             count_down(&mut java, &on.name).await;
         } else {
@@ -272,7 +272,7 @@ async fn javas_delete_completes_rusts_waits(on: Fixture) {
     let latch = latch(&client, &on);
     assert!(latch.try_set_count(5).await.unwrap());
     let task = waiter(&client, &latch).await;
-    heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     at_once(async {
         assert_eq!(java.verb("latch.delete", &on.name).await.unwrap(), "true");
         task.await.unwrap().unwrap();
@@ -281,13 +281,14 @@ async fn javas_delete_completes_rusts_waits(on: Fixture) {
     assert!(!latch.delete().await.unwrap());
 }
 
-/// Redisson's own delete says `1`, and leaves its waiters asleep.
+/// Rust's delete completes Java's waits. Redisson's own delete publishes `1`, and leaves its waiters
+/// asleep.
 async fn rusts_delete_completes_javas_waits(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 5).await);
     java.begin_verb("latch.await", &on.name).await;
-    heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     java.until_waiting_for_a_latch().await;
     at_once(async {
         assert!(latch.delete().await.unwrap());
@@ -309,7 +310,7 @@ async fn a_lifetime_of_ours_is_kept_by_javas_count_down_and_ends_for_java_too(on
     assert!(set(&mut java, &on.name, 1).await);
 }
 
-async fn java_waits_in_vain_and_so_does_rust_until_their_time_is_over(on: Fixture) {
+async fn waits_of_both_sides_end_at_their_timeout(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 1).await);
@@ -327,14 +328,14 @@ async fn rust_counts_down_by_many_and_java_continues(on: Fixture) {
     for by in [7, 100] {
         assert!(set(&mut java, &on.name, 7).await);
         java.begin_verb("latch.await", &on.name).await;
-        heard(&on, 1).await;
+        until_subscribed(&on, 1).await;
         java.until_waiting_for_a_latch().await;
         at_once(async {
             assert_eq!(latch.count_down_by(by).await.unwrap(), 0);
             java.done().await.unwrap();
         })
         .await;
-        heard(&on, 0).await;
+        until_subscribed(&on, 0).await;
     }
 }
 
@@ -346,22 +347,22 @@ async fn count_downs_of_a_killed_java_still_count(on: Fixture) {
     assert!(set(&mut java, &on.name, 2).await);
     count_down(&mut java, &on.name).await;
     redisson.actor().begin_verb("latch.await", &on.name).await;
-    heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     redisson.kill().await;
-    heard(&on, 0).await;
+    until_subscribed(&on, 0).await;
     let task = waiter(&client, &latch).await;
     assert_eq!(latch.count_down().await.unwrap(), 0);
     at_once(task).await.unwrap().unwrap();
 }
 
-/// Redisson's own waiters would wait for ever.
+/// Rust continues although it missed Java's message. Redisson's own waiters would wait for ever.
 async fn rust_continues_although_it_missed_javas_message(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.poll_interval(Duration::from_secs(1))).await;
     let latch = latch(&client, &on);
     assert!(set(&mut java, &on.name, 1).await);
     let task = waiter(&client, &latch).await;
-    // What Redisson does, but for the message.
+    // Redisson does this, and publishes a message, which is left out here.
     on.observer.cmd(&["DEL", &on.name]).await.unwrap();
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
@@ -372,7 +373,7 @@ async fn a_name_with_a_hash_tag_is_the_same_latch(on: Fixture) {
     let latch = CountDownLatch::new(&client, &name);
     assert!(set(&mut java, &name, 1).await);
     let task = waiter(&client, &latch).await;
-    until_heard(&on.observer, &channel(&name), 1).await;
+    until_subscribed_to(&on.observer, &channel(&name), 1).await;
     at_once(async {
         count_down(&mut java, &name).await;
         task.await.unwrap().unwrap();
@@ -380,7 +381,7 @@ async fn a_name_with_a_hash_tag_is_the_same_latch(on: Fixture) {
     .await;
     assert!(latch.try_set_count(1).await.unwrap());
     java.begin_verb("latch.await", &name).await;
-    until_heard(&on.observer, &channel(&name), 1).await;
+    until_subscribed_to(&on.observer, &channel(&name), 1).await;
     java.until_waiting_for_a_latch().await;
     at_once(async {
         latch.count_down().await.unwrap();
@@ -389,13 +390,13 @@ async fn a_name_with_a_hash_tag_is_the_same_latch(on: Fixture) {
     .await;
 }
 
-/// What a key is and what is published on Redisson's channel, step by step, for both.
+/// Keys, and messages on Redisson's channel, are the same for both sides at each step.
 async fn keys_and_messages_are_redissons(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
     let listening = on.client().await;
-    let mut hearing = listening.subscribe_ordered([channel(&on.name).into()], &on.name.clone().into());
-    heard(&on, 1).await;
+    let mut channel_events = listening.subscribe_ordered([channel(&on.name).into()], &on.name.clone().into());
+    until_subscribed(&on, 1).await;
     let value = async || on.observer.get::<String>(&on.name).await.unwrap();
     let mut sides = Vec::new();
     for ours in [false, true] {
@@ -413,10 +414,10 @@ async fn keys_and_messages_are_redissons(on: Fixture) {
                 on.observer.time_to_live(&on.name).await.unwrap().is_none()
             ));
         }
-        // Behind all that was published so far.
+        // This message comes after all earlier messages.
         on.observer.cmd(&["PUBLISH", &channel(&on.name), "end"]).await.unwrap();
         loop {
-            match tokio::time::timeout(SOON, hearing.next()).await.unwrap() {
+            match tokio::time::timeout(SOON, channel_events.next()).await.unwrap() {
                 redgrid_core::ChannelEvent::Message { payload, .. } if &payload[..] == b"end" => break,
                 redgrid_core::ChannelEvent::Message { payload, .. } => seen.push(format!("{payload:?}")),
                 redgrid_core::ChannelEvent::Resync => {}

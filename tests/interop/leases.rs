@@ -34,8 +34,8 @@ async fn java_enters_when_our_lease_is_over(on: Fixture) {
     let lock = Lock::new(&on.client().await, &on.name);
     let before = on.server_time().await;
     lock.acquire().lease(LEASE).await.unwrap().forget();
-    // The server has it for a little longer than was asked for: the margin, within which ours may
-    // be given back.
+    // At the server the lease is a little longer than requested. Within this margin Rust may
+    // release the lock.
     assert!(on.time_until(on.lease_end().await).await < LEASE * 2);
     java.begin_lock(&on.name).await;
     java.entered().await;

@@ -15,7 +15,7 @@ scenarios![
     both_insert_and_remove_by_value,
     the_middle_is_removed_while_java_iterates,
     java_removes_while_it_iterates_and_rust_streams,
-    a_value_like_the_mark_of_the_other_stays,
+    a_value_equal_to_javas_delete_mark_stays,
     both_sort_one_list,
     both_take_pages_of_one_shared_iterator,
     both_take_pages_of_a_list_with_a_hash_tag,
@@ -45,7 +45,7 @@ async fn lists_of_kryo_are_read_on_both_sides(on: Fixture) {
     both_sides(&on, "kryo", Kryo, &values, &["a", &long, "", "ü"]).await;
 }
 
-/// Four values, as Java names them too.
+/// Takes four values, also as words for Java.
 async fn both_sides<T, C>(on: &Fixture, codec: &str, with: C, values: &[T; 4], words: &[&str; 4])
 where
     T: Clone + std::fmt::Debug + std::fmt::Display + PartialEq + 'static,
@@ -114,7 +114,8 @@ async fn both_insert_and_remove_by_value(on: Fixture) {
     assert_eq!(list.read_all().await.unwrap(), [1]);
 }
 
-/// Java's iterator goes by index too, an element at a time.
+/// Elements in the middle are removed while Java iterates. Java's iterator goes by index, too, one
+/// element at a time.
 async fn the_middle_is_removed_while_java_iterates(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<i64, Long> = list(&client, &on, Long);
@@ -127,11 +128,11 @@ async fn the_middle_is_removed_while_java_iterates(on: Fixture) {
             Err(_) => break,
         }
         if step == 2 {
-            // In front of where it is, and behind.
+            // One element before the iterator's position, and one behind it.
             assert_eq!((list.remove_at(5).await.unwrap(), list.remove_at(1).await.unwrap()), (5, 1));
         }
     }
-    assert_eq!(seen, [0, 1, 2, 4, 6, 7], "3 has moved up; 5 has gone");
+    assert_eq!(seen, [0, 1, 2, 4, 6, 7], "3 moved up and is skipped; 5 is gone");
 }
 
 async fn java_removes_while_it_iterates_and_rust_streams(on: Fixture) {
@@ -150,8 +151,9 @@ async fn java_removes_while_it_iterates_and_rust_streams(on: Fixture) {
     assert_eq!(list.read_all().await.unwrap(), [1, 1, 1, 3]);
 }
 
-/// Redisson removes by a mark of its own, and with it whatever is equal to that.
-async fn a_value_like_the_mark_of_the_other_stays(on: Fixture) {
+/// A value that is equal to Redisson's delete mark stays when Rust removes by index. Redisson
+/// removes by this mark, and with it any equal value.
+async fn a_value_equal_to_javas_delete_mark_stays(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let list: List<String, Text> = list(&client, &on, Text);
     let mark = "DELETED_BY_REDISSON".to_owned();
@@ -159,7 +161,7 @@ async fn a_value_like_the_mark_of_the_other_stays(on: Fixture) {
     assert_eq!((list.remove_at(1).await.unwrap(), list.len().await.unwrap()), ("a".to_owned(), 3));
     assert_eq!(list.read_all().await.unwrap(), [&*mark, "b", &mark]);
     assert_eq!(java(&mut actor, &on, "removeAt", "string", &["1"]).await, "b");
-    // The first that is equal to the mark has gone in place of the one that was marked.
+    // Java removed the first value that is equal to the mark, instead of the marked element.
     assert_eq!(list.read_all().await.unwrap(), [&*mark, &mark]);
     assert_eq!(list.remove_at(0).await.unwrap(), mark);
     assert_eq!(java(&mut actor, &on, "readAll", "string", &[]).await, format!("[{mark}]"));
@@ -192,7 +194,7 @@ async fn both_take_pages_of_one_shared_iterator(on: Fixture) {
         java_had.push(n);
     }
     assert_eq!(java_had, [1, 5, 6]);
-    assert_eq!(stream.try_collect::<Vec<i64>>().await.unwrap(), [3, 4], "it is over on both sides");
+    assert_eq!(stream.try_collect::<Vec<i64>>().await.unwrap(), [3, 4], "the iterator has ended on both sides");
 }
 
 async fn both_take_pages_of_a_list_with_a_hash_tag(on: Fixture) {
@@ -203,6 +205,6 @@ async fn both_take_pages_of_a_list_with_a_hash_tag(on: Fixture) {
     actor.value_of("list.iterateShared", &name, &["long", "1"]).await;
     assert_eq!(actor.value_of("list.next", &name, &["long"]).await, "0");
     let mut stream = list.shared_stream().page(1);
-    assert_eq!(stream.try_next().await.unwrap(), Some(1), "it goes on where Java is");
+    assert_eq!(stream.try_next().await.unwrap(), Some(1), "it continues at Java's position");
     assert_eq!(actor.value_of("list.next", &name, &["long"]).await, "2");
 }

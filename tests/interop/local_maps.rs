@@ -20,14 +20,14 @@ scenarios![
     a_transaction_of_java_waits_for_us_and_is_seen,
 ];
 
-/// Nothing becomes right by the bound.
-fn kept_by<C: Codec>(client: &Client, name: &str, codec: C) -> LocalCachedMap<String, String, C> {
-    let told = Options::default().max_stale(Duration::from_secs(3600));
-    LocalCachedMap::<String, String>::with_options(client, name, told).with_codec(codec)
+/// Returns a map whose bound is so long that it corrects no entry during the test.
+fn cached_map<C: Codec>(client: &Client, name: &str, codec: C) -> LocalCachedMap<String, String, C> {
+    let options = Options::default().max_stale(Duration::from_secs(3600));
+    LocalCachedMap::<String, String>::with_options(client, name, options).with_codec(codec)
 }
 
-/// It is given out without the server.
-async fn kept<C>(map: &LocalCachedMap<String, String, C>, key: &str, value: &str)
+/// Waits until the map returns the value from its cache.
+async fn until_cached<C>(map: &LocalCachedMap<String, String, C>, key: &str, value: &str)
 where
     C: Codec + Encode<str> + Decode<String>,
 {
@@ -56,9 +56,9 @@ where
     C: Codec + Encode<str> + Encode<String> + Decode<String>,
 {
     let (mut actor, client) = (on.java(), on.client().await);
-    let here = kept_by(&client, name, with);
+    let here = cached_map(&client, name, with);
     java(&mut actor, name, codec, "fastPut", &["a", "0"]).await;
-    kept(&here, "a", "0").await;
+    until_cached(&here, "a", "0").await;
     let changes: [(&str, &[&str], &str); 5] = [
         ("put", &["a", "1"], "1"),
         ("fastPut", &["a", "2"], "2"),
@@ -68,11 +68,11 @@ where
     ];
     for (verb, words, value) in changes {
         java(&mut actor, name, codec, verb, words).await;
-        kept(&here, "a", value).await;
+        until_cached(&here, "a", value).await;
     }
     for verb in ["remove", "fastRemove", "clear"] {
         java(&mut actor, name, codec, "fastPut", &["ü", "there"]).await;
-        kept(&here, "ü", "there").await;
+        until_cached(&here, "ü", "there").await;
         java(&mut actor, name, codec, verb, if verb == "clear" { &[] } else { &["ü"] }).await;
         wait_until(SOON, async || here.get("ü").await.unwrap().is_none()).await;
     }
@@ -88,7 +88,7 @@ where
     C: Codec + Encode<str> + Encode<String> + Decode<String>,
 {
     let (mut actor, client) = (on.java(), on.client().await);
-    let here = kept_by(&client, name, with);
+    let here = cached_map(&client, name, with);
     for step in 0..9 {
         java(&mut actor, name, codec, "fastPut", &["a", "java"]).await;
         java(&mut actor, name, codec, "get", &["a"]).await;
@@ -115,11 +115,11 @@ where
 
 async fn both_clear_the_cache_of_the_other(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
-    let here = kept_by(&client, name, Text);
+    let here = cached_map(&client, name, Text);
     java(&mut actor, name, "string", "fastPut", &["a", "1"]).await;
-    kept(&here, "a", "1").await;
+    until_cached(&here, "a", "1").await;
     let (clears, began) = (here.stats().clears, Instant::now());
-    // It waits for all who listen to say that they have.
+    // Java waits until all subscribers report that they have cleared their caches.
     java(&mut actor, name, "string", "clearLocalCache", &[]).await;
     assert!(began.elapsed() < AT_ONCE, "Java waited {:?}", began.elapsed());
     assert!(here.stats().clears > clears && here.cached_keys().unwrap().is_empty());
@@ -127,9 +127,9 @@ async fn both_clear_the_cache_of_the_other(on: Fixture) {
     here.clear_all_local().await.unwrap();
     let until = Instant::now() + SOON;
     while java(&mut actor, name, "string", "cached", &[]).await != "{}" {
-        assert!(Instant::now() < until, "Java still keeps it");
+        assert!(Instant::now() < until, "Java still caches it");
     }
-    // No semaphore is left behind for good.
+    // No semaphore stays without a lifetime.
     for key in on.observer.keys(&format!("{name}:clear:*")).await.unwrap() {
         assert!(on.observer.time_to_live(&key).await.unwrap().is_some(), "{key}");
     }
@@ -137,11 +137,11 @@ async fn both_clear_the_cache_of_the_other(on: Fixture) {
 
 async fn a_transaction_of_java_waits_for_us_and_is_seen(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
-    let here = kept_by(&client, name, Text);
+    let here = cached_map(&client, name, Text);
     java(&mut actor, name, "string", "fastPut", &["a", "1"]).await;
-    kept(&here, "a", "1").await;
+    until_cached(&here, "a", "1").await;
     let began = Instant::now();
     java(&mut actor, name, "string", "transaction", &["a", "2"]).await;
     assert!(began.elapsed() < AT_ONCE, "Java waited {:?}", began.elapsed());
-    kept(&here, "a", "2").await;
+    until_cached(&here, "a", "2").await;
 }

@@ -29,13 +29,13 @@ fn text(word: &str) -> String {
     word.to_owned()
 }
 
-/// Nothing becomes right by the bound.
-fn told() -> Options {
+/// Returns options with a bound so long that it corrects no entry during the test.
+fn options() -> Options {
     Options::default().max_stale(Duration::from_secs(3600))
 }
 
-/// It is given out without the server.
-async fn kept(map: &Words, key: &str, value: &str) {
+/// Waits until the map returns the value from its cache.
+async fn until_cached(map: &Words, key: &str, value: &str) {
     let from_cache = async || {
         let hits = map.stats().hits;
         map.get(key).await.unwrap().as_deref() == Some(value) && map.stats().hits > hits
@@ -50,10 +50,10 @@ async fn until_java_has(actor: &mut Actor, name: &str, key: &str, value: &str) {
     }
 }
 
-/// Nine changes of each kind, of a key that Java keeps.
+/// Makes nine changes of each kind to a key that Java caches.
 async fn changed_here(on: &Fixture, name: &str) {
     let (mut actor, client) = (on.java(), on.client().await);
-    let here = Words::with_options(&client, name, told());
+    let here = Words::with_options(&client, name, options());
     for n in 0..9 {
         java(&mut actor, name, "fastPut", &["a", "java"]).await;
         until_java_has(&mut actor, name, "a", "java").await;
@@ -87,14 +87,14 @@ async fn our_changes_invalidate_java_with_a_small_cache(on: Fixture) {
 async fn changes_of_java_without_sync_are_seen_after_the_time_to_live(on: Fixture) {
     let name = format!("{}:none", on.name);
     let (mut actor, client) = (on.java(), on.client().await);
-    let here = Words::with_options(&client, &name, told().time_to_live(Duration::from_secs(1)));
+    let here = Words::with_options(&client, &name, options().time_to_live(Duration::from_secs(1)));
     java(&mut actor, &name, "fastPut", &["a", "1"]).await;
-    kept(&here, "a", "1").await;
+    until_cached(&here, "a", "1").await;
     let invalidations = here.stats().invalidations;
     java(&mut actor, &name, "fastPut", &["a", "2"]).await;
     wait_until(SOON, async || here.get("a").await.unwrap().as_deref() == Some("2")).await;
-    assert_eq!(here.stats().invalidations, invalidations, "nothing was told");
-    // Java keeps its own, whatever is told; the server has ours.
+    assert_eq!(here.stats().invalidations, invalidations, "no message came");
+    // Java keeps its own cached value in any case; the server has Rust's value.
     here.set("a", &text("3")).await.unwrap();
     assert_eq!(java(&mut actor, &name, "get", &["a"]).await, "2");
     java(&mut actor, &name, "clearLocalCache", &[]).await;
@@ -103,23 +103,23 @@ async fn changes_of_java_without_sync_are_seen_after_the_time_to_live(on: Fixtur
 
 async fn changes_of_many_keys_are_synchronized_both_ways(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
-    let here = Words::with_options(&client, name, told());
+    let here = Words::with_options(&client, name, options());
     let keys: Vec<_> = (0..50).map(|n| format!("k{n}")).collect();
     let words: Vec<_> = keys.iter().flat_map(|key| [key.as_str(), "java"]).collect();
     java(&mut actor, name, "putAll", &words).await;
     for key in &keys {
-        kept(&here, key, "java").await;
+        until_cached(&here, key, "java").await;
         until_java_has(&mut actor, name, key, "java").await;
     }
     let ours = text("ours");
     here.set_many(keys.iter().map(|key| (key.as_str(), &ours))).await.unwrap();
     for key in &keys {
         until_java_has(&mut actor, name, key, "ours").await;
-        kept(&here, key, "ours").await;
+        until_cached(&here, key, "ours").await;
     }
     java(&mut actor, name, "putAll", &words[..60]).await;
     for (at, key) in keys.iter().enumerate() {
-        kept(&here, key, if at < 30 { "java" } else { "ours" }).await;
+        until_cached(&here, key, if at < 30 { "java" } else { "ours" }).await;
     }
     assert_eq!(here.remove_many(keys.iter().map(String::as_str)).await.unwrap(), 50);
     for key in &keys {
@@ -129,9 +129,9 @@ async fn changes_of_many_keys_are_synchronized_both_ways(on: Fixture) {
 
 async fn conditional_changes_of_java_are_synchronized_if_made(on: Fixture) {
     let (mut actor, client, name) = (on.java(), on.client().await, &*on.name);
-    let here = Words::with_options(&client, name, told());
+    let here = Words::with_options(&client, name, options());
     java(&mut actor, name, "fastPut", &["a", "1"]).await;
-    kept(&here, "a", "1").await;
+    until_cached(&here, "a", "1").await;
     let changes: [(&str, &[&str], &str, Option<&str>); 8] = [
         ("fastPutIfAbsent", &["a", "2"], "false", Some("1")),
         ("putIfAbsent", &["a", "2"], "1", Some("1")),
@@ -142,10 +142,10 @@ async fn conditional_changes_of_java_are_synchronized_if_made(on: Fixture) {
         ("removeIf", &["a", "4"], "true", None),
         ("putIfAbsent", &["a", "6"], "null", Some("6")),
     ];
-    for (verb, words, told, value) in changes {
-        assert_eq!(java(&mut actor, name, verb, words).await, told, "{verb} {words:?}");
+    for (verb, words, answer, value) in changes {
+        assert_eq!(java(&mut actor, name, verb, words).await, answer, "{verb} {words:?}");
         match value {
-            Some(value) => kept(&here, "a", value).await,
+            Some(value) => until_cached(&here, "a", value).await,
             None => wait_until(SOON, async || here.get("a").await.unwrap().is_none()).await,
         }
     }

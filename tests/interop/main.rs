@@ -1,8 +1,8 @@
-//! Redisson itself, in another process and on the same server as our `Lock`: what either side must
-//! see of the other.
+//! Runs Redisson in another process on the same server as redgrid. Each side must see the locks and
+//! objects of the other.
 //!
-//! Each scenario runs against both lines of Redisson that are in use. Needs Java and Maven; without
-//! them every scenario says SKIPPED and is counted as ignored.
+//! Each scenario runs against both lines of Redisson that are in use, and needs Java and Maven.
+//! Without them, every scenario prints SKIPPED and counts as ignored.
 
 mod actor;
 mod fixture;
@@ -73,7 +73,8 @@ use program::Program;
 /// The newest release of each line that is in use.
 const VERSIONS: [&str; 2] = ["4.7.0", "3.52.0"];
 
-/// Ends a scenario that hangs: far above what one takes on a machine with eight times as much to do.
+/// Ends a scenario that hangs. Far longer than a scenario takes on a machine with eight times the
+/// load.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Scenarios mostly wait for the server, so more of them run at a time than there are cores.
@@ -137,7 +138,7 @@ fn main() -> ExitCode {
     let mut trials = vec![table::trial(&scenarios, &VERSIONS)];
     for version in VERSIONS {
         let names: Vec<_> = scenarios.iter().map(|one| full_name(one, version)).collect();
-        // Nothing is fetched for a list, or for the names of other tests.
+        // A listing, or a run of other tests only, downloads nothing.
         let wanted = !args.list && args.filter.as_ref().is_none_or(|part| names.iter().any(|name| name.contains(part)));
         let line =
             wanted.then(|| runtime.block_on(Program::build(version)).map(|program| Arc::new(Line::new(program))));
@@ -162,7 +163,7 @@ fn run(on: &Handle, line: Option<Arc<Line>>, scenario: Scenario) -> Result<(), F
     let line = line.ok_or("Redisson is missing")?;
     on.block_on(async {
         let scene = async { (scenario.run)(Fixture::of(line, scenario.name).await).await };
-        // Thousands of lost answers, where they are asked for, take their time.
+        // Thousands of lost answers, if they are requested, take more time.
         let patience = PATIENCE + Duration::from_millis(100 * semaphore_crowds::lost_answers());
         tokio::time::timeout(patience, scene).await.map_err(|_| Failed::from(format!("not done after {patience:?}")))
     })

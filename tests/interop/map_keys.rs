@@ -26,7 +26,7 @@ fn text(client: &redgrid_core::Client, on: &Fixture) -> Map<String, String, Text
 
 async fn the_lock_of_a_key_has_one_name_whatever_the_codec_and_the_length(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
-    // The hash goes by packets of 32 bytes, and has a way of its own for each rest.
+    // The hash takes packets of 32 bytes, and treats each length of the rest in its own way.
     for length in (1..70).chain([127, 128, 129, 1000]) {
         let key = "abcdefghij".repeat(100)[..length].to_owned();
         let theirs = java.value_of("key.name", &on.name, &["string", &key]).await;
@@ -40,7 +40,7 @@ async fn the_lock_of_a_key_has_one_name_whatever_the_codec_and_the_length(on: Fi
     assert_eq!(theirs, name_of(&Map::<String, i64, Json>::new(&client, &on.name), &"a b".to_owned()).await);
     let theirs = java.value_of("key.name", &on.name, &["bytes", "bytes:00ff"]).await;
     assert_eq!(theirs, name_of(&Map::<Vec<u8>, Vec<u8>, Raw>::new(&client, &on.name), &vec![0, 255]).await);
-    // A name with a hash tag of its own.
+    // This name has a hash tag of its own.
     let tagged = format!("a{{{}}}b", on.name);
     let theirs = java.value_of("key.name", &tagged, &["string", "d"]).await;
     assert_eq!(theirs, name_of(&Map::<String, String, Text>::new(&client, &tagged), &"d".to_owned()).await);
@@ -97,7 +97,7 @@ async fn readers_and_writers_of_a_key_are_the_same(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let lock = text(&client, &on).rw_lock("a").unwrap();
     java.value_of("key.lock", &on.name, &["string", "a", "read"]).await;
-    let reader = lock.try_read().await.unwrap().expect("readers go together");
+    let reader = lock.try_read().await.unwrap().expect("readers share");
     assert!(lock.try_write().await.unwrap().is_none());
     reader.release().await.unwrap();
     java.value_of("key.unlock", &on.name, &["string", "a", "read"]).await;
@@ -132,8 +132,8 @@ async fn a_latch_of_a_key_is_the_same(on: Fixture) {
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
-/// Redisson reads, computes and writes without a comparison: only the lock of the key keeps both
-/// apart.
+/// Both sides compute one value, and no change is lost. Redisson reads, computes and writes without
+/// a comparison. Only the lock of the key keeps both sides apart.
 async fn both_compute_one_value_and_none_is_lost(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let map: Map<String, i64, Kryo> = Map::new(&client, &on.name);

@@ -10,11 +10,11 @@ use crate::fixture::{Fixture, assert_entered_at, at_once, scenarios};
 
 scenarios![
     rust_enters_when_javas_multi_lock_is_released,
-    a_multiple_java_is_kept_out_and_enters_after_rust,
+    javas_multi_lock_is_kept_out_and_enters_after_rust,
     rust_waits_for_one_java_and_holds_none_meanwhile,
-    a_multiple_java_that_gives_up_leaves_nothing_in_our_way,
+    javas_multi_lock_that_gives_up_blocks_no_caller,
     opposite_orders_on_both_sides_lose_no_update,
-    rust_enters_after_the_death_of_a_multiple_java,
+    rust_enters_after_the_death_of_javas_multi_lock,
     a_waiting_java_is_woken_by_our_release_of_many,
     a_name_that_java_forces_open_is_reported,
 ];
@@ -25,8 +25,8 @@ fn names(on: &Fixture) -> [String; 2] {
 
 async fn listening(on: &Fixture, name: &str) {
     let channel = format!("redisson_lock__channel:{{{name}}}");
-    let heard = async || on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1 > 0;
-    redgrid_testkit::wait_until(SOON, heard).await;
+    let subscribed = async || on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1 > 0;
+    redgrid_testkit::wait_until(SOON, subscribed).await;
 }
 
 async fn rust_enters_when_javas_multi_lock_is_released(on: Fixture) {
@@ -46,7 +46,7 @@ async fn rust_enters_when_javas_multi_lock_is_released(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-async fn a_multiple_java_is_kept_out_and_enters_after_rust(on: Fixture) {
+async fn javas_multi_lock_is_kept_out_and_enters_after_rust(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let lock = MultiLock::new(&on.client().await, &names);
     let guard = lock.acquire().await.unwrap();
@@ -79,11 +79,12 @@ async fn rust_waits_for_one_java_and_holds_none_meanwhile(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-async fn a_multiple_java_that_gives_up_leaves_nothing_in_our_way(on: Fixture) {
+async fn javas_multi_lock_that_gives_up_blocks_no_caller(on: Fixture) {
     let (mut java, names) = (on.java(), names(&on));
     let client = on.client().await;
     let in_the_way = Lock::new(&client, &names[1]).acquire().await.unwrap();
-    // It holds the first while it waits for the second, and gives it back when its time is over.
+    // Java holds the first lock while it waits for the second, and releases it when its time is
+    // over.
     assert_eq!(java.try_verb("multi.tryLock", &names.join(","), Duration::from_millis(300)).await, "false");
     let first = at_once(Lock::new(&client, &names[0]).acquire().timeout(SOON).into_future()).await.unwrap();
     first.release().await.unwrap();
@@ -111,14 +112,14 @@ async fn read(client: &Client, counter: &str) -> i64 {
     client.command("GET").key(counter).unwrap().query::<Option<i64>>().await.unwrap().unwrap_or(0)
 }
 
-async fn rust_enters_after_the_death_of_a_multiple_java(on: Fixture) {
+async fn rust_enters_after_the_death_of_javas_multi_lock(on: Fixture) {
     let redisson = on.own_redisson(Duration::from_secs(2)).await;
     let names = names(&on);
     redisson.actor().verb("multi.lock", &names.join(",")).await.unwrap();
     let waiter = tokio::spawn(MultiLock::new(&on.client().await, &names).acquire().timeout(SOON).into_future());
     listening(&on, &names[0]).await;
     redisson.kill().await;
-    // The time first: what passes between the two questions is not to be added.
+    // The clock is read first: the time between the two requests must not be added.
     let now = on.server_time().await;
     let left = on.observer.time_to_live(&names[1]).await.unwrap().expect("it is held");
     let end = now + u64::try_from(left.as_micros()).unwrap();

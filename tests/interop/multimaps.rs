@@ -100,7 +100,7 @@ fn text(word: &str) -> String {
     word.to_owned()
 }
 
-/// Whether it ends within the hour, and not soon.
+/// Whether the lifetime ends within the hour, and not soon.
 fn within_the_hour(left: Lifetime) -> bool {
     matches!(left, Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2)
 }
@@ -125,7 +125,7 @@ async fn java_gives<Y: Lifetimes>(
     wait_until(SOON, async || !map.contains_key("k").await.unwrap()).await;
     assert!(map.get_all("k").await.unwrap().is_empty());
     wait_until(SOON, async || map.key_len().await.unwrap() == 1).await;
-    // What comes again lives on, for both.
+    // A key that is written again has no lifetime, for both sides.
     assert!(map.insert("k", &text("3")).await.unwrap());
     assert_eq!(java(&mut actor, on, &verb("getAll"), &[codec, "k"]).await, "[3]");
     assert_eq!(map.key_lifetime("k").await.unwrap(), Lifetime::Endless);
@@ -149,19 +149,19 @@ async fn given_here<Y: Lifetimes>(
     wait_until(SOON, async || java(&mut on.java(), on, &verb("containsKey"), &[codec, "k"]).await == "false").await;
     assert_eq!(java(&mut actor, on, &verb("getAll"), &[codec, "k"]).await, "[]");
     assert_eq!(java(&mut actor, on, &verb("containsEntry"), &[codec, "k", "1"]).await, "false");
-    // And one that is to live on after all.
+    // Rust removes the lifetime that Java gave to a key.
     map.insert("p", &text("1")).await.unwrap();
     assert_eq!(java(&mut actor, on, &verb("expireKey"), &[codec, "p", "3600000"]).await, "true");
     assert!(map.persist_key("p").await.unwrap() && map.key_lifetime("p").await.unwrap() == Lifetime::Endless);
     assert_eq!(java(&mut actor, on, &verb("getAll"), &[codec, "p"]).await, "[1]");
 }
 
-/// What reads and writes text on both sides.
+/// A codec that reads and writes text on both sides.
 trait Both: Codec + Encode<String> + Decode<String> + Encode<str> {}
 
 impl<C: Codec + Encode<String> + Decode<String> + Encode<str>> Both for C {}
 
-/// The map of a scenario, by its codec and its kind.
+/// Returns the map of a scenario, by its codec and its kind.
 async fn map<C: Both + Default, Y: Lifetimes>(on: &Fixture) -> Multimap<String, String, C, C, Y> {
     Multimap::new(&on.client().await, &on.name)
 }
@@ -201,7 +201,7 @@ async fn a_map_that_java_has_end_ends_here(on: Fixture) {
     assert_eq!(java(&mut actor, &on, "expiringLists.expire", &["string", "3600000"]).await, "true");
     assert!(within_the_hour(map.object().lifetime().await.unwrap()));
     assert!(within_the_hour(map.key_lifetime("a").await.unwrap()));
-    // What comes here lives as long.
+    // A new key has the lifetime of the map.
     map.insert("c", &text("1")).await.unwrap();
     assert!(within_the_hour(map.key_lifetime("c").await.unwrap()));
     assert_eq!((map.key_len().await.unwrap(), map.len().await.unwrap()), (3, 3));
@@ -222,7 +222,7 @@ async fn a_map_that_ends_here_ends_for_java(on: Fixture) {
     assert!(left > 1_800_000 && left <= 3_600_000, "{left}");
     assert!(map.object().persist().await.unwrap());
     assert_eq!(java(&mut actor, &on, "sets.remainTimeToLive", &["string"]).await, "-1");
-    // Lifetimes of keys and of the map, one beside the other.
+    // A key's lifetime and the map's lifetime exist side by side.
     let cache = SetMultimapCache::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     assert!(cache.object().expire_in(HOUR).await.unwrap());
     assert_eq!(java(&mut actor, &on, "expiringSets.expireKey", &["string", "a", "1800000"]).await, "true");
@@ -256,7 +256,8 @@ async fn a_map_with_lifetimes_that_one_side_deletes_is_gone(on: Fixture) {
     map.expire_key("a", HOUR).await.unwrap();
     assert_eq!(java(&mut actor, &on, "expiringLists.delete", &["string"]).await, "true");
     assert!(!map.object().exists().await.unwrap() && map.get_all("a").await.unwrap().is_empty());
-    // Redisson leaves the end of a key that it removes; here it is not that of the next.
+    // Redisson leaves behind the lifetime of a key that it removes. A value that Rust inserts later
+    // does not get that lifetime.
     assert_eq!(java(&mut actor, &on, "expiringLists.put", &["string", "b", "1"]).await, "true");
     assert_eq!(java(&mut actor, &on, "expiringLists.expireKey", &["string", "b", "3600000"]).await, "true");
     assert_eq!(java(&mut actor, &on, "expiringLists.fastRemove", &["string", "b"]).await, "1");

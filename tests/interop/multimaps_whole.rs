@@ -23,7 +23,7 @@ fn text(word: &str) -> String {
     word.to_owned()
 }
 
-/// As Java shows them, in the order of the words.
+/// Returns the entries as Java shows them, in the order of their text.
 async fn entries_of(
     entries: impl TryStreamExt<Ok = (String, String), Error = redgrid_multimap::ObjectError>,
 ) -> String {
@@ -61,7 +61,7 @@ async fn all_entries_of_both_are_read_on_both_sides(on: Fixture) {
     java(&mut actor, &on, "sets.fastReplaceValues", &["string", "b", "z"]).await;
     assert_eq!(map.remove_all("b").await.unwrap(), ["z"]);
     assert_eq!(java(&mut actor, &on, "sets.entries", &["string"]).await, "[]");
-    // Many more than one page of either.
+    // These are many more entries than one page of either side.
     for n in 0..150 {
         map.insert(&format!("k{n}"), &n.to_string()).await.unwrap();
     }
@@ -96,7 +96,7 @@ async fn a_collection_that_java_changes_is_read_here(on: Fixture) {
     assert_eq!(java(&mut actor, &on, "sets.get.size", &["string", "k"]).await, "2");
     assert_eq!(java(&mut actor, &on, "sets.get.remove", &["string", "k", "1"]).await, "true");
     assert_eq!(java(&mut actor, &on, "sets.get.remove", &["string", "k", "2"]).await, "true");
-    // The last one takes the key along, whoever removes it.
+    // The removal of the last value also removes the key, whichever side removes it.
     assert_eq!((sets.key_len().await.unwrap(), sets.contains_key("k").await.unwrap()), (0, false));
     let name = format!("{}:lists", on.name);
     let lists = ListMultimap::<String, String>::new(&client, &name).with_codecs(Text, Text);
@@ -121,7 +121,7 @@ async fn clearing_by_either_side_leaves_no_key(on: Fixture) {
             java(&mut actor, &on, "sets.put", &["string", &format!("j{n}"), "1"]).await;
             sets.insert(&format!("r{n}"), &round.to_string()).await.unwrap();
         }
-        assert_eq!(keys().await.len(), 11, "one for each key, and the hash");
+        assert_eq!(keys().await.len(), 11, "one key for each entry, and the hash");
         match by {
             "ours" => assert_eq!(sets.clear().await.unwrap(), 10),
             verb => drop(java(&mut actor, &on, &format!("sets.{verb}"), &["string"]).await),

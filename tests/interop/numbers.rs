@@ -31,7 +31,7 @@ scenarios![
     a_name_with_a_hash_tag_is_the_same_number,
 ];
 
-/// The least number that a double can not tell from its neighbour.
+/// The least number that has the same double as its neighbour.
 const FINE: i64 = (1 << 53) + 1;
 
 /// Redisson's number of the scenario.
@@ -137,17 +137,17 @@ async fn all_numbers_pass_both_ways(on: Fixture) {
 async fn beyond_2_53_ours_is_exact_where_javas_is_not(on: Fixture) {
     let (mut java, ours) = (Java::of(&on), ours(&on).await);
     ours.set(FINE - 1).await.unwrap();
-    assert!(!java.truth("setIfLess", [FINE, 5]).await, "to doubles they are equal");
+    assert!(!java.truth("setIfLess", [FINE, 5]).await, "as doubles they are equal");
     assert!(ours.set_if(Comparison::Less, FINE, 5).await.unwrap());
     ours.set(FINE).await.unwrap();
-    assert!(!java.truth("setIfGreater", [FINE - 1, 5]).await, "to doubles they are equal");
+    assert!(!java.truth("setIfGreater", [FINE - 1, 5]).await, "as doubles they are equal");
     assert!(ours.set_if(Comparison::Greater, FINE - 1, 5).await.unwrap());
     ours.set(i64::MAX).await.unwrap();
     assert!(!ours.delete_if(Comparison::Equal, i64::MAX - 1).await.unwrap());
     if on.version().starts_with('4') {
         let deleted =
             java.actor.number("long.compareAndDelete", &on.name, &["equal", &(i64::MAX - 1).to_string()]).await;
-        assert_eq!(deleted.unwrap(), "true", "to doubles they are equal");
+        assert_eq!(deleted.unwrap(), "true", "as doubles they are equal");
     }
 }
 
@@ -172,7 +172,8 @@ async fn a_sum_beyond_all_numbers_changes_nothing_on_either_side(on: Fixture) {
     let thrown = java.actor.number("long.incrementAndGet", &on.name, &[]).await.unwrap_err();
     assert!(thrown.message.contains("overflow"), "{thrown:?}");
     assert_eq!((ours.get().await.unwrap(), java.number("get", []).await), (i64::MAX, i64::MAX));
-    // Bounded additions are the server's own only from 8.8 on; here they are ours.
+    // Only servers from 8.8 on have bounded additions of their own. Older servers use redgrid's
+    // script.
     assert_eq!(ours.add(5).at_most(i64::MAX).saturating().await.unwrap(), i64::MAX);
     assert_eq!(ours.add(-5).at_most(3).saturating().await.unwrap(), 3);
     assert_eq!(java.number("get", []).await, 3);
@@ -195,8 +196,8 @@ async fn both_delete_by_comparison(on: Fixture) {
             assert_eq!(java.truth("isExists", []).await, !deleted);
             if on.version().starts_with('4') {
                 ours.set(5).await.unwrap();
-                let told = java.actor.number("long.compareAndDelete", &on.name, &[javas, &to.to_string()]).await;
-                assert_eq!(told.unwrap() == "true", deleted, "5 {javas} {to}");
+                let done = java.actor.number("long.compareAndDelete", &on.name, &[javas, &to.to_string()]).await;
+                assert_eq!(done.unwrap() == "true", deleted, "5 {javas} {to}");
             }
         }
     }
@@ -212,7 +213,7 @@ async fn javas_lifetime_outlasts_our_additions_and_ends_with_our_set(on: Fixture
     ours.clone().exactly_once().increment().await.unwrap();
     let left = java.number("remainTimeToLive", []).await;
     assert!((1..=60_000).contains(&left), "{left}");
-    // As with Redisson's own.
+    // A comparison that sets a value ends the lifetime, as in Redisson.
     ours.compare_and_set(8, 9).await.unwrap();
     assert_eq!(java.number("remainTimeToLive", []).await, -1);
     assert!(java.truth("expire", [60_000]).await);
@@ -254,8 +255,8 @@ async fn concurrent_additions_of_both_count_once(on: Fixture) {
         })
     });
     let mut had: BTreeSet<i64> = join_all(tasks).await.into_iter().flat_map(Result::unwrap).collect();
-    for told in [java.done().await.unwrap(), other.done().await.unwrap()] {
-        had.extend(told.split(',').map(|number| number.parse::<i64>().unwrap()));
+    for answer in [java.done().await.unwrap(), other.done().await.unwrap()] {
+        had.extend(answer.split(',').map(|number| number.parse::<i64>().unwrap()));
     }
     assert!(had.into_iter().eq(1..=800));
 }
@@ -267,11 +268,11 @@ async fn our_updates_and_javas_additions_lose_nothing(on: Fixture) {
         let ours = ours.clone();
         tokio::spawn(async move { ours.update(|n| n + 1_000).await })
     });
-    let told = join_all(tasks).await;
+    let results = join_all(tasks).await;
     java.done().await.unwrap();
-    let updated = told.into_iter().filter(|told| told.as_ref().unwrap().is_ok()).count();
+    let updated = results.into_iter().filter(|result| result.as_ref().unwrap().is_ok()).count();
     assert_eq!(ours.get().await.unwrap(), 99 + 1_000 * i64::try_from(updated).unwrap());
-    assert_eq!(updated, 100, "who adds 99 times overtakes nobody a hundred times");
+    assert_eq!(updated, 100, "99 additions can not overtake an update a hundred times");
 }
 
 async fn exactly_once_changes_are_plain_numbers_to_java(on: Fixture) {

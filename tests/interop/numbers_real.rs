@@ -45,7 +45,7 @@ impl Java {
         self.does(verb, numbers).await == "true"
     }
 
-    /// A verb with a whole number.
+    /// Runs a verb with a whole number.
     async fn times(&mut self, verb: &str, millis: &str) -> String {
         self.actor.number(&format!("double.{verb}"), &self.name, &[millis]).await.unwrap()
     }
@@ -106,7 +106,7 @@ async fn both_swap_compare_and_delete_the_others_numbers(on: Fixture) {
     assert_eq!(ours.get_and_delete().await.unwrap(), 6.5);
     java.does("set", [1.0]).await;
     assert!(ours.delete().await.unwrap() && !java.truth("delete", []).await);
-    // By an update of ours, in the server's own digits.
+    // An update by Rust writes the server's own digits.
     java.does("addAndGet", [0.1]).await;
     assert_eq!(ours.update(|n| n * 3.0).await.unwrap(), 0.1 * 3.0);
     assert_eq!(java.number("get", []).await, 0.1 * 3.0);
@@ -148,8 +148,8 @@ async fn both_delete_by_comparison(on: Fixture) {
             assert_eq!(java.truth("isExists", []).await, !deleted);
             if on.version().starts_with('4') {
                 ours.set(0.5).await.unwrap();
-                let told = java.actor.number("double.compareAndDelete", &on.name, &[javas, &to.to_string()]).await;
-                assert_eq!(told.unwrap() == "true", deleted, "0.5 {javas} {to}");
+                let done = java.actor.number("double.compareAndDelete", &on.name, &[javas, &to.to_string()]).await;
+                assert_eq!(done.unwrap() == "true", deleted, "0.5 {javas} {to}");
             }
         }
     }
@@ -192,7 +192,7 @@ async fn a_sum_beyond_all_doubles_is_refused_by_ours_and_readable_to_java(on: Fi
     java.does("set", [f64::MAX]).await;
     assert!(matches!(ours.add(f64::MAX).await, Err(AtomicError::Overflow { .. })));
     assert_eq!((java.number("get", []).await, ours.get().await.unwrap()), (f64::MAX, f64::MAX));
-    // Redisson's own goes beyond, and is then no double to us.
+    // Redisson's own addition overflows, and the result is no double for Rust.
     assert_eq!(java.does("addAndGet", [f64::MAX]).await, "Infinity");
     assert!(matches!(ours.get().await, Err(AtomicError::NotANumber { .. })));
     assert!(ours.delete().await.unwrap());

@@ -9,7 +9,7 @@ use redgrid_tests::SOON;
 use crate::actor::{Actor, Thrown};
 use crate::fixture::Fixture;
 
-/// What a method is called with.
+/// The arguments of a method.
 pub(crate) type With<'a> = &'a [&'a (dyn Display + Sync)];
 
 /// One thread of Redisson and one semaphore.
@@ -21,17 +21,17 @@ pub(crate) struct JavaPermits {
 }
 
 impl JavaPermits {
-    /// By an `RSemaphore`.
+    /// A thread that uses an `RSemaphore`.
     pub(crate) fn plain(actor: Actor, name: &str) -> Self {
         JavaPermits { actor, kind: "plain", name: name.to_owned() }
     }
 
-    /// By an `RPermitExpirableSemaphore`.
+    /// A thread that uses an `RPermitExpirableSemaphore`.
     pub(crate) fn leased(actor: Actor, name: &str) -> Self {
         JavaPermits { actor, kind: "leased", name: name.to_owned() }
     }
 
-    /// The answer to a method of Redisson's, or what it threw.
+    /// Returns the answer of a method of Redisson, or what it threw.
     pub(crate) async fn tries(&mut self, method: &str, with: With<'_>) -> Result<String, Thrown> {
         let (verb, words) = self.words(method, with);
         self.actor.permits(&verb, &self.name, &words).await
@@ -50,18 +50,18 @@ impl JavaPermits {
     }
 
     /// `tryAcquire(permits, 0)` of an `RSemaphore`.
-    pub(crate) async fn looks(&mut self, permits: u64) -> bool {
+    pub(crate) async fn try_take(&mut self, permits: u64) -> bool {
         self.is("tryAcquire", &[&permits, &0]).await
     }
 
-    /// What an `RPermitExpirableSemaphore` says: available, acquired, all.
+    /// The counts of an `RPermitExpirableSemaphore`: available, acquired, all.
     pub(crate) async fn counts(&mut self) -> (i64, i64, i64) {
         let available = self.number("availablePermits", &[]).await;
         let acquired = self.number("acquiredPermits", &[]).await;
         (available, acquired, self.number("getPermits", &[]).await)
     }
 
-    /// Begins what has to wait, and waits until only a message or the end of a lease wakes it.
+    /// Begins a method that waits, and returns when only a message or the end of a lease wakes it.
     pub(crate) async fn waits(&mut self, method: &str, with: With<'_>) {
         self.begins(method, with).await;
         self.actor.until_asleep().await;
@@ -72,7 +72,7 @@ impl JavaPermits {
         self.actor.begin_permits(&verb, &self.name, &words).await;
     }
 
-    /// What was begun has its answer.
+    /// Returns the answer to the method that was begun.
     pub(crate) async fn done(&mut self) -> String {
         self.actor.done().await.unwrap()
     }
@@ -83,35 +83,35 @@ impl JavaPermits {
 }
 
 impl Fixture {
-    /// A thread of Java and its `RSemaphore` of the scenario's name.
+    /// Returns a thread of Java and its `RSemaphore` of the scenario's name.
     pub(crate) fn plain(&self) -> JavaPermits {
         JavaPermits::plain(self.java(), &self.name)
     }
 
-    /// A thread of Java and its `RPermitExpirableSemaphore` of the scenario's name.
+    /// Returns a thread of Java and its `RPermitExpirableSemaphore` of the scenario's name.
     pub(crate) fn leased(&self) -> JavaPermits {
         JavaPermits::leased(self.java(), &self.name)
     }
 
-    /// The number on the server.
+    /// Returns the number on the server.
     pub(crate) async fn left(&self) -> Option<i64> {
         self.observer.get(&self.name).await.unwrap()
     }
 
-    /// The leases on the server: each id, and its end in milliseconds.
+    /// Returns the leases on the server: each id, and its end in milliseconds.
     pub(crate) async fn leases(&self) -> Vec<(Vec<u8>, i64)> {
         let key = format!("{{{}}}:timeout", self.name);
         self.observer.query(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await.unwrap()
     }
 
-    /// Waits until so many clients listen for permits.
-    pub(crate) async fn until_hearing(&self, clients: u64) {
+    /// Waits until so many clients are subscribed to the permits.
+    pub(crate) async fn until_subscribed(&self, clients: u64) {
         let channel = format!("redisson_sc:{{{}}}", self.name);
-        let heard = async || self.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
-        wait_until(SOON, async || heard().await == clients).await;
+        let count = async || self.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
+        wait_until(SOON, async || count().await == clients).await;
     }
 
-    /// Waits until so many of the leases are over, by the server's clock, and not taken back.
+    /// Waits until so many leases are over, by the server's clock, but not removed.
     pub(crate) async fn until_leases_over(&self, count: usize) {
         let over = async || {
             let now = i64::try_from(self.server_time().await / 1000).unwrap();

@@ -1,4 +1,5 @@
-//! The Java program: its libraries from Maven, compiled once, stored in Cargo's target folder.
+//! The Java program: its libraries come from Maven, and it is compiled once, into Cargo's target
+//! folder.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -10,7 +11,7 @@ use tokio::process::Command;
 const POM: &str = include_str!("java/pom.xml");
 const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
 
-/// For all of Redisson's libraries over a slow line.
+/// Enough for all of Redisson's libraries over a slow line.
 const DOWNLOAD: Duration = Duration::from_secs(300);
 
 /// The program with one version of Redisson, ready to run.
@@ -22,8 +23,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Builds it where that has not been done. The error says what is missing on this machine: a
-    /// reason to skip. A program that does not compile is none.
+    /// Builds the program if that has not been done. The error names what is missing on this
+    /// machine, which is a reason to skip. A program that does not compile is no such reason.
     pub(crate) async fn build(version: &'static str) -> Result<Program, String> {
         let java = tool("java");
         let run = Command::new(&java).arg("-version").output().await;
@@ -32,8 +33,8 @@ impl Program {
         let sum = redgrid_tests::sha(&(POM.to_owned() + &all_sources()));
         let folder = home.join(format!("redisson-{version}-{}", &sum[..12]));
         if !folder.exists() {
-            // Elsewhere first, and gone if it fails: another run of the tests may be doing the
-            // same.
+            // The program is built in another folder first, which is removed on failure: another
+            // run of the tests may build it at the same time.
             fs::create_dir_all(&home).expect("the target folder can be written");
             let draft = tempfile::Builder::new().prefix("draft-").tempdir_in(&home).expect("a folder can be made");
             fetch(version, &draft.path().join("lib")).await?;
@@ -49,7 +50,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/src/main/java")
 }
 
-/// A program is built anew when any of it changes.
+/// Returns all sources: the program is built anew when one of them changes.
 fn all_sources() -> String {
     let files = fs::read_dir(sources()).expect("the sources are there").map(|file| file.expect("it is").path());
     let mut files: Vec<_> = files.collect();
@@ -57,7 +58,7 @@ fn all_sources() -> String {
     files.iter().map(|file| fs::read_to_string(file).expect("a source can be read")).collect()
 }
 
-/// From the local repository where that has all; a registry is asked only then.
+/// Takes the libraries from the local repository. A registry is asked only if one is missing there.
 async fn fetch(version: &str, lib: &Path) -> Result<(), String> {
     let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/java/pom.xml");
     let mut said = String::new();
@@ -92,7 +93,7 @@ async fn bounded(command: &mut Command) -> io::Result<Output> {
     tokio::time::timeout(DOWNLOAD, output).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-/// The first thing Maven calls an error; the rest are hints.
+/// Returns the first line that Maven calls an error; the other lines are hints.
 fn error_line(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().find(|line| line.contains("ERROR")).unwrap_or("no reason given").to_owned()
@@ -102,7 +103,7 @@ fn classpath(folder: &Path) -> String {
     format!("{}:{}", folder.join("classes").display(), folder.join("lib").join("*").display())
 }
 
-/// That of `JAVA_HOME`, else the one on the path.
+/// Returns the tool of `JAVA_HOME`, or else the one on the path.
 fn tool(name: &str) -> PathBuf {
     let home = env::var_os("JAVA_HOME").map(|home| Path::new(&home).join("bin").join(name));
     home.filter(|path| path.is_file()).unwrap_or_else(|| name.into())

@@ -12,7 +12,7 @@ scenarios![
     each_side_takes_the_others_elements,
     each_side_waits_for_the_others_elements,
     each_side_takes_the_others_delayed_elements,
-    both_go_by_one_capacity,
+    both_respect_one_capacity,
 ];
 
 async fn each_side_takes_the_others_elements(on: Fixture) {
@@ -47,24 +47,24 @@ async fn each_side_waits_for_the_others_elements(on: Fixture) {
     assert_eq!(java.value_of("queue.addAll", &on.name, &["string", "from java"]).await, "true");
     assert_eq!(tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap(), "from java");
     let pushed = async {
-        // While it waits, or before: BLPOP finds it either way.
+        // BLPOP finds this element, whether Java waits before or after the push.
         queue.push(&"from rust".to_owned()).await.unwrap();
     };
-    let (told, ()) = tokio::join!(java.value_of("queue.pollWithin", &on.name, &["string", "20000"]), pushed);
-    assert_eq!(told, "from rust");
+    let (polled, ()) = tokio::join!(java.value_of("queue.pollWithin", &on.name, &["string", "20000"]), pushed);
+    assert_eq!(polled, "from rust");
 }
 
 async fn each_side_takes_the_others_delayed_elements(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let queue = DelayedQueue::<String>::new(&client, &on.name).with_codec(Text);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["string"], more].concat()).await;
-    // Java's, of which nobody there is left to move them.
+    // These are Java's elements. After that no Java process is left to move them.
     ask("delayed.offer", &["late", "600000", "second", "400", "first", "1"]).await;
     let taken = [queue.take_within(SOON).await.unwrap(), queue.take_within(SOON).await.unwrap()];
     assert_eq!(taken, [Some("first".to_owned()), Some("second".to_owned())]);
     assert_eq!((queue.len().await.unwrap(), ask("delayed.size", &[]).await), (1, "1".into()));
     assert_eq!(queue.read_delayed(9).await.unwrap()[0].0, "late");
-    // Ours, which Java moves and waits for.
+    // These are Rust's elements, which Java moves and waits for.
     let soon = Duration::from_millis(300);
     queue.push_many([(&"ours".to_owned(), soon), (&"ours too".to_owned(), soon)]).await.unwrap();
     ask("delayed.transfer", &["1500"]).await;
@@ -73,7 +73,7 @@ async fn each_side_takes_the_others_delayed_elements(on: Fixture) {
     assert_eq!((queue.due().await.unwrap(), queue.len().await.unwrap()), (0, 1));
 }
 
-async fn both_go_by_one_capacity(on: Fixture) {
+async fn both_respect_one_capacity(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ring = RingBuffer::<String>::new(&client, &on.name).with_codec(Text);
     let mut ask = async |verb: &str, more: &[&str]| java.value_of(verb, &on.name, &[&["string"], more].concat()).await;

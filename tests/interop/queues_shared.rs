@@ -19,17 +19,17 @@ scenarios![
     an_element_that_java_delays_wakes_our_waiter,
     delayed_elements_of_both_are_taken_once,
     a_delayed_element_that_java_removes_is_not_taken,
-    a_ring_that_one_deletes_is_made_anew_by_the_other,
+    a_ring_deleted_by_one_side_is_created_by_the_other,
 ];
 
-/// As long as Java waits: longer than anything takes here.
+/// The time that Java waits: longer than any step here.
 const LONG: &str = "60000";
 
 fn text(word: &str) -> String {
     word.to_owned()
 }
 
-/// Waits until somebody is blocked in that command at that key.
+/// Waits until a client is blocked in that command.
 async fn until_blocked(on: &Fixture, command: &str) {
     let command = format!("cmd={command} ");
     let blocked = async || {
@@ -45,7 +45,7 @@ async fn each_waits_at_the_end_that_it_asks_for(on: Fixture) {
     java.begin_value("deque.pollLastWithin", &on.name, &["string", LONG]).await;
     until_blocked(&on, "brpop").await;
     assert!(java.is_waiting());
-    // Both are there when it is answered: it takes the last.
+    // Both elements are there when the command is answered, and Java takes the last.
     deque.push_many(End::Back, &["first", "last"].map(String::from)).await.unwrap();
     assert_eq!(java.done().await.unwrap(), "last");
     assert_eq!(deque.take_within(End::Back, SOON).await.unwrap(), Some(text("first")));
@@ -75,7 +75,7 @@ async fn our_waiter_for_several_queues_gets_javas_elements(on: Fixture) {
     });
     java.value_of("queue.addAll", &names[1], &["kryo", "second"]).await;
     assert_eq!(tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap(), (1, text("second")));
-    // Where several have one, it is the first that was named.
+    // If several queues have elements, the first queue that was named is used.
     for name in &names[1..] {
         java.value_of("queue.addAll", name, &["kryo", "x", "y"]).await;
     }
@@ -129,7 +129,7 @@ async fn each_element_of_both_is_taken_once_by_consumers_of_both(on: Fixture) {
             tokio::spawn(async move {
                 let mut taken = Vec::<u64>::new();
                 while let Some(one) = queue.take_within(Duration::from_secs(2)).await.unwrap() {
-                    // The end of Java, which it is to find.
+                    // This element ends Java's consumers: they have to find it.
                     if one == "end" {
                         queue.push(&one).await.unwrap();
                         break;
@@ -153,9 +153,9 @@ async fn each_element_of_both_is_taken_once_by_consumers_of_both(on: Fixture) {
         taken.extend(tokio::time::timeout(SOON, task).await.unwrap().unwrap());
     }
     let theirs = numbers(&taking.done().await.unwrap());
-    assert!(!theirs.is_empty(), "Java was waiting first");
+    assert!(!theirs.is_empty(), "Java waited first");
     taken.extend(theirs);
-    assert_eq!(taken.len() as u64, 2 * EACH, "as many as there were");
+    assert_eq!(taken.len() as u64, 2 * EACH, "all elements were taken");
     assert_eq!(taken.into_iter().collect::<BTreeSet<u64>>(), (0..2 * EACH).collect());
 }
 
@@ -167,7 +167,7 @@ async fn an_element_that_java_delays_wakes_our_waiter(on: Fixture) {
         let queue = queue.clone();
         async move { queue.take().await.unwrap() }
     });
-    // It waits for one that is due in an hour.
+    // The Rust waiter waits for an element that is due in an hour.
     let channel = format!("redisson_delay_queue_channel:{{{}}}", on.name);
     let listens = async || on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1 > 0;
     wait_until(SOON, listens).await;
@@ -175,7 +175,7 @@ async fn an_element_that_java_delays_wakes_our_waiter(on: Fixture) {
     java.value_of("delayed.offer", &on.name, &["kryo", "theirs, soon", "300"]).await;
     assert_eq!(tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap(), "theirs, soon");
     let took = Duration::from_micros(on.server_time().await - began);
-    assert!(took >= Duration::from_millis(300), "it is not given before its time: {took:?}");
+    assert!(took >= Duration::from_millis(300), "the element did not come before its time: {took:?}");
     assert!(queue.cancel(&first).await.unwrap() && queue.is_empty().await.unwrap());
 }
 
@@ -190,7 +190,7 @@ async fn delayed_elements_of_both_are_taken_once(on: Fixture) {
     let theirs: Vec<_> = (0..EACH).flat_map(|n| [(EACH + n).to_string(), (5 * n).to_string()]).collect();
     let words: Vec<_> = ["string"].into_iter().chain(theirs.iter().map(String::as_str)).collect();
     moving.value_of("delayed.offer", &on.name, &words).await;
-    // Java moves what is due to the queue that it waits at, while we take what is due.
+    // Java moves due elements to the queue at which it waits, while Rust takes due elements.
     moving.begin_value("delayed.transfer", &on.name, &["string", "1200"]).await;
     let mut taken = Vec::new();
     while let Some(one) = queue.take_within(Duration::from_secs(2)).await.unwrap() {
@@ -202,7 +202,7 @@ async fn delayed_elements_of_both_are_taken_once(on: Fixture) {
     }
     Queue::<String>::new(&client, &on.name).with_codec(Text).push(&text("end")).await.unwrap();
     taken.extend(numbers(&taking.done().await.unwrap()));
-    assert_eq!(taken.len() as u64, 2 * EACH, "as many as there were: {taken:?}");
+    assert_eq!(taken.len() as u64, 2 * EACH, "all elements were taken: {taken:?}");
     assert_eq!(taken.into_iter().collect::<BTreeSet<u64>>(), (0..2 * EACH).collect());
     assert_eq!((queue.len().await.unwrap(), queue.due().await.unwrap()), (0, 0));
 }
@@ -217,7 +217,7 @@ async fn a_delayed_element_that_java_removes_is_not_taken(on: Fixture) {
     assert_eq!(ask("delayed.remove", &["gone"]).await, "true");
     let left = queue.read_delayed(9).await.unwrap();
     assert_eq!(left.iter().map(|(value, _)| value.as_str()).collect::<Vec<_>>(), ["kept"]);
-    // And what was taken here Java has not.
+    // An element that Rust took is not there for Java.
     ask("delayed.offer", &["taken", "1"]).await;
     assert_eq!(queue.take_within(SOON).await.unwrap(), Some(text("taken")));
     assert_eq!(
@@ -229,7 +229,7 @@ async fn a_delayed_element_that_java_removes_is_not_taken(on: Fixture) {
     assert_eq!(ask("delayed.size", &[]).await, "0");
 }
 
-async fn a_ring_that_one_deletes_is_made_anew_by_the_other(on: Fixture) {
+async fn a_ring_deleted_by_one_side_is_created_by_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let ring = RingBuffer::<String>::new(&client, &on.name).with_codec(Kryo);
     assert!(ring.try_set_capacity(2).await.unwrap());
@@ -241,7 +241,7 @@ async fn a_ring_that_one_deletes_is_made_anew_by_the_other(on: Fixture) {
     assert_eq!(ring.push_many(&["d", "e", "f", "g"].map(String::from)).await.unwrap(), 1);
     assert_eq!((ring.pop().await.unwrap(), ring.peek().await.unwrap()), (Some(text("e")), Some(text("f"))));
     assert!(ring.object().delete().await.unwrap());
-    let told = java.try_value_of("ring.addAll", &on.name, &["kryo", "x"]).await;
-    assert!(told.is_err(), "Java finds no capacity, either: {told:?}");
+    let refused = java.try_value_of("ring.addAll", &on.name, &["kryo", "x"]).await;
+    assert!(refused.is_err(), "Java finds no capacity, either: {refused:?}");
     assert_eq!(java.value_of("ring.readAll", &on.name, &["kryo"]).await, "[]");
 }

@@ -65,7 +65,7 @@ impl Java {
         self.does("availablePermits", &[]).await.parse().unwrap()
     }
 
-    async fn looks(&mut self, permits: u64) -> bool {
+    async fn try_take(&mut self, permits: u64) -> bool {
         self.does("tryAcquire", &[&permits.to_string(), "0"]).await == "true"
     }
 }
@@ -124,14 +124,14 @@ async fn only_the_first_sets_the_rate(on: Fixture) {
 async fn both_take_from_one_rate(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(10)).await.unwrap();
-    assert!(java.looks(2).await);
+    assert!(java.try_take(2).await);
     limiter.acquire().permits(3).await.unwrap();
     assert_eq!((java.free().await, free(&limiter).await), (5, 5));
     java.does("acquire", &["1"]).await;
     assert!(limiter.try_acquire_many(4).await.unwrap().is_some());
-    assert!(limiter.try_acquire().await.unwrap().is_none() && !java.looks(1).await);
-    let told = limiter.try_acquire_many(11).await.unwrap_err();
-    assert!(matches!(told, LimitError::TooManyPermits { most: 10, .. }), "{told:?}");
+    assert!(limiter.try_acquire().await.unwrap().is_none() && !java.try_take(1).await);
+    let error = limiter.try_acquire_many(11).await.unwrap_err();
+    assert!(matches!(error, LimitError::TooManyPermits { most: 10, .. }), "{error:?}");
     assert!(java.tries("tryAcquire", &["11", "0"]).await.unwrap_err().message.contains("exceed"));
 }
 
@@ -143,7 +143,7 @@ async fn java_is_refused_permits_of_rust_and_waits_for_them(on: Fixture) {
         limiter.acquire().permits(3).timeout(SOON).await.unwrap();
         java.does("acquire", &["2"]).await;
         let had = on.server_time().await;
-        // Its clock is the same machine's.
+        // Java's clock is that of the same machine.
         assert!(had >= taken + 1_900_000, "{}", had - taken);
     }
 }
@@ -160,7 +160,7 @@ async fn rust_is_refused_permits_of_java_and_waits_for_them(on: Fixture) {
     }
 }
 
-/// What was taken when, in microseconds: by the log itself.
+/// Returns the permits that were taken, with their times in microseconds, as the log has them.
 async fn log(on: &Fixture) -> Vec<(u64, u64, Vec<u8>)> {
     let key = format!("{{{}}}:permits", on.name);
     let all: Vec<(Vec<u8>, f64)> = on.observer.query(&["ZRANGE", &key, "0", "-1", "WITHSCORES"]).await.unwrap();
@@ -190,19 +190,19 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
             })
         })
         .collect();
-    // All entries, as they come.
+    // Collects all entries as they come.
     let mut seen = std::collections::BTreeMap::new();
     let (mut before, mut running): (Vec<(u64, u64, Vec<u8>)>, _) = (Vec::new(), true);
     while running {
         running =
             tasks.iter().any(|task| !task.is_finished()) || threads.iter().any(|thread| thread.actor.is_waiting());
         let there = log(&on).await;
-        // What is dropped was over: all who come count it until then.
+        // A dropped entry was over: every client counts it until then.
         let now = on.observer.server_time_micros().await.unwrap();
         for gone in before.iter().filter(|entry| !there.contains(entry)) {
             assert!(gone.0 + 2_000_000 <= now + 1000, "{gone:?} was dropped before {now}");
         }
-        // Who has taken ahead of his time uses it then, when others are over.
+        // A client that reserved permits ahead uses them when other entries are over.
         let newest = there.iter().map(|(at, ..)| *at).max().unwrap_or(0);
         let inside = there.iter().filter(|(at, ..)| at + 2_000_000 > newest).map(|(_, permits, _)| permits);
         let inside: u64 = inside.sum();
@@ -220,8 +220,8 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
     let all: Vec<(u64, u64)> = seen.into_iter().map(|((at, _), permits)| (at, permits)).collect();
     assert_eq!(all.iter().map(|(_, permits)| permits).sum::<u64>(), 170);
     for (end, (at, _)) in all.iter().enumerate() {
-        // Redisson reads its clock before it asks, and may pause between: others may be dropped by
-        // then that are later.
+        // Redisson reads its clock before it sends its request, and may pause in between. Other
+        // entries that are later may be dropped by then.
         let inside = all[..=end].iter().filter(|(other, _)| other + 1_000_000 > *at);
         let inside: u64 = inside.map(|(_, permits)| permits).sum();
         assert!(inside <= 40, "{inside} before {at}: {all:?}");
@@ -231,10 +231,10 @@ async fn no_window_has_more_than_the_rate_with_both_at_the_limit(on: Fixture) {
 async fn rust_returns_permits_of_java(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
-    assert!(java.looks(5).await);
+    assert!(java.try_take(5).await);
     assert_eq!(limiter.release(2).await.unwrap(), 2);
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
-    assert!(java.looks(2).await && !java.looks(1).await);
+    assert!(java.try_take(2).await && !java.try_take(1).await);
     assert_eq!(limiter.release(9).await.unwrap(), 5);
     assert_eq!((java.free().await, free(&limiter).await), (5, 5));
 }
@@ -246,16 +246,16 @@ async fn java_returns_permits_of_rust(on: Fixture) {
     java.does("release", &["2"]).await;
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
     assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
-    assert_eq!((java.free().await, free(&limiter).await), (2, 2), "a refusal leaves it so");
-    // It is in the log of some releases of Redisson all the same, and never more is free than the
-    // rate.
+    assert_eq!((java.free().await, free(&limiter).await), (2, 2), "a refusal changes nothing");
+    // Some releases of Redisson log a refused request all the same. Even so, never more permits are
+    // free than the rate.
     assert!(taken.release().await.unwrap() >= 3);
     assert_eq!(free(&limiter).await, 5);
     assert_eq!(java.free().await, 5);
 }
 
-/// Redisson frees what was given back a second time, when its entry is over: others have it by
-/// then.
+/// Permits that Java returned too often are not free. Redisson frees them a second time when their
+/// entry is over, when other clients already have them.
 async fn permits_that_java_returned_too_often_are_not_free(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::overall(5, Duration::from_secs(3))).await.unwrap();
@@ -282,7 +282,7 @@ async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Fixture) {
     java.set("setRate", "OVERALL", 3, LONG).await;
     assert_eq!(free(&limiter).await, 3);
     limiter.acquire().permits(3).await.unwrap();
-    // Who waits hears nothing from Java, and looks by himself.
+    // The waiter receives no message from Java, and polls.
     let client = on.client_with(|config| config.poll_interval(Duration::from_millis(500))).await;
     let waiting = tokio::spawn(RateLimiter::new(&client, &on.name).acquire().into_future());
     wait_until(SOON, async || client.stats().channels > 0).await;
@@ -294,25 +294,25 @@ async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Fixture) {
 async fn rust_sets_the_rate_anew_and_java_begins_anew(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.looks(5).await && !java.looks(1).await);
+    assert!(java.try_take(5).await && !java.try_take(1).await);
     assert!(limiter.set_rate(long(3)).await.unwrap());
-    assert!(java.looks(3).await && !java.looks(1).await);
+    assert!(java.try_take(3).await && !java.try_take(1).await);
 }
 
 async fn java_continues_from_rusts_state(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.looks(4).await);
+    assert!(java.try_take(4).await);
     assert!(limiter.set_rate(long(8)).keeping_state().if_set().await.unwrap());
     assert_eq!(java.free().await, 4);
-    assert!(java.looks(4).await && !java.looks(1).await);
+    assert!(java.try_take(4).await && !java.try_take(1).await);
     assert!(limiter.set_rate(long(6)).keeping_state().await.unwrap());
-    assert!(!java.looks(1).await && limiter.try_acquire().await.unwrap().is_none());
+    assert!(!java.try_take(1).await && limiter.try_acquire().await.unwrap().is_none());
     assert_eq!(limiter.release(4).await.unwrap(), 4);
     assert_eq!((java.free().await, free(&limiter).await), (2, 2));
 }
 
-/// Only the newer line can.
+/// Only the newer line of Redisson supports this.
 async fn rust_continues_from_javas_state(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(long(5)).await.unwrap();
@@ -327,8 +327,8 @@ async fn rust_continues_from_javas_state(on: Fixture) {
     assert_eq!(java.set("keepState", "OVERALL", 8, LONG).await, "true");
     assert_eq!(free(&limiter).await, 4);
     limiter.acquire().permits(4).await.unwrap();
-    // Eight are taken, and only one goes back: Redisson's number says none are free, and ours
-    // agree.
+    // Eight permits are taken and only one goes back. Redisson's number says that none is free, and
+    // Rust agrees.
     assert_eq!(java.set("keepState", "OVERALL", 2, LONG).await, "true");
     assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await), (4, 0));
     assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await, java.free().await), (4, 2, 2));
@@ -337,14 +337,14 @@ async fn rust_continues_from_javas_state(on: Fixture) {
 async fn each_client_has_its_own_log(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::per_client(3, Duration::from_millis(LONG))).await.unwrap();
-    assert!(java.looks(3).await && !java.looks(1).await);
+    assert!(java.try_take(3).await && !java.try_take(1).await);
     limiter.acquire().permits(3).await.unwrap();
     assert!(limiter.try_acquire().await.unwrap().is_none());
     let other = RateLimiter::new(&on.client().await, &on.name);
     assert!(other.try_acquire_many(3).await.unwrap().is_some());
     let key = format!("{{{}}}:permits:{}", on.name, on.java_id());
     assert_eq!(on.observer.query::<i64>(&["ZCARD", &key]).await.unwrap(), 1);
-    // Java's new rate is that of all.
+    // Java's new rate applies to all clients.
     java.set("setRate", "PER_CLIENT", 5, LONG).await;
     assert_eq!((free(&limiter).await, free(&other).await, java.free().await), (2, 2, 5));
 }
@@ -369,7 +369,7 @@ async fn rusts_keep_alive_is_kept_by_java(on: Fixture) {
     let rate = Rate::overall(5, Duration::from_secs(1)).keep_alive(Duration::from_millis(LONG));
     limiter.try_set_rate(rate).await.unwrap();
     on.observer.cmd(&["PEXPIRE", &on.name, "60000"]).await.unwrap();
-    assert!(java.looks(1).await);
+    assert!(java.try_take(1).await);
     for key in [on.name.clone(), format!("{{{}}}:value", on.name), format!("{{{}}}:permits", on.name)] {
         assert!(lives(&on, &key).await > Duration::from_secs(500), "{key}");
     }
@@ -391,12 +391,12 @@ async fn a_limiter_that_java_deletes_has_no_rate(on: Fixture) {
 async fn a_limiter_that_rust_deletes_has_no_rate(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.looks(5).await);
+    assert!(java.try_take(5).await);
     assert!(limiter.delete().await.unwrap());
     assert!(java.tries("tryAcquire", &["1", "0"]).await.unwrap_err().message.contains("not initialized"));
     assert_eq!(java.does("delete", &[]).await, "false");
     assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.looks(5).await);
+    assert!(java.try_take(5).await);
 }
 
 async fn entries_are_redissons(on: Fixture) {
@@ -421,9 +421,9 @@ async fn a_name_with_a_hash_tag_is_the_same_limiter(on: Fixture) {
     let name = format!("{}:x{{y}}z", on.name);
     let (mut java, limiter) = (named(&on, &name), RateLimiter::new(&on.client().await, &name));
     limiter.try_set_rate(long(4)).await.unwrap();
-    assert!(java.looks(3).await);
+    assert!(java.try_take(3).await);
     limiter.acquire().await.unwrap();
-    assert!(!java.looks(1).await && limiter.try_acquire().await.unwrap().is_none());
+    assert!(!java.try_take(1).await && limiter.try_acquire().await.unwrap().is_none());
     assert!(limiter.delete().await.unwrap());
 }
 
@@ -431,7 +431,7 @@ async fn javas_largest_rate_is_counted_exactly(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     assert_eq!(java.set("trySetRate", "OVERALL", i64::MAX as u64, LONG).await, "true");
     let taken = limiter.acquire().permits(7).await.unwrap();
-    assert!(java.looks(2).await);
+    assert!(java.try_take(2).await);
     let value = format!("{{{}}}:value", on.name);
     assert_eq!(on.observer.get::<i64>(&value).await.unwrap(), Some(i64::MAX - 9));
     assert_eq!(taken.release().await.unwrap(), 7);

@@ -39,7 +39,7 @@ scenarios![
 
 const LEASE: Duration = Duration::from_millis(1500);
 
-/// The read lock of a name, as the other side is told.
+/// Returns the name of the read lock, as Java's verbs take it.
 fn read(on: &Fixture) -> String {
     format!("read|{}", on.name)
 }
@@ -141,7 +141,7 @@ async fn writers_of_both_wake_each_other(on: Fixture) {
             java.entered().await;
         })
         .await;
-        // It has left its channel: who listens from here on is ours.
+        // Java has left its channel: later subscribers are clients of Rust.
         until_listening(&on, 0).await;
         let waiter = tokio::spawn(lock.write().timeout(SOON).into_future());
         until_listening(&on, 1).await;
@@ -180,7 +180,7 @@ async fn a_downgraded_java_admits_our_readers_and_no_writer(on: Fixture) {
     java.lock(&read(&on)).await;
     assert!(lock.try_read().await.unwrap().is_none());
     assert!(java.unlock(&write(&on)).await);
-    let ours = lock.try_read().await.unwrap().expect("it only reads now");
+    let ours = lock.try_read().await.unwrap().expect("Java only reads now");
     assert!(lock.try_write().await.unwrap().is_none());
     ours.release().await.unwrap();
     assert!(java.unlock(&read(&on)).await);
@@ -210,7 +210,7 @@ async fn an_upgradable_reader_waits_for_javas_reader(on: Fixture) {
     let upgrade = tokio::spawn(lock.upgradable_read().await.unwrap().upgrade());
     until_listening(&on, 1).await;
     assert!(!upgrade.is_finished());
-    // Redisson tells nobody while another reads: ours looks.
+    // Redisson publishes nothing while another reader is left, so the Rust client polls.
     let guard = at_once(async {
         assert!(java.unlock(&read(&on)).await);
         upgrade.await.unwrap().unwrap()
@@ -220,7 +220,8 @@ async fn an_upgradable_reader_waits_for_javas_reader(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-/// Its unlock looks at every field of the hash, and names a key of each.
+/// Java's read unlock leaves the lease of Rust's reader alone. It checks every field of the hash,
+/// and names a key of each.
 async fn javas_read_unlock_leaves_our_readers_lease_alone(on: Fixture) {
     let mut java = on.java();
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
@@ -229,7 +230,7 @@ async fn javas_read_unlock_leaves_our_readers_lease_alone(on: Fixture) {
     java.lock(&read(&on)).await;
     assert!(on.time_until(on.lease_end().await).await > Duration::from_secs(20));
     assert!(java.unlock(&read(&on)).await);
-    // Shortened to ours, and renewed by us from there on.
+    // The lease is shortened to that of Rust, and Rust renews it from there on.
     let end = on.lease_end().await;
     assert!(on.time_until(end).await <= LEASE);
     on.until_renewed_past(end).await;
@@ -252,8 +253,8 @@ async fn our_read_release_leaves_javas_lease_alone(on: Fixture) {
 }
 
 async fn our_dead_reader_blocks_only_until_its_lease_ends(on: Fixture) {
-    // Its watchdog lengthens the leases of all readers, of dead ones too: the first round is long
-    // after this.
+    // Java's watchdog extends the leases of all readers, also of dead ones. With this lease, its
+    // first round comes long after the test.
     let redisson = on.own_redisson(60 * LEASE).await;
     let mut java = redisson.actor();
     let lock = RwLock::new(&on.client().await, &on.name);
@@ -264,7 +265,7 @@ async fn our_dead_reader_blocks_only_until_its_lease_ends(on: Fixture) {
     let ours = fields.iter().find(|field| *field != "mode" && !field.starts_with(redisson.id())).unwrap();
     let level = format!("{{{}}}:{ours}:rwlock_timeout:1", on.name);
     wait_until(SOON, async || !on.observer.exists(&level).await.unwrap()).await;
-    // Its last unlock finds that nobody else lives.
+    // Java's last unlock finds that no other reader lives.
     assert!(java.unlock(&read(&on)).await);
     lock.try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
@@ -311,7 +312,8 @@ async fn our_watchdog_keeps_our_read_while_javas_writer_waits(on: Fixture) {
     assert!(java.unlock(&write(&on)).await);
 }
 
-/// It sets the lock's lifetime to its own lease, whatever the leases of others are.
+/// Java's watchdog does not end a longer read of Rust. It sets the lock's lifetime to its own
+/// lease, whatever the leases of other readers are.
 async fn javas_watchdog_does_not_end_our_longer_read(on: Fixture) {
     let redisson = on.own_redisson(LEASE).await;
     let (mut java, mut writer) = (redisson.actor(), on.java());
@@ -320,7 +322,7 @@ async fn javas_watchdog_does_not_end_our_longer_read(on: Fixture) {
     java.lock(&read(&on)).await;
     let thread = java.thread().await;
     let level = format!("{{{}}}:{}:{thread}:rwlock_timeout:1", on.name, redisson.id());
-    // Its watchdog has been here: its own lease is not what it was.
+    // Java's watchdog has renewed: its own lease has passed its first end.
     let began = on.server_time().await;
     let renewed = async || {
         let left = on.observer.time_to_live(&level).await.unwrap().unwrap_or_default();
@@ -351,7 +353,7 @@ async fn our_writer_enters_when_a_killed_java_reader_is_over(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-/// A process of ours that is in.
+/// Starts a process of Rust that holds the lock.
 async fn reader_of_ours(on: &Fixture, how: &str, lease: Duration) -> Child {
     let mut holder = Command::new(env!("CARGO_BIN_EXE_role"))
         .arg("holder")
@@ -396,7 +398,7 @@ async fn our_guards_are_lost_when_java_forces_them_open(on: Fixture) {
     let mut java = on.java();
     let lock = RwLock::new(&on.client_with(|config| config.watchdog_lease(LEASE)).await, &on.name);
     let ours = lock.read().await.unwrap();
-    assert!(!java.force_unlock(&write(&on)).await, "nobody writes");
+    assert!(!java.force_unlock(&write(&on)).await, "there is no writer");
     assert!(java.force_unlock(&read(&on)).await);
     assert_eq!(tokio::time::timeout(SOON, ours.lost()).await.unwrap(), LostReason::Gone);
     let ours = lock.write().await.unwrap();
@@ -463,7 +465,7 @@ async fn counts_of_both_sides_writers_are_complete(on: Fixture) {
                     guard.release().await.unwrap();
                     let guard = lock.read().timeout(SOON).await.unwrap();
                     let first: Option<u64> = observer.get(&counter).await.unwrap();
-                    assert_eq!(observer.get::<u64>(&counter).await.unwrap(), first, "nobody writes while it is read");
+                    assert_eq!(observer.get::<u64>(&counter).await.unwrap(), first, "no write during the read");
                     guard.release().await.unwrap();
                 }
             })

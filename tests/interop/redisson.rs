@@ -13,8 +13,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use crate::actor::Actor;
 use crate::program::Program;
 
-/// A Redisson client in a process of its own. It ends with its value, and with the test process
-/// however that ends.
+/// A Redisson client in a process of its own. The process ends when this value is dropped, and when
+/// the test process ends, however that ends.
 #[derive(Debug)]
 pub(crate) struct Redisson {
     id: String,
@@ -24,17 +24,18 @@ pub(crate) struct Redisson {
     actors: AtomicU64,
 }
 
-/// A second of work, and several may start at once on a busy machine.
+/// A start needs a second of CPU time, and several may start at once on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// Where the lines of each actor go.
+/// The senders to each actor, by its name.
 type Inboxes = Mutex<HashMap<String, UnboundedSender<String>>>;
 
 impl Redisson {
-    /// Starts it with Redisson's defaults but for the address and the watchdog's lease.
+    /// Starts the process with Redisson's defaults, except for the address and the watchdog's
+    /// lease.
     pub(crate) async fn start(program: &Program, url: &str, watchdog: Duration) -> Arc<Redisson> {
         let mut java = Command::new(&program.java);
-        // Lives for seconds: a quick start counts for more than fast code.
+        // The process lives for seconds, so a quick start counts for more than fast code.
         java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]);
         java.args(["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", &program.classpath, "Peer", url]);
         java.arg(watchdog.as_millis().to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -54,7 +55,7 @@ impl Redisson {
         &self.id
     }
 
-    /// A thread of its own over there.
+    /// Returns an actor with a thread of its own in the Java process.
     pub(crate) fn actor(self: &Arc<Self>) -> Actor {
         let name = format!("t{}", self.actors.fetch_add(1, Ordering::Relaxed));
         let (inbox, lines) = unbounded_channel();
@@ -67,14 +68,14 @@ impl Redisson {
         self.input.lock().await.write_all(line.as_bytes()).await.expect("Redisson takes a command");
     }
 
-    /// Sends it a signal, as `-STOP`.
+    /// Sends the process a signal such as `-STOP`.
     pub(crate) async fn signal(&self, signal: &str) {
         let pid = self.child.lock().await.id().expect("it lives").to_string();
         let sent = Command::new("kill").args([signal, &pid]).status().await;
         assert!(sent.expect("there is a kill").success());
     }
 
-    /// `kill -9`; when this returns, it is gone.
+    /// Kills the process with `kill -9`, and returns when it is gone.
     pub(crate) async fn kill(&self) {
         self.child.lock().await.kill().await.expect("it can be killed");
     }
@@ -84,10 +85,10 @@ async fn deliver(mut output: Lines<BufReader<ChildStdout>>, inboxes: Arc<Inboxes
     while let Ok(Some(line)) = output.next_line().await {
         let Some((actor, words)) = line.split_once('\t') else { continue };
         if let Some(inbox) = inboxes.lock().unwrap().get(actor) {
-            // A scenario that is over does not listen any more.
+            // The actor of a finished scenario may be gone.
             let _ = inbox.send(words.to_owned());
         }
     }
-    // Whoever still waits for an answer is told that none comes.
+    // Closes all inboxes, so every actor that still waits learns that no answer comes.
     inboxes.lock().unwrap().clear();
 }

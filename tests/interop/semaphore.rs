@@ -28,7 +28,7 @@ scenarios![
     names_with_a_tag_and_a_namespace_are_the_same_semaphore,
 ];
 
-/// Ours, as RSemaphore is.
+/// Returns a semaphore of Rust that is like an RSemaphore.
 async fn ours(on: &Fixture) -> PlainSemaphore {
     Semaphore::plain(&on.client().await, &on.name)
 }
@@ -43,7 +43,7 @@ async fn permits_set_by_one_side_are_seen_by_the_other(on: Fixture) {
     assert!(ours.try_set_permits(4).await.unwrap());
     assert!(!java.is("trySetPermits", &[&9]).await);
     assert_eq!(java.number("availablePermits", &[]).await, 4);
-    // A handle with a number sets it only if there is none.
+    // A handle with a number of permits sets the number only if there is none.
     let numbered = Semaphore::new(&on.client().await, &on.name, 7);
     let differs = numbered.acquire().await.err();
     assert!(matches!(differs, Some(AcquireError::PermitsDiffer { expected: 7, found: 4, .. })), "{differs:?}");
@@ -57,10 +57,10 @@ async fn permits_taken_by_one_side_are_missing_on_the_other(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert!(java.is("trySetPermits", &[&3]).await);
     let two = ours.acquire_many(2).await.unwrap();
-    assert!(!java.looks(2).await && java.looks(1).await);
+    assert!(!java.try_take(2).await && java.try_take(1).await);
     assert!(ours.try_acquire().await.unwrap().is_none());
     two.release().await.unwrap();
-    assert!(java.looks(2).await && !java.is("tryAcquire", &[&1, &50]).await);
+    assert!(java.try_take(2).await && !java.is("tryAcquire", &[&1, &50]).await);
     let refused = ours.acquire().timeout(1000 * MS).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
     java.does("release", &[&3]).await;
@@ -89,12 +89,12 @@ async fn ours_is_woken_by_javas_release(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(1).await.unwrap();
     for _ in 0..4 {
-        assert!(java.looks(1).await);
+        assert!(java.try_take(1).await);
         let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
-        on.until_hearing(1).await;
+        on.until_subscribed(1).await;
         java.does("release", &[&1]).await;
         at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
-        on.until_hearing(0).await;
+        on.until_subscribed(0).await;
     }
     assert_eq!(on.left().await, Some(1));
 }
@@ -106,7 +106,7 @@ async fn java_waits_for_many_until_ours_has_given_enough(on: Fixture) {
     java.waits("acquire", &[&3]).await;
     for left in 1..3 {
         five.split(1).unwrap().release().await.unwrap();
-        // It has looked, and found too few.
+        // Java has checked, and found too few permits.
         java.actor.until_asleep().await;
         assert!(java.actor.is_waiting() && on.left().await == Some(left));
     }
@@ -120,9 +120,9 @@ async fn java_waits_for_many_until_ours_has_given_enough(on: Fixture) {
 
 async fn ours_waits_for_many_until_java_has_given_enough(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
-    assert!(java.is("trySetPermits", &[&5]).await && java.looks(5).await);
+    assert!(java.is("trySetPermits", &[&5]).await && java.try_take(5).await);
     let waiter = tokio::spawn(ours.acquire_many(3).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     java.does("release", &[&1]).await;
     java.does("release", &[&1]).await;
     assert!(!waiter.is_finished() && on.left().await == Some(2));
@@ -147,7 +147,7 @@ async fn one_release_serves_every_waiter_of_the_other_side(on: Fixture) {
         at_once(java.done()).await;
     }
     let waiters: Vec<_> = (0..4).map(|_| tokio::spawn(ours.acquire().timeout(SOON).into_future())).collect();
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     javas[0].does("release", &[&4]).await;
     for waiter in waiters {
         at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -159,9 +159,9 @@ async fn a_drain_of_either_side_leaves_none(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     assert_eq!((java.number("drainPermits", &[]).await, ours.drain().await.unwrap()), (0, 0));
     ours.try_set_permits(5).await.unwrap();
-    assert!(java.looks(2).await);
+    assert!(java.try_take(2).await);
     assert_eq!((ours.drain().await.unwrap(), java.number("drainPermits", &[]).await), (3, 0));
-    assert!(!java.looks(1).await);
+    assert!(!java.try_take(1).await);
     java.does("release", &[&2]).await;
     assert_eq!((java.number("drainPermits", &[]).await, ours.drain().await.unwrap()), (2, 0));
     assert!(ours.try_acquire().await.unwrap().is_none());
@@ -173,9 +173,9 @@ async fn added_permits_wake_the_other_side(on: Fixture) {
     java.waits("acquire", &[&2]).await;
     assert_eq!(ours.add_permits(2).await.unwrap(), 2);
     at_once(java.done()).await;
-    on.until_hearing(0).await;
+    on.until_subscribed(0).await;
     let waiter = tokio::spawn(ours.acquire_many(3).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     java.does("addPermits", &[&3]).await;
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(on.left().await, Some(3));
@@ -185,19 +185,19 @@ async fn permits_taken_away_are_owed_by_both(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(2).await.unwrap();
     let held = ours.acquire().await.unwrap();
-    assert!(java.looks(1).await);
+    assert!(java.try_take(1).await);
     java.does("addPermits", &[&-1]).await;
     assert_eq!((on.left().await, ours.available_permits().await.unwrap()), (Some(-1), 0));
     assert_eq!(ours.add_permits(-1).await.unwrap(), -2);
     held.release().await.unwrap();
-    assert!(!java.looks(1).await && ours.try_acquire().await.unwrap().is_none());
+    assert!(!java.try_take(1).await && ours.try_acquire().await.unwrap().is_none());
     java.does("release", &[&1]).await;
     assert_eq!((on.left().await, ours.drain().await.unwrap()), (Some(0), 0));
     java.does("addPermits", &[&-3]).await;
-    // There is nothing to take, and what is owed stays so.
+    // There is nothing to take, and the debt stays.
     assert_eq!((ours.drain().await.unwrap(), on.left().await), (0, Some(-3)));
     ours.release(4).await.unwrap();
-    assert!(java.looks(1).await);
+    assert!(java.try_take(1).await);
 }
 
 async fn a_release_where_nothing_was_set_changes_nothing(on: Fixture) {
@@ -207,12 +207,12 @@ async fn a_release_where_nothing_was_set_changes_nothing(on: Fixture) {
         assert!(!java.is("releaseIfExists", &[&1]).await);
     }
     assert_eq!(on.left().await, None);
-    assert!(!java.looks(1).await);
+    assert!(!java.try_take(1).await);
     let refused = ours.acquire().await.err();
     assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
     assert!(java.is("trySetPermits", &[&0]).await && ours.release_if_exists(1).await.unwrap());
     if !on.version().starts_with("3.") {
-        assert!(java.is("releaseIfExists", &[&1]).await && java.looks(1).await);
+        assert!(java.is("releaseIfExists", &[&1]).await && java.try_take(1).await);
     }
     assert_eq!(on.left().await, Some(1));
 }
@@ -225,7 +225,7 @@ async fn either_side_releases_permits_of_the_other(on: Fixture) {
     on.plain().does("release", &[&2]).await;
     at_once(java.done()).await;
     let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     ours.release(2).await.unwrap();
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(on.left().await, Some(2));
@@ -234,12 +234,12 @@ async fn either_side_releases_permits_of_the_other(on: Fixture) {
 async fn ours_waits_until_java_sets_permits(on: Fixture) {
     let (mut java, ours) = (on.plain(), ours(&on).await);
     let waiter = tokio::spawn(ours.acquire().wait_for_init().timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     assert!(java.is("trySetPermits", &[&1]).await);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     assert!(ours.delete().await.unwrap());
-    on.until_hearing(0).await;
-    // To Java, a semaphore that was not set has none left.
+    on.until_subscribed(0).await;
+    // For Java, a semaphore that was never set has no permits.
     java.waits("acquire", &[&1]).await;
     assert!(ours.try_set_permits(1).await.unwrap());
     at_once(java.done()).await;
@@ -254,7 +254,7 @@ async fn a_deletion_by_java_is_reported_to_ours(on: Fixture) {
     assert!(java.is("delete", &[]).await);
     let refused = ours.acquire().await.err();
     assert!(matches!(refused, Some(AcquireError::NotInitialised { .. })), "{refused:?}");
-    // What is given back now does not set it up anew.
+    // A later return of permits does not create the semaphore again.
     held.release().await.unwrap();
     assert_eq!(on.left().await, None);
     assert!(java.is("trySetPermits", &[&1]).await && ours.try_acquire().await.unwrap().is_some());
@@ -269,7 +269,7 @@ async fn a_lifetime_set_by_java_stays(on: Fixture) {
     ours.release(2).await.unwrap();
     assert!(has_lifetime().await);
     assert!(ours.delete().await.unwrap() && ours.try_set_permits(2).expires_in(SOON).await.unwrap());
-    assert!(java.looks(1).await);
+    assert!(java.try_take(1).await);
     java.does("release", &[&1]).await;
     assert!(has_lifetime().await);
     assert!(ours.delete().await.unwrap() && java.is("trySetPermits", &[&1, &300]).await);
@@ -284,15 +284,15 @@ async fn a_killed_java_keeps_its_permits_and_its_waiters_take_none(on: Fixture) 
         (JavaPermits::plain(redisson.actor(), &on.name), JavaPermits::plain(redisson.actor(), &on.name));
     let (mut java, ours) = (on.plain(), ours(&on).await);
     ours.try_set_permits(3).await.unwrap();
-    assert!(holder.looks(1).await);
+    assert!(holder.try_take(1).await);
     let two = ours.acquire_many(2).await.unwrap();
     waiter.waits("acquire", &[&1]).await;
     redisson.kill().await;
-    on.until_hearing(0).await;
+    on.until_subscribed(0).await;
     two.release().await.unwrap();
-    // As with Redisson alone: nobody knows that its holder died.
+    // As with Redisson alone, no client notices that the holder died.
     assert_eq!(on.left().await, Some(2));
-    assert!(java.looks(2).await);
+    assert!(java.try_take(2).await);
     java.does("release", &[&3]).await;
     ours.try_acquire_many(3).await.unwrap().expect("all are left").release().await.unwrap();
 }

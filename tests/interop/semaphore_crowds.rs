@@ -41,13 +41,13 @@ async fn a_crowd_at_permits_with_ids_is_never_above_the_capacity(on: Fixture) {
     crowd(&on, javas, |client, name, n| PermitExpirableSemaphore::new(client, name).acquire_many(n)).await;
 }
 
-/// Threads of Java and tasks in two clients of ours take one to three permits each time. Who is
-/// inside is counted on the server, so that one too many anywhere is seen by somebody.
+/// Threads of Java, and tasks of two Rust clients, take one to three permits each time. The server
+/// counts the permits in use, so that any caller sees an excess.
 async fn crowd(on: &Fixture, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str, u64) -> Acquire) {
     let counter = format!("{}:inside", on.name);
     let clients = [on.client().await, on.client().await];
     let gate = Semaphore::new(&on.client().await, &on.name, CAPACITY.cast_unsigned());
-    // Nobody begins before all wait.
+    // No thread and no task begins before all wait.
     let all = gate.acquire_many(CAPACITY.cast_unsigned()).await.unwrap();
     for java in &mut javas {
         java.begins("crowd", &[&counter, &TIMES]).await;
@@ -68,7 +68,7 @@ async fn crowd(on: &Fixture, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str
             })
         })
         .collect();
-    on.until_hearing(3).await;
+    on.until_subscribed(3).await;
     all.release().await.unwrap();
     let mut most = Vec::new();
     for task in tasks {
@@ -80,30 +80,30 @@ async fn crowd(on: &Fixture, mut javas: Vec<JavaPermits>, asks: fn(&Client, &str
     assert!(most.iter().all(|most| (1..=CAPACITY).contains(most)), "{most:?}");
     assert_eq!(on.observer.get::<i64>(&counter).await.unwrap(), Some(0));
     assert_eq!((on.left().await, on.leases().await.len()), (Some(CAPACITY), 0));
-    on.until_hearing(0).await;
+    on.until_subscribed(0).await;
 }
 
-/// Adds to a counter; tells its value.
+/// Adds to a counter, and returns its value.
 async fn count(client: &Client, counter: &str, by: i64) -> i64 {
     client.command("INCRBY").key(counter).unwrap().arg(by.to_string()).query().await.unwrap()
 }
 
-/// How many answers, from the environment.
+/// Returns the number of lost answers, from the environment.
 pub(crate) fn lost_answers() -> u64 {
     std::env::var("REDGRID_LOST_ANSWERS").ok().and_then(|text| text.parse().ok()).unwrap_or(30)
 }
 
 async fn lost_or_late_replies_cost_no_permit_of_java(on: Fixture) {
-    lossy(&on, JavaPermits::plain, false).await;
+    with_lost_replies(&on, JavaPermits::plain, false).await;
 }
 
 async fn leased_lost_or_late_replies_cost_no_permit_of_java(on: Fixture) {
-    lossy(&on, JavaPermits::leased, true).await;
+    with_lost_replies(&on, JavaPermits::leased, true).await;
 }
 
-/// On a server of its own: of our exchanges one of four has no answer, or is late, while Java takes
-/// and gives back.
-async fn lossy(on: &Fixture, javas: fn(crate::actor::Actor, &str) -> JavaPermits, leases: bool) {
+/// Runs on a server of its own. One of four exchanges of Rust gets no answer or a late one, while
+/// Java takes and returns permits.
+async fn with_lost_replies(on: &Fixture, javas: fn(crate::actor::Actor, &str) -> JavaPermits, leases: bool) {
     const ROUNDS: u64 = 10;
     let server = redgrid_tests::server().await;
     let (observer, redisson) = (server.observer().await.unwrap(), on.own_redisson_at(&server.url()).await);
@@ -129,7 +129,7 @@ async fn lossy(on: &Fixture, javas: fn(crate::actor::Actor, &str) -> JavaPermits
         let client =
             redgrid_tests::client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(250 * MS)).await;
         let semaphore = EitherSemaphore::new(&client, "mail", CAPACITY.cast_unsigned(), leases).await;
-        // The script is known to the server from here on.
+        // The server knows the script from here on.
         semaphore.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
         let seen = AtomicU64::new(0);
         proxy.on_request(move |request| {
@@ -144,7 +144,7 @@ async fn lossy(on: &Fixture, javas: fn(crate::actor::Actor, &str) -> JavaPermits
         tasks.push(async move {
             let mut before = 0;
             while lost.load(Ordering::Relaxed) < wanted {
-                // What is given up while it is under way is settled by the client itself.
+                // If a request is given up in flight, the client settles it by itself.
                 match semaphore.acquire_many(fastrand::u64(1..=3)).timeout(fastrand::u32(1..1000) * MS).await {
                     Ok(permit) if fastrand::bool() => drop(permit),
                     Ok(permit) => drop(permit.release().await),

@@ -44,7 +44,7 @@ async fn ours_gives_back_a_permit_of_java_once(on: Fixture) {
     assert_eq!(ours.try_release(ids[0]).await.unwrap(), Returned::Unknown);
     assert!(!java.is("tryRelease", &[&ids[0]]).await);
     assert_eq!(java.counts().await, (2, 1, 3));
-    // One that never expires goes back as well.
+    // A permit that never expires can be released, too.
     let forever: PermitId = java.does("acquire", &[&1]).await.parse().unwrap();
     assert_eq!(ours.try_release(forever).await.unwrap(), Returned::Released);
     assert!(java.is("tryRelease", &[&ids[1]]).await);
@@ -63,9 +63,9 @@ async fn java_releases_our_permit_and_its_guard_is_lost(on: Fixture) {
     assert!(!java.is("tryRelease", &[&ids[0]]).await);
     assert_eq!(ours.try_release(ids[0]).await.unwrap(), Returned::Unknown);
     assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.unwrap(), LostReason::Gone);
-    let told = permit.release().await;
-    assert!(matches!(told, Err(ReleaseError::Lost { reason: LostReason::Gone, .. })), "{told:?}");
-    // The other one went back, and nothing twice.
+    let released = permit.release().await;
+    assert!(matches!(released, Err(ReleaseError::Lost { reason: LostReason::Gone, .. })), "{released:?}");
+    // The other permit went back, and no permit went back twice.
     assert_eq!((on.left().await, on.leases().await.len()), (Some(3), 0));
     assert!(!java.is("tryRelease", &[&ids[1]]).await);
     assert_eq!(java.counts().await, (3, 0, 3));
@@ -79,7 +79,7 @@ async fn ours_updates_the_lease_of_a_permit_of_java(on: Fixture) {
     assert!((2 * SOON.as_millis() as i64..=3 * SOON.as_millis() as i64).contains(&left), "{left}");
     let forever: PermitId = java.does("acquire", &[&1]).await.parse().unwrap();
     assert_eq!(java.number("getLeaseTime", &[&forever]).await, -1);
-    // From now on it ends, and comes back.
+    // From now on the permit expires, and comes back.
     assert!(ours.update_lease(forever, LEASE).await.unwrap());
     at_once(ours.acquire().timeout(SOON).into_future()).await.unwrap().release().await.unwrap();
     assert!(!java.is("tryRelease", &[&forever]).await && !ours.update_lease(forever, SOON).await.unwrap());
@@ -89,7 +89,7 @@ async fn ours_updates_the_lease_of_a_permit_of_java(on: Fixture) {
 
 async fn java_updates_the_lease_of_a_permit_of_ours(on: Fixture) {
     let (mut java, ours) = (on.leased(), ours(&on, 2).await);
-    // Left by its guard to whoever knows its id.
+    // The guard leaves the permit to any caller that knows its id.
     let permit = ours.acquire().lease(SOON).await.unwrap();
     let id = permit.ids().next().unwrap();
     permit.forget();
@@ -134,10 +134,10 @@ async fn java_gives_back_many_of_ours_all_or_none(on: Fixture) {
     assert_eq!(java.number("tryReleaseAll", &[&format!("{},{stranger}", ids[0])]).await, 0);
     assert_eq!((on.left().await, on.leases().await.len()), (Some(1), 3));
     let waiter = tokio::spawn(ours.acquire_many(3).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     assert_eq!(java.number("tryReleaseAll", &[&ids[..2].join(",")]).await, 2);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
-    assert_eq!(java.number("tryReleaseAll", &[&ids.join(",")]).await, 0, "two of them are gone");
+    assert_eq!(java.number("tryReleaseAll", &[&ids.join(",")]).await, 0, "two of the permits are gone");
     assert!(java.is("tryRelease", &[&ids[2]]).await);
     assert_eq!((on.left().await, on.leases().await.len()), (Some(4), 0));
 }
@@ -149,11 +149,11 @@ async fn an_id_from_the_other_side_wakes_its_waiter(on: Fixture) {
     assert_eq!(ours.try_release(id).await.unwrap(), Returned::Released);
     let id: PermitId = at_once(java.done()).await.parse().unwrap();
     let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     assert_eq!(ours.try_release(id).await.unwrap(), Returned::Released);
     let permit = at_once(waiter).await.unwrap().unwrap();
     let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     java.does("release", &[&permit.ids().next().unwrap()]).await;
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     drop(permit);

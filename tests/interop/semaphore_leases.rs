@@ -84,7 +84,7 @@ async fn leased_ours_is_woken_by_javas_release(on: Fixture) {
     for one_by_one in [false, true] {
         let ids = java.does("acquire", &[&2, &SOON.as_millis()]).await;
         let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
-        on.until_hearing(1).await;
+        on.until_subscribed(1).await;
         if one_by_one {
             for id in ids.split(',') {
                 java.does("release", &[&id]).await;
@@ -93,7 +93,7 @@ async fn leased_ours_is_woken_by_javas_release(on: Fixture) {
             assert_eq!(java.number("tryReleaseAll", &[&ids]).await, 2);
         }
         at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
-        on.until_hearing(0).await;
+        on.until_subscribed(0).await;
     }
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
@@ -115,33 +115,34 @@ async fn javas_plain_semaphore_waits_for_our_leased_permits(on: Fixture) {
 async fn our_leased_permits_wait_for_javas_plain_semaphore(on: Fixture) {
     let mut java = on.plain();
     let ours = ours(&on).await;
-    assert!(java.is("trySetPermits", &[&3]).await && java.looks(3).await);
+    assert!(java.is("trySetPermits", &[&3]).await && java.try_take(3).await);
     assert!(ours.try_acquire().await.unwrap().is_none());
-    // A handle that gives the number finds that it is not the number of leased permits.
+    // A handle with a number of permits notices that this is not the number of leased permits.
     let numbered = Semaphore::new(&on.client().await, &on.name, 3).try_acquire().await;
     assert!(matches!(numbered, Err(AcquireError::PermitsDiffer { expected: 3, found: 0, .. })), "{numbered:?}");
     let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     java.does("release", &[&3]).await;
     let two = at_once(waiter).await.unwrap().unwrap();
-    assert!(!java.looks(2).await && two.is_held());
+    assert!(!java.try_take(2).await && two.is_held());
     two.release().await.unwrap();
-    assert!(java.looks(3).await);
+    assert!(java.try_take(3).await);
     java.does("release", &[&3]).await;
     assert_eq!((on.left().await, on.leases().await.len()), (Some(3), 0));
 }
 
-/// Whatever it is that Java does, it purges first.
+/// Java's purge returns expired permits of Rust once: Java purges before each of these methods.
 async fn a_purge_by_java_gives_our_expired_permits_back_once(on: Fixture) {
     let mut java = on.leased();
-    // From another client: what one has is looked after together, and that purges.
+    // These permits belong to another client, because one client renews its permits together, and
+    // that purges.
     let (ours, other) = (ours(&on).await, ours(&on).await);
     ours.set_permits(4).await.unwrap();
     for method in ["availablePermits", "acquiredPermits", "getPermits", "tryAcquire"] {
         let kept = ours.acquire_many(1).await.unwrap();
         let over = other.acquire_many(2).lease(LEASE).await.unwrap();
         on.until_leases_over(2).await;
-        assert_eq!((on.left().await, counts(&ours).await), (Some(1), (3, 1, 4)), "nobody has purged");
+        assert_eq!((on.left().await, counts(&ours).await), (Some(1), (3, 1, 4)), "no purge yet");
         let ids = match method {
             "tryAcquire" => java.does(method, &[&3]).await,
             _ => {
@@ -151,9 +152,9 @@ async fn a_purge_by_java_gives_our_expired_permits_back_once(on: Fixture) {
             }
         };
         assert_eq!((on.left().await, on.leases().await.len()), (Some(0), 4), "{method}");
-        // Ours does not give back once more what Java has.
-        let told = over.release().await;
-        assert!(matches!(told, Err(ReleaseError::Lost { reason: LostReason::Expired, .. })), "{told:?}");
+        // Rust does not return permits again that Java has returned.
+        let released = over.release().await;
+        assert!(matches!(released, Err(ReleaseError::Lost { reason: LostReason::Expired, .. })), "{released:?}");
         assert_eq!((on.left().await, on.leases().await.len()), (Some(0), 4), "{method}");
         assert_eq!(java.number("tryReleaseAll", &[&ids]).await, 3);
         kept.release().await.unwrap();
@@ -167,7 +168,7 @@ async fn a_purge_by_ours_gives_javas_expired_permits_back_once(on: Fixture) {
     let kept = java.does("acquire", &[&1, &SOON.as_millis()]).await;
     let over = java.does("acquire", &[&2, &LEASE.as_millis()]).await;
     on.until_leases_over(2).await;
-    // Reading writes nothing here.
+    // Reading writes nothing.
     assert_eq!((on.left().await, counts(&ours).await), (Some(1), (3, 1, 4)));
     let three = ours.try_acquire_many(3).await.unwrap().expect("three are left");
     assert_eq!((on.left().await, on.leases().await.len()), (Some(0), 4));
@@ -205,7 +206,8 @@ async fn ours_enters_when_javas_lease_is_over(on: Fixture) {
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
 }
 
-/// An RSemaphore knows no leases: it waits for whoever does.
+/// A waiter of Java's plain semaphore is woken when Rust purges. An RSemaphore knows no leases, so
+/// it waits for a client that does.
 async fn javas_plain_waiter_is_woken_when_ours_purges(on: Fixture) {
     let mut java = on.plain();
     let ours = ours(&on).await;
@@ -228,14 +230,14 @@ async fn a_java_permit_that_never_expires_is_left_alone(on: Fixture) {
     let id = java.does("acquire", &[&1]).await;
     assert_eq!(on.leases().await[0].1, 922_337_203_685_477);
     assert_eq!(ours.remaining_lease(id.parse().unwrap()).await.unwrap(), Lifetime::Endless);
-    // Neither a look, nor a wait, nor an expired one beside it takes it back.
+    // Neither a try, nor a wait, nor an expired permit beside it takes this permit back.
     assert!(ours.try_acquire_many(2).await.unwrap().is_none());
     ours.acquire().lease(LEASE).await.unwrap().forget();
     let refused = ours.acquire_many(2).timeout(3 * LEASE).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { .. })), "{refused:?}");
     assert_eq!((java.counts().await, counts(&ours).await), ((1, 1, 2), (1, 1, 2)));
     let waiter = tokio::spawn(ours.acquire_many(2).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     assert!(java.is("tryRelease", &[&id]).await);
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     assert_eq!((on.left().await, on.leases().await.len()), (Some(2), 0));
@@ -247,7 +249,7 @@ async fn our_renewals_keep_permits_from_a_waiting_java(on: Fixture) {
     let permit = ours.acquire().auto_renew(2 * LEASE).await.unwrap();
     let first = on.leases().await[0].1;
     java.begins("acquire", &[&1, &SOON.as_millis()]).await;
-    // Java wakes by itself when the lease was to end.
+    // Java wakes by itself at the time when the lease would have ended.
     let past = async || on.server_time().await / 1000 > first.cast_unsigned() + 500;
     wait_until(SOON, past).await;
     assert!(java.actor.is_waiting() && permit.is_held() && on.leases().await[0].1 > first);
@@ -269,13 +271,13 @@ async fn permits_set_anew_by_either_side_stay_held(on: Fixture) {
     assert!(java.is("tryRelease", &[&id]).await && ours.try_acquire().await.unwrap().is_none());
     two.release().await.unwrap();
     assert_eq!((java.counts().await, counts(&ours).await), ((2, 0, 2), (2, 0, 2)));
-    // More of them wake who waits, either way.
+    // Additional permits wake waiters of both sides.
     let two = ours.acquire_many(2).await.unwrap();
     java.waits("acquire", &[&1, &SOON.as_millis()]).await;
     ours.set_permits(3).await.unwrap();
     let id = at_once(java.done()).await;
     let waiter = tokio::spawn(ours.acquire().timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     java.does("setPermits", &[&4]).await;
     at_once(waiter).await.unwrap().unwrap().release().await.unwrap();
     two.release().await.unwrap();
@@ -311,7 +313,7 @@ async fn a_killed_java_gives_all_back_to_ours(on: Fixture) {
     ours.set_permits(4).await.unwrap();
     dead.does("acquire", &[&3, &(4 * LEASE).as_millis()]).await;
     let waiter = tokio::spawn(ours.acquire_many(4).timeout(SOON).into_future());
-    on.until_hearing(1).await;
+    on.until_subscribed(1).await;
     redisson.kill().await;
     let four = waiter.await.unwrap().unwrap();
     assert_eq!(counts(&ours).await, (0, 4, 4));
@@ -327,13 +329,13 @@ async fn a_deletion_by_java_ends_our_leases(on: Fixture) {
     assert!(java.is("delete", &[]).await);
     assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.unwrap(), LostReason::Gone);
     assert!(java.is("trySetPermits", &[&1]).await);
-    let told = permit.release().await;
-    assert!(matches!(told, Err(ReleaseError::Lost { .. })), "{told:?}");
+    let released = permit.release().await;
+    assert!(matches!(released, Err(ReleaseError::Lost { .. })), "{released:?}");
     assert_eq!((on.left().await, on.leases().await.len()), (Some(1), 0));
 }
 
-/// The number had a lifetime, and so the leases have one. Who sets a new number without one ends
-/// the lifetime of both.
+/// A new number keeps the leases that are held. If the number had a lifetime, the leases have one,
+/// too. A new number without a lifetime ends the lifetime of both.
 async fn new_numbers_keep_the_leases_that_are_held(on: Fixture) {
     let client = on.client().await;
     let plain = Semaphore::plain(&client, &on.name);
@@ -346,10 +348,10 @@ async fn new_numbers_keep_the_leases_that_are_held(on: Fixture) {
     let held = ours.acquire().await.unwrap();
     assert_eq!(lifetimes().await, (true, true));
     ours.set_permits(4).await.unwrap();
-    assert_eq!(lifetimes().await, (false, false), "the leases would be gone, and the permit with them");
+    assert_eq!(lifetimes().await, (false, false), "with a lifetime, the leases and the permit would be gone");
     assert!(plain.set_permits(3).expires_in(SOON).await.unwrap());
-    assert_eq!(lifetimes().await, (true, true), "the leases would outlive what they are of");
-    // Java's addPermits drops the lifetime of the number alone; who takes a permit puts that right.
+    assert_eq!(lifetimes().await, (true, true), "without a lifetime, the leases would outlive the number");
+    // Java's addPermits drops the lifetime of the number alone; the next acquire corrects that.
     on.leased().does("addPermits", &[&1]).await;
     assert_eq!(lifetimes().await, (false, true));
     ours.acquire().await.unwrap().release().await.unwrap();

@@ -16,10 +16,11 @@ scenarios![
     nothing_of_ours_stays_in_javas_way,
 ];
 
-/// What there is of a semaphore: the number, how many leases, whether the number has a lifetime.
+/// The state of a semaphore: the number, the count of leases, and whether the number has a
+/// lifetime.
 type State = (Option<String>, i64, bool);
 
-/// A server of its own, as all that is published there is recorded.
+/// A server of its own, because all messages on it are recorded.
 struct Wire {
     server: RedisServer,
     monitor: Monitor,
@@ -32,13 +33,13 @@ impl Wire {
         Wire { server, monitor }
     }
 
-    /// What was published for semaphores since the last call: channel and message.
-    async fn told(&mut self) -> Vec<(String, String)> {
+    /// Returns the messages for semaphores since the last call: channel and payload.
+    async fn published(&mut self) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let seen = self.monitor.take().await.unwrap();
-        let told = seen.iter().filter(|command| command.name == "PUBLISH");
-        let told = told.map(|command| (text(&command.args[0]), text(&command.args[1])));
-        told.filter(|(channel, _)| channel.starts_with("redisson_sc:")).collect()
+        let published = seen.iter().filter(|command| command.name == "PUBLISH");
+        let published = published.map(|command| (text(&command.args[0]), text(&command.args[1])));
+        published.filter(|(channel, _)| channel.starts_with("redisson_sc:")).collect()
     }
 
     async fn state(&self, name: &str) -> State {
@@ -60,35 +61,35 @@ async fn the_same_calls_leave_the_same_number_and_messages(on: Fixture) {
     let ours = Semaphore::plain(&redgrid_tests::client(&wire.server).await, "ours");
 
     assert!(java.is("trySetPermits", &[&4]).await);
-    assert_eq!(wire.told().await, messages("javas", &["4"]));
+    assert_eq!(wire.published().await, messages("javas", &["4"]));
     assert!(ours.try_set_permits(4).await.unwrap());
-    assert_eq!(wire.told().await, messages("ours", &["4"]));
+    assert_eq!(wire.published().await, messages("ours", &["4"]));
     assert!(!java.is("trySetPermits", &[&5]).await && !ours.try_set_permits(5).await.unwrap());
-    // What is taken is told to nobody.
-    assert!(java.looks(3).await);
+    // Taking permits publishes nothing.
+    assert!(java.try_take(3).await);
     let three = ours.acquire_many(3).await.unwrap();
-    assert_eq!(wire.told().await, []);
+    assert_eq!(wire.published().await, []);
     assert_eq!(wire.state("javas").await, wire.state("ours").await);
     java.does("release", &[&3]).await;
-    assert_eq!(wire.told().await, messages("javas", &["4"]));
+    assert_eq!(wire.published().await, messages("javas", &["4"]));
     three.release().await.unwrap();
-    assert_eq!(wire.told().await, messages("ours", &["4"]));
+    assert_eq!(wire.published().await, messages("ours", &["4"]));
     java.does("addPermits", &[&-2]).await;
     ours.add_permits(-2).await.unwrap();
     java.does("release", &[&5]).await;
     ours.release(5).await.unwrap();
     let both =
         [messages("javas", &["2"]), messages("ours", &["2"]), messages("javas", &["7"]), messages("ours", &["7"])];
-    assert_eq!(wire.told().await, both.concat());
+    assert_eq!(wire.published().await, both.concat());
     assert_eq!((java.number("drainPermits", &[]).await, ours.drain().await.unwrap()), (7, 7));
-    assert_eq!(wire.told().await, []);
+    assert_eq!(wire.published().await, []);
     for name in ["javas", "ours"] {
         assert_eq!(wire.state(name).await, (Some("0".to_owned()), 0, false), "{name}");
     }
     assert!(java.is("delete", &[]).await && ours.delete().await.unwrap());
     assert!(java.is("trySetPermits", &[&1, &SOON.as_millis()]).await);
     assert!(ours.try_set_permits(1).expires_in(SOON).await.unwrap());
-    assert_eq!(wire.told().await, [messages("javas", &["1"]), messages("ours", &["1"])].concat());
+    assert_eq!(wire.published().await, [messages("javas", &["1"]), messages("ours", &["1"])].concat());
     for name in ["javas", "ours"] {
         assert_eq!(wire.state(name).await, (Some("1".to_owned()), 0, true), "{name}");
     }
@@ -101,14 +102,14 @@ async fn the_same_leased_calls_leave_the_same_keys_and_messages(on: Fixture) {
     let mut java = JavaPermits::leased(redisson.actor(), "javas");
     let ours = PermitExpirableSemaphore::new(&redgrid_tests::client(&wire.server).await, "ours");
     java.does("setPermits", &[&3]).await;
-    assert_eq!(wire.told().await, messages("javas", &["3"]));
+    assert_eq!(wire.published().await, messages("javas", &["3"]));
     ours.set_permits(3).await.unwrap();
-    assert_eq!(wire.told().await, messages("ours", &["3"]));
+    assert_eq!(wire.published().await, messages("ours", &["3"]));
     let id = java.does("acquire", &[&1, &LEASE.as_millis()]).await;
     let permit = ours.acquire().lease(LEASE).await.unwrap();
-    assert_eq!(wire.told().await, []);
+    assert_eq!(wire.published().await, []);
     assert_eq!((wire.state("javas").await, wire.state("ours").await), wire_of("2", 1));
-    // Each ends when it was to, with our margin.
+    // Each lease ends at its time, plus redgrid's margin.
     let observer = wire.server.observer().await.unwrap();
     let mut ends = Vec::new();
     for name in ["javas", "ours"] {
@@ -120,29 +121,30 @@ async fn the_same_leased_calls_leave_the_same_keys_and_messages(on: Fixture) {
     assert!(ends[1].abs_diff(ends[0]) < 10_000, "{ends:?}");
     java.does("release", &[&id]).await;
     permit.release().await.unwrap();
-    assert_eq!(wire.told().await, [messages("javas", &["3"]), messages("ours", &["3"])].concat());
+    assert_eq!(wire.published().await, [messages("javas", &["3"]), messages("ours", &["3"])].concat());
     assert_eq!((wire.state("javas").await, wire.state("ours").await), wire_of("3", 0));
     java.does("addPermits", &[&1]).await;
     ours.add_permits(1).await.unwrap();
-    // Java says how many are new, and not how many are left. Either wakes whoever can be served.
-    assert_eq!(wire.told().await, [messages("javas", &["1"]), messages("ours", &["4"])].concat());
+    // Java publishes how many permits are new, and Rust publishes how many are left. Both wake
+    // every waiter that can be served.
+    assert_eq!(wire.published().await, [messages("javas", &["1"]), messages("ours", &["4"])].concat());
     assert_eq!((wire.state("javas").await, wire.state("ours").await), wire_of("4", 0));
     java.does("setPermits", &[&2]).await;
     ours.set_permits(2).await.unwrap();
-    assert_eq!(wire.told().await, [messages("javas", &["2"]), messages("ours", &["2"])].concat());
+    assert_eq!(wire.published().await, [messages("javas", &["2"]), messages("ours", &["2"])].concat());
     assert!(java.is("delete", &[]).await && ours.delete().await.unwrap());
     for name in ["javas", "ours"] {
         assert_eq!(wire.state(name).await, (None, 0, false), "{name}");
     }
 }
 
-/// The same on both sides: a number without a lifetime, and so many leases.
+/// The same state on both sides: a number without a lifetime, and so many leases.
 fn wire_of(number: &str, leases: i64) -> (State, State) {
     let state = (Some(number.to_owned()), leases, false);
     (state.clone(), state)
 }
 
-/// Of our own there is the last answer to a client, which ends by itself, and nothing else.
+/// Nothing of redgrid's own stays, except the last answer to a client, which expires by itself.
 async fn nothing_of_ours_stays_in_javas_way(on: Fixture) {
     let mut java = on.leased();
     let client = on.client().await;

@@ -93,7 +93,7 @@ where
     let set: ScoredSortedSet<String, C> = ScoredSortedSet::<String>::new(&client, name).with_codec(with.clone());
     assert_eq!(java(&mut actor, name, "scored.add", &[codec, "a", "1.5"]).await, "true");
     assert!(!set.insert("a", 1.25).await.unwrap() && set.insert("ü", -3.0).await.unwrap());
-    // Redisson neither writes infinite scores nor reads them.
+    // Redisson neither writes nor reads infinite scores.
     assert!(set.insert("high", 1e300).await.unwrap());
     assert_eq!(java(&mut actor, name, "scored.addScore", &[codec, "a", "0.5"]).await, "1.75");
     assert_eq!(set.add_score("a", 0.1).await.unwrap(), 1.85);
@@ -126,7 +126,7 @@ where
     assert_eq!(java(&mut actor, name, "scored.entries", &[codec]).await, "[]");
 }
 
-/// What each condition tells, of a value that is in and of one that is not.
+/// Each condition has the same result on both sides, for a value in the set and for another value.
 async fn both_give_scores_under_the_same_conditions(on: Fixture) {
     let (mut actor, client) = (on.java(), on.client().await);
     let there = format!("{}:there", on.name);

@@ -27,12 +27,12 @@ fn text(word: &str) -> String {
     word.to_owned()
 }
 
-/// As Java shows a list.
+/// Returns a list as Java shows it.
 fn shown<T: std::fmt::Display>(all: &[T]) -> String {
     format!("[{}]", all.iter().map(T::to_string).collect::<Vec<_>>().join(", "))
 }
 
-/// As Java shows values with their scores.
+/// Returns values with their scores, as Java shows them.
 fn with_scores(entries: &[(String, f64)]) -> String {
     shown(&entries.iter().map(|(value, score)| format!("{value}={score:?}")).collect::<Vec<_>>())
 }
@@ -50,7 +50,7 @@ async fn bulk_changes_have_the_same_results(on: Fixture) {
     let drawn = ask(&mut java, name, "set.random", &["kryo", "2"]).await;
     assert!(["[3, 4]", "[3, 5]", "[4, 5]"].contains(&drawn.as_str()), "{drawn}");
     assert!(set.random_many(9).await.unwrap().iter().all(|value| (3..=5).contains(value)));
-    // Many more than one page of either.
+    // These are many more values than one page of either side.
     set.insert_many(&(100..400).collect::<Vec<_>>()).await.unwrap();
     let seen = ask(&mut java, name, "set.iterate", &["kryo"]).await;
     assert_eq!((seen.split(", ").count(), set.len().await.unwrap()), (303, 303));
@@ -175,10 +175,10 @@ async fn scores_are_combined_by_weights_on_both_sides(on: Fixture) {
     for (by, aggregate) in [("SUM", Aggregate::Sum), ("MIN", Aggregate::Min), ("MAX", Aggregate::Max)] {
         for what in ["union", "intersection"] {
             let words = ["string", what, by, &names[0], "2", &names[1], "0.5"];
-            let told = ask(&mut java, &names[2], "scored.combine", &words).await;
+            let combined = ask(&mut java, &names[2], "scored.combine", &words).await;
             let both = if what == "union" { a.union([&names[1]]) } else { a.intersection([&names[1]]) };
             let stored = both.weights([2.0, 0.5]).aggregate(aggregate).store(&names[3]).await.unwrap();
-            assert_eq!(told, stored.to_string());
+            assert_eq!(combined, stored.to_string());
             let (theirs, ours) =
                 (theirs.by_rank(..).entries().await.unwrap(), ours.by_rank(..).entries().await.unwrap());
             assert!(!ours.is_empty() && theirs == ours, "{what} {by}: {theirs:?} {ours:?}");
@@ -216,7 +216,7 @@ async fn java_waits_for_the_lowest_and_the_highest_of_ours(on: Fixture) {
     assert_eq!(set.pop_first_of_any([&other], 1).await.unwrap(), Some((other.clone(), vec![(text("there"), 3.0)])));
 }
 
-/// How Java is asked for a range of text and what we ask for, by the same words.
+/// Compares ranges of text of both sides, by the same words.
 async fn lex_ranges(java: &mut Actor, name: &str, words: &LexSortedSet, from: &str, to: &str) {
     use std::ops::Bound::{Excluded, Included, Unbounded};
     let (first, last) = (from.to_owned(), to.to_owned());
@@ -265,7 +265,7 @@ async fn ranges_of_text_are_the_same_on_both_sides(on: Fixture) {
     let words = LexSortedSet::new(&client, name);
     assert_eq!(ask(&mut java, name, "lex.addAll", &["b", "aa", "ü", "日本"]).await, "true");
     assert_eq!(words.insert_many(["a", "B", "z", "(x", "[x", "+", "-"]).await.unwrap(), 7);
-    // Marks of the server's ranges are words like others.
+    // The marks of the server's ranges are ordinary words here.
     for (from, to) in [("a", "z"), ("aa", "b"), ("(x", "[x"), ("+", "-"), ("-", "b"), ("b", "ü")] {
         lex_ranges(&mut java, name, &words, from, to).await;
     }

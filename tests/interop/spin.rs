@@ -99,7 +99,7 @@ async fn spinning_threads_and_tasks_lose_no_update(on: Fixture) {
     }
     java.done().await.unwrap();
     assert_eq!(read(&client, &counter).await, 80);
-    // A plain lock of the name is free, too.
+    // A plain lock of the name can be taken, too.
     Lock::new(&client, &on.name).try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
 }
 

@@ -44,7 +44,7 @@ where
         format!("2-0={{b=y}} {auto}={{c=z}} {last}={{d=v}}")
     );
     assert_eq!(java(&mut actor, on, "size", &[codec]).await, "4");
-    // A group of the one gives to consumers of the other.
+    // A group created by one side gives entries to consumers of the other.
     java(&mut actor, on, "createGroup", &[codec, "g"]).await;
     let group = stream.group("g");
     assert_eq!(group.read("rust").limit(1).await.unwrap()[0].as_ref().unwrap().id, id(1));
@@ -52,7 +52,7 @@ where
     assert_eq!(java(&mut actor, on, "pending", &[codec, "g"]).await, "2 {java=1, rust=1}");
     let pending = group.pending().await.unwrap();
     assert_eq!(pending.consumers, [(text("java"), 1), (text("rust"), 1)]);
-    // Each takes over what the other has, and acknowledges it.
+    // Each side takes over an entry of the other side, and acknowledges it.
     assert_eq!(java(&mut actor, on, "claim", &[codec, "g", "java", "1-0"]).await, "1-0={ä=x}");
     assert_eq!(
         group.claim("rust", Duration::ZERO, [id(2)]).await.unwrap()[0].as_ref().unwrap().fields,
@@ -70,7 +70,7 @@ where
         format!("{auto}={{c=z}} {last}={{d=v}}")
     );
     assert_eq!(group.pending().await.unwrap().consumers, [(text("java"), 2)]);
-    // A consumer hears of what Java adds, too.
+    // A consumer of Rust also receives entries that Java adds.
     let mut deliveries = group.consumer("waiting");
     let waiting = tokio::spawn(async move { deliveries.try_next().await.unwrap().unwrap() });
     java(&mut actor, on, "add", &[codec, "*", "e", "w"]).await;

@@ -35,7 +35,7 @@ async fn a_group_gives_each_entry_to_one_consumer_of_either_side(on: Fixture) {
     let stream = Stream::<String, String>::new(&client, &on.name).with_codecs(Text, Text);
     let group = stream.group("g");
     group.create().from_start().make_stream().await.unwrap();
-    // Nobody else is there yet: the first is Java's.
+    // Java's consumer is alone at first, and receives the first entry.
     stream.add("n", &text("0")).await.unwrap();
     working.begin_value("stream.work", &on.name, &["string", "g", "java"]).await;
     wait_until(SOON, async || stream.groups().await.unwrap()[0].entries_read == Some(1)).await;
@@ -62,7 +62,7 @@ async fn a_group_gives_each_entry_to_one_consumer_of_either_side(on: Fixture) {
     wait_until(SOON, all_done).await;
     here.abort();
     let mut taken = std::mem::take(&mut *taken.lock().unwrap());
-    assert!(theirs.contains(&0) && !taken.is_empty(), "both have some: {theirs:?} {taken:?}");
+    assert!(theirs.contains(&0) && !taken.is_empty(), "both have entries: {theirs:?} {taken:?}");
     taken.extend(theirs);
     assert_eq!(taken.len() as u64, 2 * EACH + 1, "each once");
     assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), (0..=2 * EACH).collect());
@@ -87,7 +87,7 @@ async fn java_waits_for_our_entries(on: Fixture) {
     stream.add("c", &text("3")).id(EntryId::new(3, 0)).exactly_once().await.unwrap();
     assert_eq!(waiting.done().await.unwrap(), "3-0={c=3}");
     assert_eq!(ask(&mut java, &on, "listConsumers", &["kryo", "g"]).await, "{c=2}");
-    // And we for what is added there.
+    // Rust waits for an entry that Java adds.
     let read = stream.read(EntryId::new(3, 0)).timeout(SOON);
     let (found, added) = tokio::join!(read, ask(&mut java, &on, "add", &["kryo", "4-0", "d", "4"]));
     assert_eq!((found.unwrap()[0].id, added), (EntryId::new(4, 0), text("4-0")));
@@ -111,7 +111,7 @@ async fn pending_entries_of_javas_consumer_are_claimed_by_ours(on: Fixture) {
     attempts.sort_unstable();
     assert_eq!(attempts, [(EntryId::new(1, 0), true), (EntryId::new(2, 0), false)]);
     assert_eq!(ask(&mut java, &on, "pending", &["string", "g"]).await, "0 {}");
-    // Its consumer is there until somebody removes it.
+    // Java's consumer exists until a client removes it.
     assert_eq!(ask(&mut java, &on, "listConsumers", &["string", "g"]).await, "{alive=0, dead=0}");
     assert_eq!(group.remove_consumer("dead").await.unwrap(), 0);
     assert_eq!(ask(&mut java, &on, "listConsumers", &["string", "g"]).await, "{alive=0}");
@@ -128,11 +128,11 @@ async fn pending_entries_of_our_consumer_are_claimed_by_java(on: Fixture) {
     assert_eq!(group.read("dead").await.unwrap().len(), 3);
     assert_eq!(ask(&mut java, &on, "pendingRange", &["string", "g", "dead"]).await, "1-0={n=1} 2-0={n=2} 3-0={n=3}");
     assert_eq!(ask(&mut java, &on, "fastClaim", &["string", "g", "java", "2-0"]).await, "[2-0]");
-    assert_eq!(ask(&mut java, &on, "removeConsumer", &["string", "g", "dead"]).await, "2", "what it had is given up");
+    assert_eq!(ask(&mut java, &on, "removeConsumer", &["string", "g", "dead"]).await, "2", "its entries are given up");
     assert_eq!(group.pending().await.unwrap().consumers, [(text("java"), 1)]);
     assert_eq!(group.read_pending("java", EntryId::MIN, 9).await.unwrap().len(), 1);
     ask(&mut java, &on, "ack", &["string", "g", "2-0"]).await;
-    // Set back by the one, all comes again to the other.
+    // One side sets the group back, and the other side receives the entries again.
     group.set_id(Start::After(EntryId::new(1, 0))).await.unwrap();
     assert_eq!(ask(&mut java, &on, "readGroup", &["string", "g", "java", "9"]).await, "2-0={n=2} 3-0={n=3}");
     ask(&mut java, &on, "updateGroup", &["string", "g", "2-0"]).await;

@@ -1,4 +1,4 @@
-//! docs/redisson/interop.md: what is shared, and all scenarios, written from their names.
+//! docs/redisson/interop.md: the shared objects, and all scenarios, written from their names.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -62,8 +62,7 @@ skipped. The name of a scenario is its file's and its own, with `_` for each bla
 ## Scenarios
 ";
 
-/// Fails if the page does not have exactly these scenarios; `REWRITE=1` writes it
-/// again.
+/// Fails if the page does not list exactly these scenarios. `REWRITE=1` writes the page anew.
 pub(crate) fn trial(scenarios: &[Scenario], versions: &[&str]) -> Trial {
     let wanted = written(scenarios, versions);
     Trial::test("table::names_every_scenario", move || {

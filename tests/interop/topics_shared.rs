@@ -48,8 +48,8 @@ async fn a_message_that_one_cannot_decode_reaches_the_others(on: Fixture) {
         assert_eq!(tokio::time::timeout(SOON, as_words.next()).await.unwrap().unwrap().unwrap().value, expected);
     }
     for _ in 0..2 {
-        let told = tokio::time::timeout(SOON, as_numbers.next()).await.unwrap().unwrap();
-        assert!(matches!(told, Err(SubscriptionError::Undecodable(_))), "{told:?}");
+        let received = tokio::time::timeout(SOON, as_numbers.next()).await.unwrap().unwrap();
+        assert!(matches!(received, Err(SubscriptionError::Undecodable(_))), "{received:?}");
     }
     assert_eq!(tokio::time::timeout(SOON, as_numbers.next()).await.unwrap().unwrap().unwrap().value, 7);
 }
@@ -58,7 +58,7 @@ async fn pattern_subscriptions_receive_the_others_messages(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let pattern = format!("{}:[ab]:?", on.name);
     let all: PatternTopic<String, Text> = PatternTopic::new(&client, &pattern);
-    let mut heard = all.subscribe().await.unwrap();
+    let mut messages = all.subscribe().await.unwrap();
     java.value_of("pattern.listen", &pattern, &["string"]).await;
     let names = ["a:1", "b:2", "c:1", "a:12", "b:ü", "b:3"].map(|name| format!("{}:{name}", on.name));
     let expected = [&names[0], &names[1], &names[5]];
@@ -73,7 +73,7 @@ async fn pattern_subscriptions_receive_the_others_messages(on: Fixture) {
     }
     for value in ["ours", "theirs"] {
         for name in expected {
-            let message = tokio::time::timeout(SOON, heard.next()).await.unwrap().unwrap().unwrap();
+            let message = tokio::time::timeout(SOON, messages.next()).await.unwrap().unwrap().unwrap();
             assert_eq!((&message.channel, &*message.value), (name, value));
         }
     }
@@ -81,7 +81,7 @@ async fn pattern_subscriptions_receive_the_others_messages(on: Fixture) {
     wait_until(SOON, async || Topic::<String, Text>::new(&client, &names[0]).publish("x").await.unwrap() == 1).await;
 }
 
-/// The next one's message, which is acknowledged.
+/// Acknowledges the next message, and returns it.
 async fn acked(deliveries: &mut Deliveries<String, Text>) -> String {
     loop {
         match tokio::time::timeout(SOON, deliveries.next()).await.unwrap().unwrap() {
@@ -117,11 +117,11 @@ async fn messages_of_both_come_to_every_subscriber_of_both_in_order(on: Fixture)
     }
     let many = (2 * EACH).to_string();
     for listener in ["one", "two"] {
-        let heard = java.value_of("reliable.heardMany", &on.name, &["string", &many, listener]).await;
-        assert_eq!(heard, published.join(" "));
+        let received = java.value_of("reliable.heardMany", &on.name, &["string", &many, listener]).await;
+        assert_eq!(received, published.join(" "));
         assert_eq!(java.value_of("reliable.heardNow", &on.name, &["string", listener]).await, "0");
     }
-    // What all have is kept for nobody.
+    // A message that all subscribers have acknowledged is dropped.
     wait_until(SOON, async || topic.len().await.unwrap() == 0).await;
 }
 
@@ -151,7 +151,7 @@ async fn a_subscriber_of_ours_that_leaves_keeps_nothing_there(on: Fixture) {
     assert_eq!(
         java.value_of("reliable.size", &on.name, &["string"]).await,
         "1",
-        "kept for who has not acknowledged it"
+        "kept for the subscriber that has not acknowledged it"
     );
     ours.leave().await.unwrap();
     assert_eq!(java.value_of("reliable.countSubscribers", &on.name, &["string"]).await, "1");
@@ -174,7 +174,7 @@ async fn a_subscriber_from_the_beginning_gets_javas_messages(on: Fixture) {
         assert_eq!(acked(&mut from_then).await, n.to_string());
     }
     assert_eq!(acked(&mut from_now).await, "3");
-    // One of Java's begins with all that is kept.
+    // A subscriber of Java begins with all messages that are kept.
     topic.publish("4").await.unwrap();
     java.value_of("reliable.listen", &on.name, &["string"]).await;
     assert_eq!(java.value_of("reliable.heard", &on.name, &["string"]).await, "4");

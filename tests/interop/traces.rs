@@ -28,15 +28,15 @@ async fn javas_unlock_latch_has_no_effect_on_ours(on: Fixture) {
     java.lock(&on.name).await;
     assert!(java.unlock(&on.name).await);
     if on.version().starts_with("3.") {
-        // It forgets to delete its latch, which lives on for its 16 to 20 s: just what is to
-        // disturb nobody.
+        // The older line does not delete its latch, which lives for its 16 to 20 s. This key must
+        // not disturb either side.
         let latch = format!("redisson_unlock_latch:{{{}}}:", on.name);
         let left = keys(&on).await;
         assert!(matches!(&left[..], [one] if one.starts_with(&latch)), "{left:?}");
     } else {
         wait_until(SOON, async || keys(&on).await.is_empty()).await;
     }
-    // With the latch there, both sides take and give it back as ever.
+    // With the latch there, both sides take and release the lock as usual.
     let guard = lock.try_acquire().await.unwrap().expect("it is free");
     java.begin_lock(&on.name).await;
     java.until_asleep().await;
@@ -50,7 +50,7 @@ async fn javas_unlock_latch_has_no_effect_on_ours(on: Fixture) {
     assert!(!on.observer.exists(&on.name).await.unwrap());
 }
 
-/// All keys with the lock's name in them.
+/// Returns all keys with the lock's name in them.
 async fn keys(on: &Fixture) -> Vec<String> {
     on.observer.keys(&format!("*{}*", on.name)).await.unwrap()
 }

@@ -19,7 +19,7 @@ scenarios![
     a_commit_of_java_is_a_conflict,
 ];
 
-/// Longer than anything takes here: Java's locks have it as their lease.
+/// Longer than any step here: the locks of Java have it as their lease.
 const LEASE: &str = "60000";
 
 async fn ask(java: &mut Actor, verb: &str, name: &str, words: &[&str]) -> String {
@@ -53,14 +53,14 @@ where
     let tx = Transaction::new(&client);
     let (here, there) =
         (tx.bucket_with::<String, _>(&bucket, with), tx.map_with::<String, String, _, _>(&map, with, with));
-    assert_eq!(here.get().await.unwrap().as_deref(), Some("one"), "{codec}: it is not committed");
+    assert_eq!(here.get().await.unwrap().as_deref(), Some("one"), "{codec}: the change is not committed");
     ask(&mut java, "commit", &id, &[]).await;
     assert_eq!(there.get("a").await.unwrap().as_deref(), Some("2"));
     assert_eq!(tx.set_with::<String, _>(&set, with).len().await.unwrap(), 2);
 }
 
-/// What Java does to a name, as a verb and its words, and whether ours that writes `key` is in its
-/// way whichever line of Redisson's it is.
+/// The writes of Java to a name, each as a verb with its words. The flag shows whether it blocks a
+/// Rust write to `key` with either line of Redisson.
 const WRITES: [(&str, &[&str], &str, &str, bool); 8] = [
     ("bucket.set", &["x"], "bucket", "", true),
     ("map.put", &["a", "x"], "map", "a", true),
@@ -86,7 +86,7 @@ async fn writes_of_an_open_java_transaction_are_invisible(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     for (at, (verb, words, kind, key, is_in_the_way)) in WRITES.into_iter().enumerate() {
         let (name, id) = (format!("{}:{at}", on.name), format!("{}:{at}:id", on.name));
-        // Something is there that can be deleted.
+        // The object has an element that can be deleted.
         match kind {
             "bucket" => {}
             "map" => {
@@ -97,23 +97,24 @@ async fn writes_of_an_open_java_transaction_are_invisible(on: Fixture) {
         }
         ask(&mut java, "begin", &id, &[LEASE]).await;
         ask(&mut java, verb, &name, &[&[&*id, "string"], words].concat()).await;
-        let told = write(&client, (&name, kind, key), Duration::from_secs(1)).await;
-        // It locks a whole map or set in one line for what it does not in the other.
+        let result = write(&client, (&name, kind, key), Duration::from_secs(1)).await;
+        // One line of Redisson locks a whole map or set for calls for which the other line does
+        // not.
         let lock = format!("{name}:transaction_lock");
         let is_in_the_way = is_in_the_way || on.observer.exists(&lock).await.unwrap();
-        let is_locked = matches!(&told, Err(TransactionError::Locked { name: of, .. }) if of.as_str() == name);
-        assert_eq!(is_locked, is_in_the_way, "{verb} {words:?} against {key}: {told:?}");
+        let is_locked = matches!(&result, Err(TransactionError::Locked { name: of, .. }) if of.as_str() == name);
+        assert_eq!(is_locked, is_in_the_way, "{verb} {words:?} against {key}: {result:?}");
         if is_in_the_way {
             let end = if at % 2 == 0 { "commit" } else { "rollback" };
             let (ours, _) = tokio::join!(write(&client, (&name, kind, key), SOON), ask(&mut java, end, &id, &[]));
             ours.unwrap();
-            // Ours is the last.
+            // Rust's value was written last.
             if kind == "bucket" {
                 let bucket: Bucket<String, Text> = Bucket::new(&client, &name);
                 assert_eq!(bucket.get().await.unwrap().as_deref(), Some("ours"));
             }
         } else {
-            told.unwrap();
+            result.unwrap();
             ask(&mut java, "commit", &id, &[]).await;
         }
     }
@@ -129,8 +130,8 @@ async fn a_commit_of_java_is_a_conflict(on: Fixture) {
     ask(&mut java, "map.put", &on.name, &[&id, "string", "a", "java"]).await;
     ask(&mut java, "commit", &id, &[]).await;
     map.set("a", &"rust".to_owned()).unwrap();
-    let told = tx.commit().await.unwrap_err();
-    assert!(matches!(told, TransactionError::Conflict { .. }), "{told:?}");
+    let error = tx.commit().await.unwrap_err();
+    assert!(matches!(error, TransactionError::Conflict { .. }), "{error:?}");
     let there: Map<String, String, Text> = Map::new(&client, &on.name);
     assert_eq!(there.get("a").await.unwrap().as_deref(), Some("java"));
 }

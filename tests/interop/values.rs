@@ -16,8 +16,8 @@ scenarios![
     each_reads_the_numbers_of_the_other,
     each_side_reads_the_others_kryo,
     both_compare_and_set_one_value,
-    lifetimes_of_the_one_are_seen_by_the_other,
-    a_value_that_the_one_renames_is_the_others,
+    lifetimes_set_by_one_side_are_seen_by_the_other,
+    a_value_renamed_by_one_side_is_found_by_the_other,
     maps_of_text_are_read_on_both_sides,
     maps_of_kryo_are_read_on_both_sides,
     both_add_to_one_number_of_a_map,
@@ -83,7 +83,7 @@ async fn both_compare_and_set_one_value(on: Fixture) {
     assert_eq!(java.value_of("bucket.get", &on.name, &["kryo"]).await, "null");
 }
 
-async fn lifetimes_of_the_one_are_seen_by_the_other(on: Fixture) {
+async fn lifetimes_set_by_one_side_are_seen_by_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let text: Bucket<String, Text> = bucket(&client, &on, Text);
     java.value_of("bucket.setFor", &on.name, &["string", "a", "3600000"]).await;
@@ -96,7 +96,7 @@ async fn lifetimes_of_the_one_are_seen_by_the_other(on: Fixture) {
     assert!((1_800_000..=3_600_000).contains(&left), "{left}");
 }
 
-async fn a_value_that_the_one_renames_is_the_others(on: Fixture) {
+async fn a_value_renamed_by_one_side_is_found_by_the_other(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let (here, there) = (on.name.clone(), format!("{}:there", on.name));
     let of = |name: &str| Bucket::<String>::new(&client, name).with_codec(Text);
@@ -144,7 +144,7 @@ async fn both_add_to_one_number_of_a_map(on: Fixture) {
     assert_eq!(map.add(&7, &5).await.unwrap(), 5);
     assert_eq!(java.value_of("map.addAndGet", &on.name, &["long", "long:7", "long:10"]).await, "15");
     assert_eq!(map.alter(&7, |n| n.map(|n| n - 1)).await.unwrap(), Some(14));
-    // Java merges under a lock of the key, and Rust compares on the server: one after the other
+    // Java merges under a lock of the key, and Rust compares on the server. One after the other,
     // both count.
     java.value_of("map.compute", &on.name, &["long", "long:7", "20"]).await;
     assert_eq!(map.get(&7).await.unwrap(), Some(34));

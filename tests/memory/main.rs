@@ -1,6 +1,6 @@
-//! The memory of a held lock, and the allocations of acquiring and releasing it: counted with a
-//! server in this process that answers at once. A separate program, because the counter is that of
-//! the whole process. The numbers are those of Linux with 64-bit pointers; elsewhere a mutex
+//! The memory of a held lock, and the allocations of acquiring and releasing it. A server in this
+//! process answers at once while they are counted. This is a separate program, because the counter
+//! covers the whole process. The numbers are those of Linux with 64-bit pointers; elsewhere a mutex
 //! allocates its own block.
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
@@ -20,40 +20,41 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Locks that are held at once: not just above a number at which a table doubles its room, which
-/// would flatter nobody.
+/// Locks that are held at once. The number is not just above a size at which a table doubles, where
+/// each lock would seem too large.
 const HELD: usize = 10_000;
 
 /// Pairs of an acquire and a release over which allocations are counted.
 const PAIRS: usize = 400;
 
-/// Tasks that pass one lock on.
+/// Tasks that hand one lock over to each other.
 const TASKS: usize = 8;
 
-/// The most that a held lock may take on the heap, its guard included, while a table of 10,000 is
-/// two thirds full: bytes.
-const ROOM: usize = 1_024;
+/// The most bytes on the heap for a held lock with its guard, while a table of 10,000 is two thirds
+/// full.
+const MAX_BYTES: usize = 1_024;
 
-/// The most blocks of memory that it may be spread over, each with its own overhead: the name, its
-/// texts, where it is looked up, what the server granted and who of us has it.
-const BLOCKS: f64 = 8.0;
+/// The most blocks of memory for a held lock, each with its own overhead: the name, its texts, the
+/// entry for look-ups, the grant of the server, and the local holder.
+const MAX_BLOCKS: f64 = 8.0;
 
-/// The most requests of a hand-over window: an acquire, a release, and what waiting may ask for.
-const OF_A_WINDOW: usize = 8;
+/// The most requests of a hand-over window: an acquire, a release, and the requests of waiting.
+const MAX_REQUESTS: usize = 8;
 
-/// The most allocations of an acquire and a release of a lock that is free, those of the server
-/// made up here included.
-const OF_A_PAIR: f64 = 31.0;
+/// The most allocations of an acquire and a release of a free lock, including those of the fake
+/// server.
+const MAX_PER_PAIR: f64 = 31.0;
 
-/// The same of an acquire that gets the lock from another task, and of its release.
-const OF_A_HAND_OVER: f64 = 4.8;
+/// The most allocations of an acquire that gets the lock from another task, and of its release.
+const MAX_PER_HAND_OVER: f64 = 4.8;
 
-/// The most that the future of an acquire may take: more than 1,032 bytes are not had from what the
-/// allocator keeps for each thread. The span of an operation, with the feature `observability`, takes
-/// some hundred bytes more.
-const OF_A_FUTURE: usize = if cfg!(feature = "observability") { 2_048 } else { 1_032 };
+/// The most bytes of the future of an acquire. The allocator keeps blocks of up to 1,032 bytes for
+/// each thread, and no larger ones. The span of an operation, with the feature `observability`,
+/// takes some hundred bytes more.
+const MAX_FUTURE_BYTES: usize = if cfg!(feature = "observability") { 2_048 } else { 1_032 };
 
-/// One test for all: what others allocate meanwhile would be counted, too.
+/// A single test checks everything, because the allocations of a parallel test would be counted,
+/// too.
 #[test]
 fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -70,7 +71,7 @@ fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
 
         let pair = allocations(&server, PAIRS, 2 * PAIRS, || pairs(&lock, PAIRS)).await;
         println!("acquire and release: {pair:.1} allocations");
-        let hand_over = allocations(&server, TASKS * PAIRS, OF_A_WINDOW, || passed_on(&client, PAIRS)).await;
+        let hand_over = allocations(&server, TASKS * PAIRS, MAX_REQUESTS, || passed_on(&client, PAIRS)).await;
         println!("passed on: {hand_over:.2} allocations");
 
         let mut guards: Vec<LockGuard> = Vec::with_capacity(HELD);
@@ -85,24 +86,23 @@ fn a_held_lock_is_small_and_comes_and_goes_with_few_allocations() {
 
         guards.into_iter().for_each(LockGuard::forget);
 
-        assert!(each <= ROOM, "a held lock takes {each} bytes");
-        assert!(blocks <= BLOCKS, "a held lock takes {blocks:.1} blocks");
-        assert!(future <= OF_A_FUTURE, "the future of an acquire takes {future} bytes");
-        assert!(pair <= OF_A_PAIR, "an acquire and a release take {pair:.1} allocations");
-        assert!(hand_over <= OF_A_HAND_OVER, "a hand-over takes {hand_over:.2} allocations");
+        assert!(each <= MAX_BYTES, "a held lock takes {each} bytes");
+        assert!(blocks <= MAX_BLOCKS, "a held lock takes {blocks:.1} blocks");
+        assert!(future <= MAX_FUTURE_BYTES, "the future of an acquire takes {future} bytes");
+        assert!(pair <= MAX_PER_PAIR, "an acquire and a release take {pair:.1} allocations");
+        assert!(hand_over <= MAX_PER_HAND_OVER, "a hand-over takes {hand_over:.2} allocations");
     });
 }
 
-/// Returns the allocations of each of so many turns, of a round with at most so many requests. A
-/// machine that stands still ends a hand-over window, which causes more of them; then there is
-/// another round.
+/// Returns the allocations per turn of a round with at most so many requests. A machine that stalls
+/// ends a hand-over window, which causes more requests. In that case another round runs.
 async fn allocations<W: Future<Output = ()>>(
     server: &FakeServer,
     turns: usize,
     requests: usize,
     round: impl Fn() -> W,
 ) -> f64 {
-    // The first one fills what is kept for later ones.
+    // The first round fills buffers that later rounds use again.
     round().await;
     let until = Instant::now() + SOON;
     loop {
@@ -122,7 +122,7 @@ async fn pairs(lock: &Lock, turns: usize) {
     }
 }
 
-/// Tasks that have one lock in turn.
+/// Runs tasks that hold one lock in turn.
 async fn passed_on(client: &Client, turns: usize) {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..TASKS {
@@ -136,13 +136,14 @@ async fn passed_on(client: &Client, turns: usize) {
 
 fn client() -> (Arc<FakeServer>, Client) {
     let server = Arc::new(FakeServer::new("at-once:1", answer));
-    // Whoever gets the lock from another task does so in the process, however slow the machine is.
+    // The window is so long that tasks hand the lock over inside the process, however slow the
+    // machine is.
     let config = Config::single("at-once").expect("an address").local_handover_window(Duration::from_millis(500));
     let by: Arc<dyn Server> = server.clone();
     (server, Client::over_one(by, config, Clock::boot()).expect("a valid configuration"))
 }
 
-/// Everything is free, and nobody listens.
+/// Answers as a server on which every lock is free and no client subscribes.
 fn answer(request: &Request) -> Result<Reply, ServerError> {
     match request.label() {
         "lock/acquire" => {

@@ -11,15 +11,15 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, listening, server};
 use tokio::runtime::Runtime;
 
-/// What was recorded so far: each series by `name{label="value"}`, with its value or the number of
-/// its samples.
+/// The metrics recorded so far: each series as `name{label="value"}`, with its value or the number
+/// of its samples.
 struct Recorded {
     snapshotter: Snapshotter,
     totals: BTreeMap<String, f64>,
 }
 
 impl Recorded {
-    /// Taking a snapshot sets all to nothing, so it is added up here.
+    /// Adds up all snapshots, because taking a snapshot resets the recorder.
     fn look(&mut self) -> &BTreeMap<String, f64> {
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
             let labels: Vec<_> =
@@ -52,13 +52,14 @@ impl Recorded {
     }
 }
 
-/// Runs a scene on one thread, where all that it records goes to one recorder.
+/// Runs a scene on one thread, so that one recorder receives all of its metrics.
 fn recorded<F: Future<Output = ()>>(scene: impl FnOnce(Recorded) -> F) {
     let (recorder, recorded) = recorder();
     metrics::with_local_recorder(recorder, || runtime().block_on(scene(recorded)));
 }
 
-/// A recorder that is never freed, as one that a program installs: no other one has its address.
+/// Returns a recorder that is never freed, like one that a program installs, so that no other
+/// recorder has its address.
 fn recorder() -> (&'static DebuggingRecorder, Recorded) {
     let recorder: &DebuggingRecorder = Box::leak(Box::default());
     (recorder, Recorded { snapshotter: recorder.snapshotter(), totals: BTreeMap::new() })
@@ -68,7 +69,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-async fn in_force(client: &Client) {
+async fn until_subscribed(client: &Client) {
     wait_until(SOON, async || client.health().await.nodes[0].subscribed >= 1).await;
 }
 
@@ -84,7 +85,7 @@ fn a_contended_acquire_updates_its_metrics() {
         assert!(Lock::new(&two, "secret-name").try_acquire().await.unwrap().is_none());
         let waiting = tokio::spawn(Lock::new(&two, "secret-name").acquire().into_future());
         recorded.until("redgrid_waiting{kind=\"lock\"}", 1.0).await;
-        // Who leaves is counted too.
+        // A waiter that leaves is counted, too.
         let left = tokio::spawn(Lock::new(&two, "secret-name").acquire().into_future());
         recorded.until("redgrid_waiting{kind=\"lock\"}", 2.0).await;
         left.abort();
@@ -120,11 +121,11 @@ fn tasks_of_one_process_hand_over_and_losses_have_reasons() {
         let (one, two) = (client(&server).await, client(&server).await);
         let lock = Lock::new(&one, "a");
         let until = tokio::time::Instant::now() + SOON;
-        // On a slow machine the stretch may be over before it can be handed on.
+        // On a slow machine the hand-over window may be over before the lock is handed over.
         while recorded.of("redgrid_local_handovers_total{kind=\"lock\"}") == 0.0 {
             assert!(tokio::time::Instant::now() < until, "{:#?}", recorded.totals);
             let guard = lock.acquire().await.unwrap();
-            // Polled first, so it waits when the other lets go.
+            // The acquire is polled first, so it waits when the guard is released.
             let (next, released) = tokio::join!(lock.acquire().into_future(), guard.release());
             released.unwrap();
             next.unwrap().release().await.unwrap();
@@ -140,7 +141,7 @@ fn tasks_of_one_process_hand_over_and_losses_have_reasons() {
         drop(short);
         lock.acquire().lease(Duration::from_secs(1)).await.unwrap().forget();
         recorded.until("redgrid_held{kind=\"lock\"}", 0.0).await;
-        // What was left to its lease is not lost.
+        // A hold that was left to its lease is not lost.
         assert_eq!(recorded.of("redgrid_lost_total{kind=\"lock\",reason=\"expired\"}"), 1.0);
         let kept = Lock::new(&one, "kept").acquire().await.unwrap();
         one.shutdown(SOON).await.unwrap();
@@ -157,21 +158,21 @@ fn connections_and_renewals_are_counted() {
         let server = server().await;
         let client = client(&server).await;
         listening(&server, &client).await;
-        in_force(&client).await;
+        until_subscribed(&client).await;
         let mut events = client.events();
         recorded.until("redgrid_connections_up", 1.0).await;
         server.restart_empty().await.unwrap();
         while !matches!(events.recv().await, Some(ConnectionEvent::Gap { .. })) {}
         for (series, value) in [
             ("redgrid_gaps_total", 1.0),
-            // The first view.
+            // The first view of the topology.
             ("redgrid_topology_changes_total", 1.0),
             ("redgrid_primary_changes_total", 0.0),
         ] {
             assert_eq!(recorded.of(series), value, "{series}: {:#?}", recorded.totals);
         }
         recorded.until("redgrid_connections_up", 1.0).await;
-        // A busy machine may greet a connection twice.
+        // On a busy machine the client may connect twice.
         assert!(recorded.of("redgrid_reconnects_total") >= 1.0);
         let watchdog = Duration::from_millis(900);
         let guard = Lock::new(&client, "a").acquire().auto_renew(watchdog).await.unwrap();
@@ -189,7 +190,7 @@ fn connections_and_renewals_are_counted() {
     });
 }
 
-/// The counters, and what else alarms count, that are there once a lock was acquired, whatever has
+/// The counters, and other series for alarms, that exist once a lock was acquired, whatever has
 /// happened to it.
 const COUNTERS: [&str; 15] = [
     "redgrid_acquired_total{kind=\"lock\"}",
@@ -258,7 +259,7 @@ fn nodes_are_counted_whether_they_are_up_or_not() {
         assert_eq!(recorded.of("redgrid_nodes"), 1.0);
         server.kill().await.unwrap();
         recorded.until("redgrid_connections_up", 0.0).await;
-        assert_eq!(recorded.of("redgrid_nodes"), 1.0, "what the alarm compares with");
+        assert_eq!(recorded.of("redgrid_nodes"), 1.0, "the alarm compares with this");
         client.shutdown(SOON).await.unwrap();
         drop(client);
         recorded.until("redgrid_nodes", 0.0).await;
@@ -270,7 +271,7 @@ fn the_names_in_the_docs_are_the_names_in_the_code() {
     let docs = include_str!("../../docs/operating/observability.md");
     let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     let words = docs.split(|letter| !is_name(letter)).filter(|word| word.starts_with("redgrid_"));
-    // Prometheus makes this series of a histogram.
+    // Prometheus derives this series from a histogram.
     let words = words.map(|word| word.strip_suffix("_count").unwrap_or(word));
     let documented: BTreeSet<&str> = words.filter(|word| *word != "redgrid_core" && *word != "redgrid_locks").collect();
     let in_code: BTreeSet<&str> = METRICS.iter().map(|metric| metric.name).collect();

@@ -1,4 +1,4 @@
-//! Spans, as a subscriber sees them.
+//! Spans, as a subscriber receives them.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -57,7 +57,7 @@ impl Visit for Reader {
 async fn each_operation_is_one_span_with_its_outcome() {
     let seen = Seen::default();
     let subscriber = tracing_subscriber::registry().with(seen.clone());
-    // On this thread, where all of the test runs.
+    // The whole test runs on this thread.
     let _guard = tracing::subscriber::set_default(subscriber);
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
@@ -70,7 +70,7 @@ async fn each_operation_is_one_span_with_its_outcome() {
     assert!(Lock::new(&one, "a").force_release().await.unwrap());
     drop(stolen);
     let seen = seen.0.lock().unwrap().clone();
-    let told: Vec<_> = seen.iter().map(|(name, fields)| (name.as_str(), fields["outcome"].as_str())).collect();
+    let outcomes: Vec<_> = seen.iter().map(|(name, fields)| (name.as_str(), fields["outcome"].as_str())).collect();
     let expected = [
         ("redgrid.acquire", "acquired"),
         ("redgrid.extend", "extended"),
@@ -80,7 +80,7 @@ async fn each_operation_is_one_span_with_its_outcome() {
         ("redgrid.force_release", "acquired"),
         ("redgrid.release", "released"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(outcomes, expected);
     assert!(seen.iter().all(|(_, fields)| fields["name"] == "a" && fields["kind"] == "lock"), "{seen:?}");
     assert!(seen[0].1["token"] == token && seen[1].1["token"] == token && seen[3].1["token"] == token, "{seen:?}");
     let waited: f64 = seen[2].1["waited"].parse().unwrap();

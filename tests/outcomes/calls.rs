@@ -23,7 +23,7 @@ use redgrid_set::Set;
 use redgrid_stream::Stream;
 use redgrid_topic::Topic;
 
-/// How a call ended: `Ok`, or the kind of its error; and all of the error's text.
+/// How a call ended: `Ok`, or the kind of its error, and the whole text of the error.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) kind: String,
@@ -36,7 +36,8 @@ impl Outcome {
     }
 }
 
-/// The kind of an error is the name of its variant; where it wraps another, of that one.
+/// The kind of an error is the name of its variant. A variant that wraps another error has the kind
+/// of that error.
 fn outcome<T, E: std::error::Error>(ended: Result<T, E>) -> Outcome {
     match ended {
         Ok(_) => Outcome { kind: "Ok".into(), text: String::new() },
@@ -86,7 +87,7 @@ fn messages(client: &Client) -> ReliableQueue<u32> {
     ReliableQueue::new(client, "messages")
 }
 
-/// Calls that wait for others: what they wait for is taken, or is not there.
+/// Calls that wait for others: the awaited object is taken, or does not exist.
 pub(crate) const WAITING: [Named; 16] = [
     ("lock", call!(|client| Lock::new(&client, "lock").acquire())),
     ("lock with a bound", call!(|client| Lock::new(&client, "lock").acquire().timeout(BOUND))),
@@ -106,7 +107,7 @@ pub(crate) const WAITING: [Named; 16] = [
     ("reliable queue with a bound", call!(|client| messages(&client).receive().timeout(BOUND))),
 ];
 
-/// Calls that do not wait for others, or would get at once what they ask for.
+/// Calls that do not wait for others, or are granted at once.
 pub(crate) const AT_ONCE: [Named; 17] = [
     ("acquire", call!(|client| Lock::new(&client, "free").acquire())),
     ("acquire with a bound", call!(|client| Lock::new(&client, "free").acquire().timeout(LONG))),
@@ -127,7 +128,7 @@ pub(crate) const AT_ONCE: [Named; 17] = [
     ("take with a bound", call!(|client| queue(&client).take_within(LONG))),
 ];
 
-/// Calls of objects with errors of their own, beside those of the table.
+/// Calls of objects with errors of their own, besides those of the table.
 pub(crate) const OTHERS: [Named; 13] = [
     ("number", call!(|client| AtomicLong::new(&client, "number").increment())),
     ("bucket", call!(|client| Bucket::<u32>::new(&client, "bucket").set(&1))),

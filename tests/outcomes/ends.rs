@@ -18,7 +18,7 @@ fn patient(server: &RedisServer) -> Config {
     Config::from_url(server.url()).unwrap().retries(1000)
 }
 
-/// Takes what the waiting calls wait for.
+/// Takes the objects for which the waiting calls wait.
 async fn taken(others: &Client) {
     Lock::new(others, "lock").acquire().await.unwrap().forget();
     redgrid_locks::FairLock::new(others, "fair").acquire().await.unwrap().forget();
@@ -39,7 +39,7 @@ async fn each_ends(row: &str, client: &Client, kinds: &[&str], words: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_call_says_that_the_client_was_shut_down() {
+async fn every_call_reports_that_the_client_was_shut_down() {
     let server = server().await;
     let client = Client::connect(patient(&server)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -61,14 +61,14 @@ async fn a_waiter_is_notified_of_the_shutdown() {
     client.shutdown(SOON).await.unwrap();
     for (waiting, (name, _)) in waiting.into_iter().zip(&WAITING) {
         let outcome = tokio::time::timeout(SOON, waiting).await.expect("an early end").unwrap();
-        // A bound may be over before.
+        // The bound of the call may be over before.
         let bounded = name.ends_with("with a bound") && outcome.is(&["TimedOut", "Ok"]);
         assert!(outcome.is(&["ShuttingDown"]) || bounded, "{name}: {outcome:?}");
     }
 }
 
-/// A client that was made in a runtime of its own, and that runtime.
-fn made_elsewhere(config: Config, runtime: Runtime) -> (Client, Runtime) {
+/// Returns a client that was created in a runtime of its own, and that runtime.
+fn client_in(config: Config, runtime: Runtime) -> (Client, Runtime) {
     thread::spawn(move || {
         let client = runtime.block_on(async {
             let client = Client::connect(config).await.unwrap();
@@ -90,7 +90,7 @@ fn runtimes() -> [Runtime; 2] {
 async fn a_client_with_an_ended_runtime_reports_it_at_once() {
     let server = server().await;
     for runtime in runtimes() {
-        let (client, runtime) = made_elsewhere(patient(&server), runtime);
+        let (client, runtime) = client_in(patient(&server), runtime);
         runtime.shutdown_background();
         each_ends("foreign runtime", &client, &["Unavailable", "NotSent"], "runtime").await;
         let ready = tokio::time::timeout(SOON, client.wait_ready(10 * SOON)).await.expect("an early end").unwrap_err();
@@ -105,7 +105,7 @@ async fn a_waiter_is_notified_when_the_clients_runtime_ends() {
     let others = client(&server).await;
     taken(&others).await;
     let runtime = Builder::new_multi_thread().enable_all().build().unwrap();
-    let (client, runtime) = made_elsewhere(patient(&server), runtime);
+    let (client, runtime) = client_in(patient(&server), runtime);
     let unbounded: Vec<&Named> = WAITING.iter().filter(|(name, _)| !name.ends_with("with a bound")).collect();
     let waiting: Vec<_> = unbounded.iter().map(|(_, call)| tokio::spawn(call(&client))).collect();
     wait_until(SOON, async || client.stats().waiting >= 3 && client.stats().channels >= 4).await;
@@ -117,12 +117,12 @@ async fn a_waiter_is_notified_when_the_clients_runtime_ends() {
     }
 }
 
-/// A runtime that lives and is driven serves the calls of every other one.
+/// A client works in any runtime while its own runtime lives and is driven.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_works_in_another_runtime_while_its_own_is_driven() {
     let server = server().await;
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let (client, runtime) = made_elsewhere(patient(&server), runtime);
+    let (client, runtime) = client_in(patient(&server), runtime);
     for (name, call) in AT_ONCE.iter().filter(|(name, _)| !name.starts_with("take")) {
         let outcome =
             tokio::time::timeout(SOON, call(&client)).await.unwrap_or_else(|_| panic!("{name}: does not end"));
@@ -132,14 +132,14 @@ async fn a_client_works_in_another_runtime_while_its_own_is_driven() {
     runtime.shutdown_background();
 }
 
-/// A runtime of one thread that nobody drives: the call ends after the response timeout, and says
-/// what may be wrong.
+/// A client reports that its runtime of one thread is not driven. The call ends after the response
+/// timeout, and its error names the possible cause.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_with_an_undriven_runtime_reports_it() {
     let server = server().await;
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let config = patient(&server).response_timeout(std::time::Duration::from_millis(500)).retries(3);
-    let (client, runtime) = made_elsewhere(config, runtime);
+    let (client, runtime) = client_in(config, runtime);
     let error =
         tokio::time::timeout(SOON, client.command("PING").query::<String>()).await.expect("an end").unwrap_err();
     let text = error.to_string();
@@ -147,7 +147,7 @@ async fn a_client_with_an_undriven_runtime_reports_it() {
     runtime.shutdown_background();
 }
 
-/// The warnings of a dropped client: what each says, field by field.
+/// The warnings of a dropped client, as text with all fields.
 #[derive(Clone, Default)]
 struct Logged(Arc<Mutex<Vec<String>>>);
 
@@ -176,7 +176,8 @@ impl tracing::field::Visit for Text {
     }
 }
 
-/// On one thread, which the log is of.
+/// A dropped client with holds warns once, and names them. The test runs on one thread, since the
+/// log is that of this thread.
 #[tokio::test]
 async fn a_client_that_is_dropped_with_holds_warns_once_and_names_them() {
     let logged = Logged::default();
@@ -191,7 +192,7 @@ async fn a_client_that_is_dropped_with_holds_warns_once_and_names_them() {
     let lines = logged.lines();
     assert!(lines.len() == 1 && lines[0].contains("held") && lines[0].contains("permits"), "{lines:?}");
 
-    // Where all is given back, and after a shutdown, there is nothing to warn of.
+    // If everything was released, or the client was shut down, no warning comes.
     let client = redgrid_tests::client(&server).await;
     Lock::new(&client, "free").acquire().await.unwrap().release().await.unwrap();
     drop(client);

@@ -27,9 +27,10 @@ async fn a_key_that_is_no_lock_is_named_as_such() {
     }
 }
 
-/// The caller's own client holds it: the error says so, since no other process is in the way.
+/// A wait for a hold of the same client reports that the hold is in this client, since no other
+/// process is in the way.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_for_a_hold_of_the_same_client_says_so() {
+async fn a_wait_for_a_hold_of_the_same_client_names_this_client() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "lock");
@@ -38,15 +39,15 @@ async fn a_wait_for_a_hold_of_the_same_client_says_so() {
     assert_eq!(kind(&error), "TimedOut");
     let text = error.to_string();
     assert!(text.contains("this client"), "{text}");
-    // One that is held elsewhere is not said to be held here.
+    // A hold of another process is not reported as a hold of this client.
     let elsewhere = redgrid_tests::client(&server).await;
     let error = Lock::new(&elsewhere, "lock").acquire().timeout(Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(error, AcquireError::TimedOut { .. }) && !error.to_string().contains("this client"), "{error}");
     held.release().await.unwrap();
 }
 
-/// The user may not release for a moment, as while permissions are changed: the lock is free as
-/// soon as they are back.
+/// A denied release is sent again. The user may lose the permission for a moment, as during a
+/// change of permissions. The lock is free as soon as the permission is back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_was_denied_is_sent_again() {
     let server = server().await;
@@ -61,7 +62,7 @@ async fn a_release_that_was_denied_is_sent_again() {
     redgrid_testkit::wait_until(redgrid_tests::SOON, async || !observer.exists("lock").await.unwrap()).await;
 }
 
-/// What is sent again still keeps the name for `at_least`.
+/// A denied and repeated release still retains the name for `at_least`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denied_and_retried_release_retains_the_name_as_requested() {
     const LONG: Duration = Duration::from_secs(600);

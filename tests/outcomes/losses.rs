@@ -14,7 +14,7 @@ use crate::calls::{AT_ONCE, BOUND, Named, Outcome, WAITING, kind};
 const TIMEOUT: Duration = Duration::from_millis(800);
 /// `response_timeout × (retries + 1)`.
 const PATIENCE: Duration = Duration::from_millis(3200);
-/// Added to each bound: the machine has other things to do.
+/// Added to each bound, because a busy machine is slower.
 const SLACK: Duration = Duration::from_secs(10);
 
 fn settings(config: Config) -> Config {
@@ -59,8 +59,8 @@ impl Harness {
     }
 }
 
-/// The outcomes of these calls, each with the time that it took, behind a loss that comes when all
-/// of them wait.
+/// Returns the outcomes of these calls, with the time that each took. The loss comes when all calls
+/// wait.
 async fn ends(
     harness: &Harness,
     loss: Loss,
@@ -79,8 +79,8 @@ async fn ends(
     ended
 }
 
-/// Whoever waits for others when the contact is lost learns that the server is unavailable, at its
-/// bound or after the patience; that others have the name still is not known then.
+/// A waiter that loses contact learns that the server is unavailable, at its bound or after the
+/// patience. By then it is not known whether others still hold the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
     for loss in LOSSES {
@@ -102,8 +102,8 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
         .await;
         let mut wrong = Vec::new();
         for ((outcome, took), (name, _)) in ended.iter().zip(&WAITING) {
-            // A request of theirs that takes what it finds, or says that one is there, may have
-            // left before the loss was noticed: that is unknown then.
+            // A request that takes an element, or reports a grant, may have left before the loss
+            // was noticed. Its outcome is unknown.
             let takes =
                 ["queue", "semaphore", "reliable queue", "barrier"].iter().any(|taking| name.starts_with(taking));
             let left = takes || (name.contains("lock") && !matches!(loss, Loss::Killed));
@@ -113,14 +113,15 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
             }
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
-        // Their release is not answered, and not waited for here.
+        // The release of these holds gets no answer, and the test does not wait for it.
         held.forget();
         in_order.forget();
         permit.forget();
     }
 }
 
-/// A bound shorter than the response timeout is too short to tell: what was known last counts.
+/// A wait that ends before the loss is noticed reports the last known state. A bound below the
+/// response timeout is too short to notice a loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_ends_before_the_loss_is_known_reports_what_was_known() {
     let harness = Harness::new().await;
@@ -142,11 +143,11 @@ async fn a_call_ends_within_its_bound_and_says_whether_it_may_be_carried_out() {
         let ended = ends(&harness, loss, &calls, async || true).await;
         let mut wrong = Vec::new();
         for ((outcome, took), (name, _)) in ended.iter().zip(&calls) {
-            // What left before the loss was noticed may be carried out; what only reads changes
+            // A request that left before the loss was noticed may be carried out. A read changes
             // nothing.
             let reads = ["is locked", "permits left", "latch", "read a map"].contains(name);
             let expected: &[_] = if reads { &["Unavailable"] } else { &["Unavailable", "OutcomeUnknown"] };
-            // Of a lock the caller is told by the server's error itself.
+            // A read of a lock returns the server's error itself.
             let bare = ["NotSent", "Unknown"];
             if !(outcome.is(expected) || *name == "is locked" && outcome.is(&bare)) {
                 wrong.push(format!("{name}, {loss:?}: {} after {took:?} ({})", outcome.kind, outcome.text));
@@ -156,7 +157,8 @@ async fn a_call_ends_within_its_bound_and_says_whether_it_may_be_carried_out() {
     }
 }
 
-/// Nobody waits for a release for as long as the lease: it goes on in the background.
+/// A release waits no longer than the response timeout, not as long as the lease. It goes on in the
+/// background.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
     for loss in LOSSES {
@@ -170,7 +172,7 @@ async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
         let released = tokio::time::timeout(TIMEOUT + SLACK, permit.release()).await.expect("a bounded release");
         assert_eq!(kind(&released.unwrap_err()), "OutcomeUnknown", "{loss:?} after {:?}", began.elapsed());
         if let Loss::Stopped = loss {
-            // The release goes on: the server has it when it goes on itself.
+            // The release goes on: the server receives it when it goes on itself.
             harness.server.resume().await.unwrap();
             let observer = harness.server.observer().await.unwrap();
             wait_until(SOON, async || !observer.exists("lock").await.unwrap()).await;
@@ -178,8 +180,8 @@ async fn a_release_is_waited_for_no_longer_than_the_response_timeout() {
     }
 }
 
-/// A look at a lock is not worth waiting for a server as long as a call may: it ends after the
-/// response timeout.
+/// A try without a server ends after the response timeout. It is not worth as long a wait as a
+/// call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_without_a_server_ends_after_the_response_timeout() {
     let server = server().await;

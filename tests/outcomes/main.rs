@@ -1,8 +1,8 @@
-//! What a caller learns when the server is dead, hangs, refuses the client, or when the client
-//! itself has ended: the kind of the error, and that it comes in time. One table: each file has
-//! rows of it, `calls` has the columns.
+//! The errors that a caller gets when the server is dead, hangs or refuses the client, or when the
+//! client itself has ended. Each error has its kind, and comes in time. All tests are one table:
+//! each file has rows of it, and `calls` has the columns.
 //!
-//! The same rows of the command line are tests of `redgrid-cli` (`tests/cli/outcomes.rs`).
+//! The rows for the command line are tests of `redgrid-cli` (`tests/cli/outcomes.rs`).
 
 mod calls;
 mod ends;

@@ -9,12 +9,12 @@ use redgrid_tests::{SOON, client_unready};
 
 use crate::calls::{AT_ONCE, LONG, OTHERS, kind};
 
-/// So that what is early is far from the end of a call's patience.
+/// Sets many retries, so that an early end is far from the end of a call's patience.
 fn patient(config: Config) -> Config {
     config.retries(1000)
 }
 
-/// Every call, and `wait_ready`, ends early with `Unauthorized`, and says `words`.
+/// Checks that every call, and `wait_ready`, ends early with `Unauthorized` and these words.
 async fn is_unauthorized(row: &str, client: &Client, words: &str) {
     let ready = tokio::time::timeout(SOON, client.wait_ready(LONG)).await;
     let error = ready.unwrap_or_else(|_| panic!("{row}: wait_ready does not end early")).unwrap_err();
@@ -55,7 +55,7 @@ async fn a_wrong_certificate_is_unauthorized_early() {
     is_unauthorized("wrong certificate", &client, "certificate").await;
 }
 
-/// The sentinels refuse the client: nobody says who the primary is.
+/// Sentinels that refuse the password give an early error: no sentinel names the primary.
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_that_refuse_the_password_are_unauthorized_early() {
     let options = RedisServer::builder().password("right");
@@ -67,8 +67,7 @@ async fn sentinels_that_refuse_the_password_are_unauthorized_early() {
     assert!(kind(&error) == "Unauthorized" && text.contains("WRONGPASS"), "{text}");
 }
 
-/// The refusal is no verdict: the client goes on trying, and is well as soon as the server accepts
-/// it.
+/// A refused client goes on trying, and works as soon as the server accepts it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_was_refused_works_as_soon_as_it_is_accepted() {
     let server = RedisServer::builder().password("testkit").user("app", "on >first ~* &* +@all").start().await.unwrap();

@@ -41,7 +41,7 @@ async fn counts_of_all_clients_are_summed_and_reset(on: Fixture) {
     assert_eq!(here.sum().await.unwrap(), 0.0);
 }
 
-/// What is saved of an adder.
+/// Returns the saved total of an adder.
 async fn total(observer: &Observer, name: &str) -> Option<i64> {
     observer.query::<Option<i64>>(&["HGET", &format!("redgrid_adder:{{{name}}}"), "sum"]).await.unwrap()
 }
@@ -66,7 +66,8 @@ async fn a_saved_total_is_in_each_sum_once(on: Fixture) {
     doubles.destroy().await.unwrap();
 }
 
-/// The answer to a publication counts those who listen at the same node.
+/// A sum counts the clients that subscribe at replicas. The answer to a publication counts only
+/// subscribers of the same node.
 async fn clients_that_subscribe_at_replicas_are_counted(on: Fixture) {
     let at_replicas = |config: Config| config.subscription_mode(SubscriptionMode::Replica);
     let (one, two) = (on.client_with(at_replicas).await, on.client_with(at_replicas).await);
@@ -82,11 +83,11 @@ async fn clients_that_subscribe_at_replicas_are_counted(on: Fixture) {
 pub(crate) fn failovers() -> Vec<Scenario> {
     vec![
         Scenario {
-            name: "adders::sentinel_what_was_counted_is_there_after_a_failover".into(),
+            name: "adders::sentinel_counts_survive_a_failover".into(),
             run: || Box::pin(sentinel_failover()),
         },
         Scenario {
-            name: "adders::cluster_what_was_counted_is_there_after_a_failover".into(),
+            name: "adders::cluster_counts_survive_a_failover".into(),
             run: || Box::pin(cluster_failover()),
         },
     ]
@@ -96,7 +97,7 @@ async fn sentinel_failover() {
     let sentinels = Sentinels::start().await.unwrap();
     let former = sentinels.current_primary().await.unwrap();
     let address = former.addr();
-    counted_through(by_sentinels(&sentinels), async || {
+    counts_survive(by_sentinels(&sentinels), async || {
         former.kill().await.unwrap();
         sentinels.wait_for_primary_other_than(address).await.unwrap();
     })
@@ -107,7 +108,7 @@ async fn cluster_failover() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of("a").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
-    counted_through(by_seeds(&cluster), async || {
+    counts_survive(by_seeds(&cluster), async || {
         former.kill().await.unwrap();
         let moved = async || cluster.primary_of(slot).await.is_ok_and(|primary| primary.addr() != former.addr());
         wait_until(SOON, moved).await;
@@ -115,9 +116,9 @@ async fn cluster_failover() {
     .await;
 }
 
-/// What was counted is in memory, and what was saved and is lost is saved again: a failover loses
-/// nothing of those who live.
-async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) {
+/// A failover loses no count of a living client. The counts are in memory, and a saved total that
+/// is lost is saved again.
+async fn counts_survive(config: Config, fail_over: impl AsyncFnOnce()) {
     let [one, two, three]: [Client; 3] =
         [connected(config.clone()).await, connected(config.clone()).await, connected(config).await];
     let here = LongAdder::new(&one, "a").saving(OFTEN).unwrap();
@@ -137,7 +138,7 @@ async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) {
         }
     };
     tokio::join!(adding, fail_over());
-    // Others may be there again a moment later than who asks.
+    // Other clients may reconnect a moment later than the client that asks.
     wait_until(SOON, async || asking.sum().timeout(SOON).await.is_ok_and(|sum| sum == 1_321)).await;
     there.add(5_000);
     assert_eq!(there.sum().await.unwrap(), 6_321);

@@ -68,12 +68,12 @@ async fn observers_see_one_leader_at_a_time(on: Fixture) {
     assert_eq!(change().await, None);
     for election in [&elections[1], &elections[0]] {
         let leadership = election.campaign().proclaim(on.name.clone()).timeout(SOON).await.unwrap();
-        let leader = change().await.expect("it is told");
+        let leader = change().await.expect("a leader");
         assert_eq!((leader.id_text(), leader.term), (on.name.clone(), leadership.term()));
         leadership.resign().await.unwrap();
         assert_eq!(change().await, None);
     }
-    // In bulk, too.
+    // The end of a leadership is also observed when a shutdown releases all locks at once.
     let leadership = elections[1].campaign().timeout(SOON).await.unwrap();
     assert_eq!(change().await.map(|leader| leader.term), Some(leadership.term()));
     clients[1].shutdown(SOON).await.unwrap();
@@ -91,7 +91,7 @@ async fn segments_are_held_one_by_one(on: Fixture) {
     }
     let mut seen: Vec<_> = held.iter().map(|segment| segment.index()).collect();
     seen.sort();
-    assert_eq!(seen, [0, 1, 2], "each is held by one");
+    assert_eq!(seen, [0, 1, 2], "each segment is held once");
     for segment in held {
         segment.release().await.unwrap();
     }

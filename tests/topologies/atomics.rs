@@ -69,8 +69,8 @@ async fn a_double_is_added_to_compared_bounded_and_deleted(on: Fixture) {
     for once in [false, true] {
         let number = AtomicDouble::new(&client, format!("{}:{once}", on.name));
         let number = if once { number.exactly_once() } else { number };
-        let told = join_all((0..20).map(|_| number.add(0.1).into_future())).await;
-        assert!(told.iter().any(|told| matches!(told, Ok(now) if *now == 2.0)), "{told:?}");
+        let sums = join_all((0..20).map(|_| number.add(0.1).into_future())).await;
+        assert!(sums.iter().any(|sum| matches!(sum, Ok(now) if *now == 2.0)), "{sums:?}");
         assert_eq!((number.get_and_add(0.5).await.unwrap(), number.decrement().await.unwrap()), (2.0, 1.5));
         assert_eq!(number.add(1.0).at_most(2.25).saturating().expires_in_if_none(SOON).await.unwrap(), 2.25);
         number.add(0.0).persist().await.unwrap();

@@ -25,8 +25,8 @@ clauses![
 
 const SHORT: Duration = Duration::from_millis(200);
 
-/// Nobody looks by himself: neither soon enough nor because of a lease.
-async fn attentive(on: &Fixture) -> Client {
+/// Returns a client that is woken by messages only: no poll and no renewal comes soon enough.
+async fn without_polls(on: &Fixture) -> Client {
     on.client_with(|config| config.poll_interval(2 * SOON).watchdog_lease(10 * SOON)).await
 }
 
@@ -66,7 +66,7 @@ async fn a_barrier_opens_for_all_round_after_round(on: Fixture) {
 }
 
 async fn a_barrier_waiter_is_woken_by_the_message(on: Fixture) {
-    let (one, two) = (attentive(&on).await, on.client().await);
+    let (one, two) = (without_polls(&on).await, on.client().await);
     let first = tokio::spawn(Barrier::new(&one, &on.name, 2).wait().timeout(SOON).into_future());
     until_listening(&on, "barrier").await;
     until(&on, "barrier_waiting", 1).await;
@@ -74,9 +74,10 @@ async fn a_barrier_waiter_is_woken_by_the_message(on: Fixture) {
     tokio::time::timeout(AT_ONCE, first).await.expect("it is woken").unwrap().unwrap();
 }
 
-/// Who has got through tells of it for a lease, but only while the client is there.
+/// A client announces the barriers that it has passed for the time of a lease, but only while the
+/// client lives.
 async fn barrier_state_does_not_keep_the_client_alive(on: Fixture) {
-    let client = attentive(&on).await;
+    let client = without_polls(&on).await;
     for round in 1..=5 {
         assert_eq!(Barrier::new(&client, &on.name, 1).wait().timeout(SOON).await.unwrap().generation(), round);
     }
@@ -102,7 +103,7 @@ async fn a_double_barrier_is_entered_and_left_together(on: Fixture) {
 }
 
 async fn a_phaser_advances_with_the_last_arrival(on: Fixture) {
-    let (one, two) = (attentive(&on).await, on.client().await);
+    let (one, two) = (without_polls(&on).await, on.client().await);
     let phaser = Phaser::new(&one, &on.name);
     let [first, second]: [Party; 2] = phaser.bulk_register(2).await.unwrap().try_into().unwrap();
     let third = Phaser::new(&two, &on.name).register().await.unwrap();
@@ -124,7 +125,7 @@ async fn a_phaser_advances_with_the_last_arrival(on: Fixture) {
 }
 
 async fn a_notification_wakes_one_and_all(on: Fixture) {
-    let (one, two) = (on.client().await, attentive(&on).await);
+    let (one, two) = (on.client().await, without_polls(&on).await);
     let notify = Notify::new(&one, &on.name);
     let waits = || tokio::spawn(Notify::new(&two, &on.name).notified().timeout(SOON).into_future());
     let first = waits();
@@ -146,7 +147,7 @@ async fn a_notification_wakes_one_and_all(on: Fixture) {
 }
 
 async fn an_event_wakes_all_waiters(on: Fixture) {
-    let (one, two) = (on.client().await, attentive(&on).await);
+    let (one, two) = (on.client().await, without_polls(&on).await);
     let event = Event::new(&one, &on.name);
     let waiting = tokio::spawn(Event::new(&two, &on.name).wait().timeout(SOON).into_future());
     until_listening(&on, "event").await;

@@ -16,14 +16,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 clauses![
     "bits";
     bits_are_set_counted_and_streamed,
-    sets_of_one_slot_make_others_together,
+    bit_sets_of_one_slot_are_combined,
     a_filter_finds_elements_of_all_clients,
     distinct_elements_of_all_clients_are_counted,
     members_are_placed_found_and_stored,
 ];
 
-/// A name of one slot with others of the scenario, behind the prefix that the user of the page may
-/// use.
+/// A name in one slot with others of the scenario, behind the prefix that the page's user may use.
 fn beside(on: &Fixture, name: &str) -> String {
     format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
 }
@@ -41,15 +40,15 @@ async fn bits_are_set_counted_and_streamed(on: Fixture) {
     let all: BTreeSet<u64> = here.ones().try_collect().await.unwrap();
     assert_eq!(all, [3].into_iter().chain(10..15).chain(20..30).chain([40, 41]).collect());
     let (low, high) = (Field::unsigned(8, 64), Field::signed(16, 72));
-    let told = here.fields([FieldOp::Add(low, 300, Overflow::Saturate), FieldOp::Set(high, -5)]).await.unwrap();
-    assert_eq!((told, there.integer(high).await.unwrap()), (vec![Some(255), Some(0)], -5));
+    let results = here.fields([FieldOp::Add(low, 300, Overflow::Saturate), FieldOp::Set(high, -5)]).await.unwrap();
+    assert_eq!((results, there.integer(high).await.unwrap()), (vec![Some(255), Some(0)], -5));
     assert_eq!(there.get_many([3, 4, 64]).await.unwrap(), [true, false, true]);
     assert_eq!(there.to_bytes().await.unwrap().len(), 11);
     here.replace(vec![0]).await.unwrap();
     assert!(there.is_empty().await.unwrap() && there.clear().await.unwrap());
 }
 
-async fn sets_of_one_slot_make_others_together(on: Fixture) {
+async fn bit_sets_of_one_slot_are_combined(on: Fixture) {
     let client = on.client().await;
     let of = |name: &str| BitSet::new(&client, beside(&on, name));
     of("b").set_many([3, 4, 5], true).await.unwrap();
@@ -79,16 +78,16 @@ async fn sets_of_one_slot_make_others_together(on: Fixture) {
         (set.not().await.unwrap(), set.ones().try_collect::<Vec<_>>().await.unwrap()),
         (1, vec![0, 1, 2, 4, 5, 6, 7])
     );
-    // In a cluster, what is elsewhere is told before anything is asked.
-    let told = set.or([format!("{}:elsewhere", on.name)]).await;
+    // In a cluster, the client refuses a name of another slot before it sends any request.
+    let result = set.or([format!("{}:elsewhere", on.name)]).await;
     match on.topology() {
         Topology::Cluster => {
             assert!(
-                matches!(&told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "name", .. }))),
-                "{told:?}"
+                matches!(&result, Err(ObjectError::Failed(Failure::InvalidArgument { option: "name", .. }))),
+                "{result:?}"
             );
         }
-        _ => assert_eq!(told.unwrap(), 1),
+        _ => assert_eq!(result.unwrap(), 1),
     }
 }
 
@@ -117,8 +116,8 @@ async fn distinct_elements_of_all_clients_are_counted(on: Fixture) {
     one.merge_with([of("two")]).await.unwrap();
     assert_eq!(one.count().await.unwrap(), 4);
     if on.topology() == Topology::Cluster {
-        let told = one.count_with([format!("{}:elsewhere", on.name)]).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "name", .. })), "{told:?}");
+        let error = one.count_with([format!("{}:elsewhere", on.name)]).await.unwrap_err();
+        assert!(matches!(&error, ObjectError::Failed(Failure::InvalidArgument { option: "name", .. })), "{error:?}");
     }
 }
 
@@ -143,8 +142,8 @@ async fn members_are_placed_found_and_stored(on: Fixture) {
     assert_eq!(cities.around_member("Palermo").within(far).store_distances(of("near")).await.unwrap(), 2);
     assert_eq!(cities.around_member("Rome").within(far).store(of("near")).await.unwrap(), 0);
     if on.topology() == Topology::Cluster {
-        let told = cities.around(palermo).within(far).store(format!("{}:elsewhere", on.name)).await.unwrap_err();
-        assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "name", .. })), "{told:?}");
+        let error = cities.around(palermo).within(far).store(format!("{}:elsewhere", on.name)).await.unwrap_err();
+        assert!(matches!(&error, ObjectError::Failed(Failure::InvalidArgument { option: "name", .. })), "{error:?}");
     }
     assert!(cities.remove("Palermo").await.unwrap() && cities.clear().await.unwrap());
 }

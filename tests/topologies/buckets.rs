@@ -18,7 +18,7 @@ clauses![
     a_value_is_set_compared_updated_and_deleted,
     a_stale_token_writes_nothing,
     an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime,
-    many_are_read_and_set_wherever_they_are,
+    many_values_are_read_and_set_in_any_slot,
     a_bucket_matches_its_model,
 ];
 
@@ -51,8 +51,8 @@ async fn a_stale_token_writes_nothing(on: Fixture) {
     let bucket: Bucket<u64> = Bucket::new(&client, &on.name);
     let now = u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
     bucket.set(&1).fenced(Token::new(now)).await.unwrap();
-    let told = bucket.set(&2).fenced(Token::new(now - 1)).await.unwrap_err();
-    assert!(matches!(told, ObjectError::Fenced { source: FenceError::Stale { .. }, .. }), "{told:?}");
+    let refused = bucket.set(&2).fenced(Token::new(now - 1)).await.unwrap_err();
+    assert!(matches!(refused, ObjectError::Fenced { source: FenceError::Stale { .. }, .. }), "{refused:?}");
     assert_eq!(bucket.get().await.unwrap(), Some(1));
     assert!(bucket.delete_fenced(Token::new(now)).await.unwrap());
 }
@@ -60,7 +60,7 @@ async fn a_stale_token_writes_nothing(on: Fixture) {
 async fn an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Fixture) {
     let client = on.client().await;
     let bucket = |name: &str| -> Bucket<String> { Bucket::new(&client, name) };
-    // Of a dozen names some are in other slots, and at other nodes.
+    // Some of these twelve names are in other slots, and at other nodes.
     let names: Vec<String> = (0..12).map(|n| format!("{}:{n}", on.name)).collect();
     let text = "here and there".to_owned();
     bucket(&names[0]).set(&text).expires_in(HOUR).await.unwrap();
@@ -79,11 +79,11 @@ async fn an_object_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Fixtur
         assert_eq!(bucket(name).get().await.unwrap().as_ref(), Some(&text));
         assert!(matches!(bucket(name).object().lifetime().await.unwrap(), Lifetime::Ends(_)));
     }
-    let told = bucket(&on.name).object().rename(last).await.unwrap_err();
-    assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
+    let refused = bucket(&on.name).object().rename(last).await.unwrap_err();
+    assert!(matches!(refused, ObjectError::Absent { .. }), "{refused:?}");
 }
 
-async fn many_are_read_and_set_wherever_they_are(on: Fixture) {
+async fn many_values_are_read_and_set_in_any_slot(on: Fixture) {
     let client = on.client().await;
     let buckets: Buckets<u64> = Buckets::new(&client);
     let values: BTreeMap<String, u64> = (0..100).map(|n| (format!("{}:{n}", on.name), n)).collect();
@@ -92,9 +92,9 @@ async fn many_are_read_and_set_wherever_they_are(on: Fixture) {
     let together = &values;
     let one_slot =
         client.slot(&client.key(&"a".try_into().unwrap())) == client.slot(&client.key(&"b".try_into().unwrap()));
-    let told = buckets.set_all(together).await;
-    assert_eq!(told.is_ok(), one_slot, "{told:?}");
-    assert!(one_slot || matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "names", .. }))));
+    let result = buckets.set_all(together).await;
+    assert_eq!(result.is_ok(), one_slot, "{result:?}");
+    assert!(one_slot || matches!(result, Err(ObjectError::Failed(Failure::InvalidArgument { option: "names", .. }))));
     let tagged = |n: u64| format!("{{{}}}:{n}", on.name);
     assert!(buckets.try_set_all([(tagged(1), &1), (tagged(2), &2)]).await.unwrap());
     assert!(!buckets.try_set_all([(tagged(2), &3), (tagged(3), &3)]).await.unwrap());

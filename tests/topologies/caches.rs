@@ -49,7 +49,7 @@ async fn entries_above_the_limit_are_evicted_and_reported(on: Fixture) {
     assert_eq!(here.limit().await.unwrap(), Some(Limit::least_frequently_used(2)));
     let removed = EntryEvent::Removed { key: "a".to_owned(), value: 1 };
     let created = EntryEvent::Created { key: "c".to_owned(), value: 2 };
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     'all: loop {
         for key in ["a", "b"] {
             there.set(key, &1).await.unwrap();
@@ -57,14 +57,14 @@ async fn entries_above_the_limit_are_evicted_and_reported(on: Fixture) {
         here.get("b").await.unwrap();
         there.set("c", &2).await.unwrap();
         assert_eq!(there.get_many(["a", "b", "c"]).await.unwrap(), [None, Some(1), Some(2)]);
-        while !(told.contains(&removed) && told.contains(&created)) {
-            let next = tokio::time::timeout(SOON, events.next()).await.expect("it is told");
+        while !(seen.contains(&removed) && seen.contains(&created)) {
+            let next = tokio::time::timeout(SOON, events.next()).await.expect("an event comes");
             match next.expect("the client lives") {
-                Notice::Event(event) => told.push(event),
-                // Whatever happens to connections meanwhile: what was told then never comes, so it
-                // is done again.
+                Notice::Event(event) => seen.push(event),
+                // A connection was lost. Events of that time never arrive, so the test repeats its
+                // steps.
                 Notice::Gap => {
-                    told.clear();
+                    seen.clear();
                     there.clear().await.unwrap();
                     continue 'all;
                 }

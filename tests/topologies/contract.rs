@@ -12,13 +12,15 @@ use crate::fixture::{Fixture, Topology};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Later than any message takes on a busy machine, and sooner than anybody looks without one.
+/// Half of `SOON`: longer than any message takes on a busy machine, and shorter than a poll
+/// interval of `SOON`.
 pub(crate) const AT_ONCE: Duration = SOON.checked_div(2).unwrap();
 
-/// Renewed every second, and long enough for a machine on which an answer takes as long.
+/// This lease is renewed every second, and is long enough for a machine on which an answer takes a
+/// second.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// Lists functions of a file as clauses, under the name of what they are about.
+/// Lists functions of a file as clauses. The name of each clause begins with `$about`.
 macro_rules! clauses {
     ($about:literal; $($name:ident),* $(,)?) => {
         pub(crate) fn scenarios() -> Vec<$crate::fixture::Clause> {
@@ -51,7 +53,7 @@ clauses![
     scripts_that_were_flushed_are_sent_again,
     commands_go_to_the_node_of_their_key,
     a_wait_that_is_over_leaves_nothing,
-    reads_go_where_the_read_mode_says,
+    reads_go_to_the_nodes_of_the_read_mode,
     a_fair_lock_is_given_in_the_order_of_asking,
     no_fair_queue_position_is_left_behind,
 ];
@@ -67,7 +69,7 @@ async fn one_at_a_time_and_free_again(on: Fixture) {
     assert_eq!((one.stats(), two.stats()), (NOTHING, NOTHING));
 }
 
-/// Nobody looks by himself here: only the message wakes.
+/// A release wakes a waiter of another process by its message alone: the next poll comes too late.
 async fn a_waiter_elsewhere_is_woken_by_the_release(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     for _ in 0..3 {
@@ -179,12 +181,12 @@ async fn force_notifies_the_preempted_holder(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let guard = Lock::new(&one, &on.name).acquire().await.unwrap();
     let seen = Lock::new(&one, &on.name).inspect().await.unwrap().unwrap().holders.remove(0);
-    // What is told by a message is told at once; otherwise by the next renewal.
+    // A message reports the loss at once; without one, the next renewal does.
     let thief = Lock::new(&two, &on.name).steal().await.unwrap();
-    let told = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
-    assert!(matches!(told, LostReason::Forced | LostReason::Gone), "{told:?}");
+    let lost = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
+    assert!(matches!(lost, LostReason::Forced | LostReason::Gone), "{lost:?}");
     assert!(thief.is_held() && thief.token() > guard.token());
-    // The holder that was seen has it no more.
+    // The holder that was inspected does not hold the lock any more.
     assert!(!Lock::new(&one, &on.name).force_release_if(&seen).await.unwrap());
     assert!(thief.is_held());
     let seen = Lock::new(&one, &on.name).inspect().await.unwrap().unwrap().holders.remove(0);
@@ -258,8 +260,8 @@ async fn a_key_deleted_by_hand_is_a_loss(on: Fixture) {
     let client = on.client_with(|config| config.watchdog_lease(LEASE)).await;
     let guard = Lock::new(&client, &on.name).acquire().await.unwrap();
     on.observer.cmd(&["DEL", &on.name]).await.unwrap();
-    let told = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
-    assert_eq!(told, LostReason::Gone);
+    let lost = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
+    assert_eq!(lost, LostReason::Gone);
 }
 
 async fn scripts_that_were_flushed_are_sent_again(on: Fixture) {
@@ -293,16 +295,16 @@ async fn a_wait_that_is_over_leaves_nothing(on: Fixture) {
 
 static ROLE: Script<1> = Script::new("role", "return string.match(redis.call('INFO', 'replication'), 'role:(%a+)')");
 
-async fn reads_go_where_the_read_mode_says(on: Fixture) {
+async fn reads_go_to_the_nodes_of_the_read_mode(on: Fixture) {
     let alone = on.topology() == Topology::Single;
     for (mode, expected) in
         [(ReadMode::Primary, &["master"][..]), (ReadMode::Replica, &["slave"]), (ReadMode::Any, &["master", "slave"])]
     {
-        // A replica that is slow on a busy machine is asked all the same.
+        // A replica that is slow on a busy machine is still used.
         let client = on.client_with(|config| config.read_mode(mode).max_replica_lag(SOON)).await;
         let ask =
             async || client.run::<String>(ROLE.with([client.key(&on.name.as_str().try_into().unwrap())]).reads()).await;
-        // Replicas are asked once they are known to be fit.
+        // The client reads from replicas once it knows that they are usable.
         let expected = if alone { &["master"] } else { expected };
         wait_until(SOON, async || ask().await.is_ok_and(|role| role == *expected.last().unwrap())).await;
         let mut roles = std::collections::BTreeSet::new();
@@ -310,17 +312,17 @@ async fn reads_go_where_the_read_mode_says(on: Fixture) {
             roles.insert(ask().await.unwrap());
         }
         assert!(roles.iter().eq(expected), "{mode:?}: {roles:?}");
-        // What is written is written to the primary.
+        // Writes go to the primary.
         client.command("SET").key(&on.name).unwrap().arg("1").query::<()>().await.unwrap();
     }
 }
 
-async fn until_lined_up(lock: &FairLock, places: usize) {
+async fn until_queued(lock: &FairLock, places: usize) {
     wait_until(SOON, async || lock.waiting().await.unwrap().len() == places).await;
 }
 
 async fn a_fair_lock_is_given_in_the_order_of_asking(on: Fixture) {
-    // A process that stands still for so long loses its places.
+    // A process that stalls for longer than `fair_wait` loses its queue positions.
     let client = async || on.client_with(|config| config.fair_wait(SOON)).await;
     let clients = [client().await, client().await];
     let lock = FairLock::new(&clients[0], &on.name);
@@ -334,7 +336,7 @@ async fn a_fair_lock_is_given_in_the_order_of_asking(on: Fixture) {
             order.lock().unwrap().push(n);
             guard.release().await.unwrap();
         }));
-        until_lined_up(&lock, n + 1).await;
+        until_queued(&lock, n + 1).await;
     }
     assert!(lock.try_acquire().await.unwrap().is_none());
     gate.release().await.unwrap();
@@ -350,24 +352,25 @@ async fn no_fair_queue_position_is_left_behind(on: Fixture) {
     let lock = FairLock::new(&one, &on.name);
     let gate = lock.acquire().await.unwrap();
     let dropped = tokio::spawn(FairLock::new(&two, &on.name).acquire().into_future());
-    until_lined_up(&lock, 1).await;
+    until_queued(&lock, 1).await;
     let shut_down = tokio::spawn(lock.acquire().into_future());
-    until_lined_up(&lock, 2).await;
+    until_queued(&lock, 2).await;
     let looker = on.client().await;
     let waiting = FairLock::new(&looker, &on.name);
     dropped.abort();
     drop(dropped);
-    until_lined_up(&waiting, 1).await;
+    until_queued(&waiting, 1).await;
     drop(gate);
     let next = shut_down.await.unwrap().unwrap();
-    // Handed on inside its process: the server is told beside that.
-    until_lined_up(&waiting, 0).await;
+    // The lock was handed over inside the process. A separate request removes the queue position at
+    // the server.
+    until_queued(&waiting, 0).await;
     let timed_out = FairLock::new(&two, &on.name).acquire().timeout(3000 * MS).await;
     assert!(matches!(timed_out, Err(AcquireError::TimedOut { .. })), "{timed_out:?}");
-    until_lined_up(&waiting, 0).await;
+    until_queued(&waiting, 0).await;
     let last = tokio::spawn(FairLock::new(&two, &on.name).acquire().into_future());
-    until_lined_up(&waiting, 1).await;
-    // What is held and who waits goes with the client.
+    until_queued(&waiting, 1).await;
+    // Held locks and waiting tasks of a client end with its shutdown.
     one.shutdown(SOON).await.unwrap();
     assert!(!next.is_held());
     let last = last.await.unwrap().unwrap();

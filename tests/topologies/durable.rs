@@ -1,4 +1,4 @@
-//! Grants that count only once replicas have them.
+//! Grants that count only once replicas have received them.
 
 use std::time::{Duration, Instant};
 
@@ -121,8 +121,8 @@ async fn an_undurable_takeover_and_extension_are_reported() {
     let guard = lock.acquire().lease(Duration::from_secs(20)).await.unwrap();
     let until = guard.remaining();
     replicated.replicas()[0].pause().await.unwrap();
-    let told = guard.extend(Duration::from_secs(60)).await;
-    assert!(matches!(told, Err(ExtendError::NotDurable { .. })), "{told:?}");
+    let result = guard.extend(Duration::from_secs(60)).await;
+    assert!(matches!(result, Err(ExtendError::NotDurable { .. })), "{result:?}");
     assert!(guard.is_held() && guard.remaining() <= until);
     guard.release().await.unwrap();
     is_short(lock.steal().await);
@@ -130,10 +130,11 @@ async fn an_undurable_takeover_and_extension_are_reported() {
     assert!(!replicated.primary().observer().await.unwrap().exists("a").await.unwrap());
 }
 
-/// One after the other, twenty would wait for twenty times as long.
+/// Twenty waiters for the same durability are answered together. One after the other, they would
+/// wait twenty times as long.
 async fn waiters_for_the_same_durability_are_answered_together() {
     let replicated = Replicated::start(1).await.unwrap();
-    // What the replica knows does not pass on.
+    // A grant that the replica knows is not handed over inside the process.
     let client = connected(by_list(&replicated).durability(BY_ONE).local_handover_window(Duration::ZERO)).await;
     let lock = Lock::new(&client, "a");
     let held = lock.acquire().await.unwrap();
@@ -166,9 +167,9 @@ async fn an_undurable_batch_is_reported_for_each_call() {
     }
     replicated.replicas()[0].pause().await.unwrap();
     for atomic in [false, true] {
-        for told in send(atomic, BY_ONE).await {
-            let short = matches!(&told, Err(CallError::NotDurable { source: CommitError::Shortfall { .. }, .. }));
-            assert!(short, "{told:?}");
+        for result in send(atomic, BY_ONE).await {
+            let short = matches!(&result, Err(CallError::NotDurable { source: CommitError::Shortfall { .. }, .. }));
+            assert!(short, "{result:?}");
         }
     }
     let n: i64 = Call::command("GET").key("{tag}:a").query(&client).await.unwrap();

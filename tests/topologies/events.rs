@@ -17,7 +17,7 @@ scenarios![
     cluster_a_failover_is_one_changed_primary,
     cluster_a_migration_is_a_changed_topology,
     cluster_health_reports_a_dead_primary,
-    sentinel_health_says_that_no_sentinel_answers,
+    sentinel_health_reports_that_no_sentinel_answers,
     master_slave_health_reports_a_dead_replica_and_stays_ready,
 ];
 
@@ -25,17 +25,17 @@ fn id(server: &RedisServer) -> NodeId {
     NodeId(server.addr().to_string().into())
 }
 
-/// All events up to `last`.
+/// Returns all events up to `last`.
 async fn up_to(events: &mut ConnectionEvents, last: &ConnectionEvent) -> Vec<ConnectionEvent> {
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     let all = async {
-        while told.last() != Some(last) {
-            told.push(events.recv().await.expect("the client lives"));
+        while seen.last() != Some(last) {
+            seen.push(events.recv().await.expect("the client lives"));
         }
     };
     let in_time = tokio::time::timeout(SOON, all).await.is_ok();
-    assert!(in_time, "{last:?} did not come after {told:?}");
-    told
+    assert!(in_time, "{last:?} did not come after {seen:?}");
+    seen
 }
 
 fn place(events: &[ConnectionEvent], wanted: &ConnectionEvent) -> usize {
@@ -64,15 +64,15 @@ async fn sentinel_a_failover_is_one_changed_primary() {
     let address = former.addr();
     former.kill().await.unwrap();
     let promoted = id(sentinels.wait_for_primary_other_than(address).await.unwrap());
-    let told = up_to(&mut events, &ConnectionEvent::Gap { node: promoted.clone() }).await;
+    let seen = up_to(&mut events, &ConnectionEvent::Gap { node: promoted.clone() }).await;
     let change = ConnectionEvent::PrimaryChanged { from: id(former), to: promoted.clone() };
-    assert_eq!(changed(&told), [&change], "{told:?}");
-    let lost = told.iter().position(|event| matches!(event, ConnectionEvent::Lost { node, .. } if *node == id(former)));
-    assert!(lost.unwrap() < place(&told, &change), "{told:?}");
-    assert!(place(&told, &change) < place(&told, &ConnectionEvent::Connected { node: promoted.clone() }), "{told:?}");
+    assert_eq!(changed(&seen), [&change], "{seen:?}");
+    let lost = seen.iter().position(|event| matches!(event, ConnectionEvent::Lost { node, .. } if *node == id(former)));
+    assert!(lost.unwrap() < place(&seen, &change), "{seen:?}");
+    assert!(place(&seen, &change) < place(&seen, &ConnectionEvent::Connected { node: promoted.clone() }), "{seen:?}");
     assert_eq!(client.topology().shards[0].primary, promoted);
     Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
-    // No other change comes after it.
+    // No other change follows.
     let more = async {
         while let Some(event) = events.recv().await {
             assert!(changed(std::slice::from_ref(&event)).is_empty(), "{event:?}");
@@ -88,7 +88,8 @@ async fn cluster_a_failover_is_one_changed_primary() {
     let slot = cluster.slot_of("a").await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
     let over = Arc::new(AtomicBool::new(false));
-    // Redirections tell of the new primary, slot by slot, before anybody is asked for all of them.
+    // Redirections report the new primary slot by slot, before the client asks for the whole slot
+    // map.
     let load = tokio::spawn({
         let (lock, over) = (Lock::new(&client, "a"), Arc::clone(&over));
         async move {
@@ -99,11 +100,11 @@ async fn cluster_a_failover_is_one_changed_primary() {
     });
     let promoted = id(cluster.fail_over(former).await.unwrap());
     let change = ConnectionEvent::PrimaryChanged { from: id(former), to: promoted.clone() };
-    let told = up_to(&mut events, &change).await;
+    let seen = up_to(&mut events, &change).await;
     over.store(true, Ordering::Relaxed);
     load.await.unwrap();
     let is_primary = |event: &&ConnectionEvent| matches!(event, ConnectionEvent::PrimaryChanged { .. });
-    assert_eq!(told.iter().filter(is_primary).count(), 1, "{told:?}");
+    assert_eq!(seen.iter().filter(is_primary).count(), 1, "{seen:?}");
     assert_eq!(client.topology().shard(&promoted).unwrap().primary, promoted);
 }
 
@@ -120,10 +121,10 @@ async fn cluster_a_migration_is_a_changed_topology() {
     let (from, mut events) = (cluster.primary_of(slot).await.unwrap(), client.events());
     let to = cluster.nodes().iter().find(|node| node.addr() != from.addr()).unwrap();
     cluster.migrate_slot(slot, to).await.unwrap();
-    // The old home says MOVED.
+    // The former node of the slot answers MOVED.
     Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
-    let told = up_to(&mut events, &ConnectionEvent::TopologyChanged).await;
-    assert!(!told.iter().any(|event| matches!(event, ConnectionEvent::PrimaryChanged { .. })), "{told:?}");
+    let seen = up_to(&mut events, &ConnectionEvent::TopologyChanged).await;
+    assert!(!seen.iter().any(|event| matches!(event, ConnectionEvent::PrimaryChanged { .. })), "{seen:?}");
     let serves = |node: &RedisServer| {
         let topology = client.topology();
         let shard = topology.shards.iter().find(|shard| shard.primary == id(node)).unwrap();
@@ -146,19 +147,19 @@ async fn cluster_health_reports_a_dead_primary() {
     assert!(matches!(&ill[..], [node] if node.node == id(dead) && node.round_trip.is_none()), "{health:?}");
 }
 
-async fn sentinel_health_says_that_no_sentinel_answers() {
+async fn sentinel_health_reports_that_no_sentinel_answers() {
     let sentinels = Sentinels::start().await.unwrap();
     for sentinel in sentinels.sentinels() {
         sentinel.kill().await.unwrap();
     }
     let client = Client::connect(by_sentinels(&sentinels)).await.unwrap();
     assert!(client.topology().shards.is_empty());
-    let says = async || {
+    let reported = async || {
         let health = client.health().await;
         let [node] = &health.nodes[..] else { panic!("{health:?}") };
         !health.is_ready() && node.trouble.as_ref().is_some_and(|trouble| trouble.contains("mymaster"))
     };
-    wait_until(SOON, says).await;
+    wait_until(SOON, reported).await;
 }
 
 async fn master_slave_health_reports_a_dead_replica_and_stays_ready() {

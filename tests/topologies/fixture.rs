@@ -45,7 +45,8 @@ pub(crate) enum Deployment {
 }
 
 impl Deployment {
-    /// Starts a deployment: of these servers, with all permissions on the page; else of any server.
+    /// Starts a deployment, either of the given servers with all permissions on the page, or of any
+    /// server.
     pub(crate) async fn start(topology: Topology, newest: Option<ServerBinary>) -> Deployment {
         let newer = if newest.is_some() { format!(" {}", newer_rules().join(" ")) } else { String::new() };
         let options = RedisServer::builder().user(APP, published(topology) + &newer);
@@ -91,7 +92,7 @@ impl Deployment {
 pub(crate) const APP: &str = "app";
 pub(crate) const SECRET: &str = "secret";
 
-/// Returns the rules on the page's line that begins so.
+/// Returns the rules in the page's line with this beginning.
 fn rules(begins: &str) -> Vec<String> {
     let mut lines = include_str!("../../docs/operating/acl.md").lines();
     let line = lines.find(|line| line.starts_with(&format!("ACL SETUSER app {begins}")));
@@ -148,7 +149,8 @@ pub(crate) fn published(topology: Topology) -> String {
         .into_iter()
         .flat_map(rules),
     );
-    // Commands of tests besides locking: they read, also from replicas, and list connections.
+    // Tests besides locking use these commands: they read, also from replicas, and list
+    // connections.
     all.extend(["+get", "+client|list", "+readonly", "+role"].map(str::to_owned));
     // Before 7.0 there are no sharded channels and no functions, and a server does not start with
     // unknown commands in its rules.
@@ -169,7 +171,8 @@ pub(crate) fn published(topology: Topology) -> String {
     all.join(" ")
 }
 
-/// Whether the servers are older than Redis 7.0, where the scenario is impossible; prints that.
+/// Returns whether the servers are older than Redis 7.0, where the scenario is impossible; if so,
+/// prints that.
 pub(crate) fn is_skipped_before_7(scenario: &str, why: &str) -> bool {
     let old = is_before_7();
     if old {
@@ -186,12 +189,12 @@ fn is_before_7() -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     /// The default user, with all permissions.
-    Anybody,
+    Default,
     /// The user on the page about permissions.
     Published,
 }
 
-/// The deployment shared by all clauses of one topology. The first one starts it.
+/// The deployment shared by all clauses of one topology. The first clause starts it.
 pub(crate) struct Shared {
     topology: Topology,
     /// The newest server, if it must be used.
@@ -212,12 +215,12 @@ impl Shared {
 /// The fixture of a clause.
 pub(crate) struct Fixture {
     pub(crate) topology: Topology,
-    /// Whether its servers are the newest, and its user has the permissions for them.
+    /// Whether the servers are the newest, and the user has the permissions for them.
     pub(crate) is_newest: bool,
     config: Config,
     /// A unique name.
     pub(crate) name: String,
-    /// Connected to the primary of the name.
+    /// Connected to the primary of the name's key.
     pub(crate) observer: Observer,
 }
 
@@ -226,7 +229,7 @@ impl Fixture {
         let deployment =
             shared.running.get_or_init(async || Deployment::start(shared.topology, shared.newest.clone()).await).await;
         let (name, config) = match user {
-            User::Anybody => (clause.to_owned(), deployment.config()),
+            User::Default => (clause.to_owned(), deployment.config()),
             User::Published => (format!("app:{clause}"), deployment.config().credentials(Some(APP), SECRET)),
         };
         let observer = deployment.primary_of(&name).await.observer().await.expect("the server answers");

@@ -64,7 +64,8 @@ async fn ordered_ids_are_unique_per_process(on: Fixture) {
     assert_eq!(had.iter().collect::<BTreeSet<_>>().len(), 1600);
 }
 
-/// In a cluster the days are on different nodes.
+/// The day changes at the same time for all clients. In a cluster, the counters of two days are on
+/// different nodes.
 async fn midnight_is_the_same_for_all(on: Fixture) {
     const DAY: i64 = 24 * 60 * 60;
     let clients = [on.client().await, on.client().await];
@@ -80,7 +81,7 @@ async fn midnight_is_the_same_for_all(on: Fixture) {
             let made = ids.decode(id).unwrap();
             *over = ids.counter_of(made.time).unwrap() != ids.counter_of(began.time).unwrap();
         }
-        // The server has its time as well, and its clock ends this.
+        // The server has its own clock, which ends this loop.
         let passed = i64::try_from(on.observer.server_time_micros().await.unwrap() / 1_000_000).unwrap() - now;
         assert!(passed < 30, "no midnight");
     }

@@ -1,4 +1,4 @@
-//! Ids whose counter moves to a server that lags.
+//! Ids after a failover to a lagging server, which has an older counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,11 +18,11 @@ scenarios![
     cluster_no_ordered_id_repeats_when_a_lagging_replica_takes_over,
 ];
 
-/// Of all days, wherever the test runs in them.
+/// The tag keeps the keys of all days in one slot.
 const NAME: &str = "{order}:ids";
 
-/// The next primary knows less, and is there when the seconds of the numbers that are lost are
-/// over.
+/// No time-ordered id comes twice when the primary is killed. The next primary lacks some numbers,
+/// and takes over when the seconds of the lost numbers are over.
 async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_killed() {
     let sentinels = Sentinels::start().await.unwrap();
     let former = sentinels.current_primary().await.unwrap();
@@ -33,12 +33,12 @@ async fn sentinel_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_kil
     .await;
 }
 
-/// No number is lost then; two clients move at different times.
+/// A planned failover loses no number. Two clients move to the new primary at different times.
 async fn sentinel_no_id_in_the_order_of_time_comes_twice_in_a_planned_failover() {
     let sentinels = Sentinels::start().await.unwrap();
     let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
     no_id_comes_twice(by_sentinels(&sentinels), None, async || {
-        // A replica that has just copied everything hears of what is written from its first
+        // A replica that has just copied everything receives writes only from its first
         // acknowledgement on, up to a second later.
         wait_until(SOON, async || {
             primary.cmd(&["SET", "warm", "up"]).await.unwrap();
@@ -62,7 +62,7 @@ async fn cluster_no_id_in_the_order_of_time_comes_twice_when_the_primary_is_kill
     .await;
 }
 
-/// Numbers are lost, and in the very second in which they were taken the next primary is there.
+/// Numbers are lost, and the next primary takes over within the second in which they were taken.
 async fn cluster_no_ordered_id_repeats_when_a_lagging_replica_takes_over() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of(NAME).await.unwrap();
@@ -77,7 +77,7 @@ async fn cluster_no_ordered_id_repeats_when_a_lagging_replica_takes_over() {
     .await;
 }
 
-/// From here on replicas hear of nothing that the primary takes.
+/// Cuts off the replicas: from here on they receive no write of the primary.
 async fn cut_off_replicas(primary: &RedisServer) {
     primary.deny(&["psync", "sync"]).await.unwrap();
     let observer = primary.observer().await.unwrap();
@@ -86,8 +86,8 @@ async fn cut_off_replicas(primary: &RedisServer) {
     wait_until(SOON, async || info().await.contains("connected_slaves:0")).await;
 }
 
-/// Two clients take ids while the primary is replaced; by one that has heard of nothing for a
-/// while, where the former is named.
+/// Two clients take ids while the primary is replaced. If `forgets` names the former primary, its
+/// replicas receive nothing for a while before.
 async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_over: impl AsyncFnOnce()) {
     let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut taking = Vec::new();
@@ -98,14 +98,14 @@ async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_o
             taking.push(tokio::spawn(async move {
                 let mut had = Vec::new();
                 while !over.load(Ordering::Relaxed) {
-                    // Without a primary some end.
+                    // Without a primary some calls fail.
                     if let Ok(id) = ids.next().await {
                         had.push(id);
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                     if had.len() % 100 == 0 {
-                        // As many as there are would fill the memory while nobody is primary, and
-                        // tell nothing more.
+                        // Without this pause, ids would fill the memory while there is no primary,
+                        // and would prove nothing more.
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     }
                 }
@@ -133,5 +133,5 @@ async fn no_id_comes_twice(config: Config, forgets: Option<&RedisServer>, fail_o
     let count = had.len();
     had.sort_unstable();
     had.dedup();
-    assert_eq!(had.len(), count, "ids came twice");
+    assert_eq!(had.len(), count, "some ids came twice");
 }

@@ -21,7 +21,7 @@ clauses![
     "keys";
     objects_are_listed_counted_and_deleted_on_all_nodes,
     companion_keys_are_deleted_with_their_object,
-    one_by_chance_is_one_that_is_there,
+    a_random_key_is_an_existing_key,
 ];
 
 pub(crate) async fn names(listing: Listing) -> BTreeSet<String> {
@@ -29,7 +29,7 @@ pub(crate) async fn names(listing: Listing) -> BTreeSet<String> {
     all.iter().map(Key::to_string).collect()
 }
 
-/// What is left but for what outlives its object.
+/// Returns the keys that are left, except those that outlive their object.
 async fn left(keys: &Keys, pattern: String) -> Vec<Key> {
     let all: Vec<Key> = keys.all().matching(pattern).try_collect().await.unwrap();
     all.into_iter().filter(|key| !key.outlives()).collect()
@@ -76,7 +76,7 @@ async fn companion_keys_are_deleted_with_their_object(on: Fixture) {
         let all: Vec<Key> = keys.all().matching(format!("{}:*", on.name)).try_collect().await.unwrap();
         all.into_iter().filter(|key| key.is_companion()).count()
     };
-    // The leases, and the queue of the lock with its times.
+    // The companions are the leases, and the queue of the lock with its times.
     wait_until(SOON, async || companions().await >= 4).await;
     assert_eq!(names(keys.objects().matching(format!("{}:*", on.name))).await, [fair.clone(), permits.clone()].into());
     waiter.abort();
@@ -88,7 +88,7 @@ async fn companion_keys_are_deleted_with_their_object(on: Fixture) {
     drop(permit);
 }
 
-async fn one_by_chance_is_one_that_is_there(on: Fixture) {
+async fn a_random_key_is_an_existing_key(on: Fixture) {
     let client = on.client_with(|config| config.namespace(&on.name).unwrap()).await;
     let keys = Keys::new(&client);
     assert_eq!(keys.random().await.unwrap(), None);

@@ -21,13 +21,13 @@ scenarios![
     keys_on_both_sides_of_a_migration_are_listed,
     constantly_moving_slots_are_listed_or_the_stream_reports_it,
     a_migration_that_was_given_up_ends_no_stream,
-    many_are_deleted_while_they_are_on_both_sides,
+    keys_on_both_sides_of_a_migration_are_deleted,
     cluster_a_stream_continues_at_the_new_primary,
     sentinel_a_stream_begins_anew_at_the_new_primary,
     everything_is_deleted_on_every_primary,
 ];
 
-/// Keys of one slot, and others everywhere.
+/// Creates keys of one slot, and other keys in many slots.
 async fn filled(client: &Client, tag: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let tagged: BTreeSet<_> = (0..500).map(|n| format!("{{{tag}}}:{n}")).collect();
     let others: BTreeSet<_> = (0..2_000).map(|n| format!("k:{n}")).collect();
@@ -36,8 +36,8 @@ async fn filled(client: &Client, tag: &str) -> (BTreeSet<String>, BTreeSet<Strin
     (tagged, others)
 }
 
-/// A tag whose slot the primary at this place serves, in the order in which a stream goes through
-/// them.
+/// Returns a tag in a slot of the primary at this place. Places count in the order in which a
+/// stream goes through the primaries.
 async fn tag_at(cluster: &Cluster, client: &Client, place: usize) -> (String, u16) {
     let primary = client.primaries().await.unwrap()[place].id().clone();
     for n in 0.. {
@@ -49,7 +49,7 @@ async fn tag_at(cluster: &Cluster, client: &Client, place: usize) -> (String, u1
     unreachable!("there are slots everywhere")
 }
 
-/// From the node that is looked through last to the one that has been.
+/// Keys are listed that move from the node that is scanned last to a node that has been scanned.
 async fn keys_that_move_behind_a_stream_are_listed() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
@@ -67,7 +67,7 @@ async fn keys_that_move_behind_a_stream_are_listed() {
             break;
         }
     }
-    assert!(tagged.is_disjoint(&found), "the slot is behind");
+    assert!(tagged.is_disjoint(&found), "the slot comes later");
     let to = cluster.node_at(first.id().0.parse().unwrap()).unwrap();
     cluster.migrate_slot(slot, to).await.unwrap();
     found.extend(names(stream).await);
@@ -77,7 +77,7 @@ async fn keys_that_move_behind_a_stream_are_listed() {
 async fn keys_on_both_sides_of_a_migration_are_listed() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
-    // Forth and back in the order of the nodes.
+    // The keys move against the order of the nodes, and then with it.
     for (from, to) in [(2, 0), (0, 1)] {
         let (tag, slot) = tag_at(&cluster, &client, from).await;
         let (tagged, others) = filled(&client, &tag).await;
@@ -90,7 +90,7 @@ async fn keys_on_both_sides_of_a_migration_are_listed() {
         while found.len() < 1_200 {
             found.insert(stream.try_next().await.unwrap().unwrap().to_string());
         }
-        // More of them, while it goes on.
+        // More keys move while the stream goes on.
         assert!(cluster.move_keys_named(&tagged_names[250..450]).await.unwrap());
         found.extend(names(stream).await);
         assert_eq!((tagged.difference(&found).count(), others.difference(&found).count()), (0, 0));
@@ -104,7 +104,8 @@ async fn constantly_moving_slots_are_listed_or_the_stream_reports_it() {
     let (tag, slot) = tag_at(&cluster, &client, 1).await;
     let (tagged, others) = filled(&client, &tag).await;
     let keys = Keys::new(&client);
-    // From each to the next: one that goes there and back may be missed.
+    // The slot moves on to the next node each time: a stream may miss keys that move there and
+    // back.
     let moves = async {
         for _ in 0..8 {
             let home = cluster.primary_of(slot).await.unwrap().addr();
@@ -112,7 +113,7 @@ async fn constantly_moving_slots_are_listed_or_the_stream_reports_it() {
             cluster.migrate_slot(slot, &cluster.nodes()[(at + 1) % 3]).await.unwrap();
         }
     };
-    let looks = join_all((0..3).map(async |_| {
+    let listings = join_all((0..3).map(async |_| {
         let mut complete = 0;
         for _ in 0..3 {
             match keys.objects().page(20).try_collect::<BTreeSet<Key>>().await {
@@ -126,12 +127,13 @@ async fn constantly_moving_slots_are_listed_or_the_stream_reports_it() {
         }
         complete
     }));
-    let ((), complete) = join(moves, looks).await;
+    let ((), complete) = join(moves, listings).await;
     assert!(complete.iter().sum::<u32>() > 0);
     assert_eq!(names(keys.objects()).await.len(), 2_500);
 }
 
-/// The node that was to get it is replaced, and nobody takes the mark away.
+/// A migration that was given up ends no stream. The target node is replaced, and the mark of the
+/// migration stays.
 async fn a_migration_that_was_given_up_ends_no_stream() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
@@ -142,12 +144,12 @@ async fn a_migration_that_was_given_up_ends_no_stream() {
     cluster.begin_migration(slot, to).await.unwrap();
     cluster.fail_over(to).await.unwrap();
     let home = cluster.primary_of(slot).await.unwrap().observer().await.unwrap();
-    let word: String = home.query(&["CLUSTER", "NODES"]).await.unwrap();
-    assert!(word.contains(&format!("[{slot}->-")), "the mark is there: {word}");
+    let nodes: String = home.query(&["CLUSTER", "NODES"]).await.unwrap();
+    assert!(nodes.contains(&format!("[{slot}->-")), "the mark is there: {nodes}");
     assert_eq!(names(Keys::new(&client).objects()).await.len(), tagged.len() + others.len());
 }
 
-async fn many_are_deleted_while_they_are_on_both_sides() {
+async fn keys_on_both_sides_of_a_migration_are_deleted() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster)).await;
     let keys = Keys::new(&client);
@@ -189,7 +191,7 @@ async fn sentinel_a_stream_begins_anew_at_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels)).await;
     let (tagged, others) = filled(&client, "tag").await;
-    // One that is promoted without some would be right to tell fewer.
+    // A replica that is promoted without some keys would rightly list fewer.
     for server in sentinels.servers() {
         let (observer, all) = (server.observer().await.unwrap(), tagged.len() + others.len());
         wait_until(SOON, async || observer.query::<usize>(&["DBSIZE"]).await.is_ok_and(|there| there == all)).await;
@@ -204,8 +206,8 @@ async fn sentinel_a_stream_begins_anew_at_the_new_primary() {
     found.extend(names(stream).await);
     assert_eq!(found.len(), tagged.len() + others.len());
     assert!(!client.is_primary(&former));
-    let told = client.run_on::<()>(&former, Request::command("PING")).await.unwrap_err();
-    assert!(told.to_string().contains("no primary any more"), "{told}");
+    let error = client.run_on::<()>(&former, Request::command("PING")).await.unwrap_err();
+    assert!(error.to_string().contains("no primary any more"), "{error}");
 }
 
 async fn everything_is_deleted_on_every_primary() {

@@ -24,10 +24,10 @@ clauses![
     a_spinning_waiter_enters_without_a_message,
     spinning_tasks_of_two_processes_exclude_each_other,
     reentry_can_be_disabled,
-    many_names_are_taken_over_slots_or_none,
+    many_names_in_many_slots_are_taken_or_none,
     a_waiter_for_one_of_several_locks_is_woken,
     opposite_orders_over_slots_neither_stall_nor_leave_a_part,
-    many_names_that_are_dropped_or_shut_down_go_back,
+    many_names_are_released_when_dropped_or_shut_down,
     a_thousand_names_are_taken_within_a_second,
 ];
 
@@ -108,13 +108,13 @@ async fn reentry_can_be_disabled(on: Fixture) {
     guard.release().await.unwrap();
 }
 
-/// Names of as many slots, where there are slots.
+/// Returns that many names, each in another slot of a cluster.
 fn names(on: &Fixture, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{}:{n}", on.name)).collect()
 }
 
 async fn none_is_held(on: &Fixture, names: &[String]) {
-    // Asked through a client: the observer knows one node.
+    // A client asks here, because the observer knows one node only.
     let client = on.client().await;
     for name in names {
         let lock = Lock::new(&client, name);
@@ -122,7 +122,7 @@ async fn none_is_held(on: &Fixture, names: &[String]) {
     }
 }
 
-async fn many_names_are_taken_over_slots_or_none(on: Fixture) {
+async fn many_names_in_many_slots_are_taken_or_none(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let names = names(&on, 40);
     let in_the_way = Lock::new(&two, &names[33]).acquire().await.unwrap();
@@ -175,7 +175,7 @@ async fn opposite_orders_over_slots_neither_stall_nor_leave_a_part(on: Fixture) 
     wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
-async fn many_names_that_are_dropped_or_shut_down_go_back(on: Fixture) {
+async fn many_names_are_released_when_dropped_or_shut_down(on: Fixture) {
     let client = on.client().await;
     let (names, others) =
         (names(&on, 20), names(&on, 8).iter().map(|name| format!("{name}:other")).collect::<Vec<_>>());
@@ -192,13 +192,14 @@ async fn many_names_that_are_dropped_or_shut_down_go_back(on: Fixture) {
     none_is_held(&on, &others).await;
 }
 
-/// In a cluster a thousand slots, one after the other. What is not optimised has ten times as long.
+/// In a cluster these are a thousand slots, taken one after the other. A build without optimization
+/// has ten times as long.
 async fn a_thousand_names_are_taken_within_a_second(on: Fixture) {
     let client = on.client().await;
     let lock = MultiLock::new(&client, names(&on, 1000));
-    let asked = Stopwatch::start();
+    let acquired = Stopwatch::start();
     let guard = lock.acquire().timeout(SOON).await.unwrap();
-    println!("a thousand names on {} in {:?}", on.topology(), asked.elapsed());
-    asked.assert_within(Duration::from_secs(if cfg!(debug_assertions) { 10 } else { 1 }));
+    println!("a thousand names on {} in {:?}", on.topology(), acquired.elapsed());
+    acquired.assert_within(Duration::from_secs(if cfg!(debug_assertions) { 10 } else { 1 }));
     guard.release().await.unwrap();
 }

@@ -16,7 +16,7 @@ scenarios![
     master_slave_a_replica_that_hangs_is_left_out_before_its_connection_is_given_up,
 ];
 
-/// A primary with a replica behind a pipe.
+/// Starts a primary and a replica that follows it through a pipe.
 pub(crate) async fn piped() -> (RedisServer, Pipe, RedisServer) {
     let primary = RedisServer::builder().config("repl-diskless-sync-delay 0").start().await.unwrap();
     let pipe = Pipe::to(primary.addr()).await;
@@ -29,7 +29,7 @@ pub(crate) fn of(primary: &RedisServer, replica: &RedisServer) -> Config {
     Config::master_slave(primary.addr().to_string(), [replica.addr().to_string()]).unwrap()
 }
 
-/// What reads see of a key, and who answers them.
+/// Returns the values of a key that ten reads see.
 async fn seen(client: &Client, key: &str) -> BTreeSet<Option<String>> {
     let mut seen = BTreeSet::new();
     for _ in 0..10 {
@@ -53,7 +53,7 @@ async fn master_slave_a_replica_that_lags_is_not_used_until_it_has_caught_up() {
     };
     set("1").await;
     wait_until(SOON, async || observer.get::<String>("a").await.unwrap().as_deref() == Some("1")).await;
-    // Only the replica says so: it is read from.
+    // Only the replica has this key, so the value shows that the client reads from the replica.
     observer.cmd(&["CONFIG", "SET", "replica-read-only", "no"]).await.unwrap();
     observer.cmd(&["SET", "who", "replica"]).await.unwrap();
     let by_replica = BTreeSet::from([Some("replica".to_owned())]);
@@ -62,7 +62,7 @@ async fn master_slave_a_replica_that_lags_is_not_used_until_it_has_caught_up() {
     set("2").await;
     wait_until(SOON, async || seen(&client, "a").await == BTreeSet::from([Some("2".to_owned())])).await;
     assert!(is_behind(&client).await);
-    // Its connections are up, that to the primary too.
+    // All connections are up, also that of the replica to its primary.
     let health = client.health().await;
     assert!(health.nodes.iter().all(|node| node.is_well() && node.connected), "{health:?}");
     let role = client.command("INFO").arg("replication").query::<String>().await.unwrap();

@@ -13,16 +13,16 @@ use crate::fixture::Fixture;
 
 clauses![
     "latch";
-    it_counts_down_opens_and_is_set_again,
-    many_of_two_processes_are_woken_by_the_last_count_down,
+    a_latch_counts_down_opens_and_is_set_again,
+    waiters_of_two_processes_are_woken_by_the_last_count_down,
     waiters_complete_when_the_latch_is_deleted_or_expires,
-    a_new_round_completes_waits_for_the_last_one_only,
+    a_new_round_completes_waits_of_the_last_round_only,
     count_downs_of_three_processes_have_their_own_results,
-    a_name_with_a_hash_tag_is_a_latch_too,
+    a_latch_may_have_a_hash_tag_in_its_name,
     waits_that_end_early_leave_nothing,
 ];
 
-async fn it_counts_down_opens_and_is_set_again(on: Fixture) {
+async fn a_latch_counts_down_opens_and_is_set_again(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     for _ in 0..3 {
@@ -38,19 +38,20 @@ async fn it_counts_down_opens_and_is_set_again(on: Fixture) {
     assert!(matches!(here.try_set_count(0).await, Err(LatchError::InvalidCount { .. })));
 }
 
-/// How many channels of the latch are heard at its server, whatever their kind.
-async fn until_heard(on: &Fixture, clients: u64) {
+/// Waits until so many clients are subscribed to the latch at its server, on a plain or a sharded
+/// channel.
+async fn until_subscribed(on: &Fixture, clients: u64) {
     let channel = format!("redgrid_latch__channel:{{{}}}", on.name);
-    let heard = async || {
+    let subscribed = async || {
         let plain = on.observer.query::<(String, u64)>(&["PUBSUB", "NUMSUB", &channel]).await.unwrap().1;
         let sharded = on.observer.query::<(String, u64)>(&["PUBSUB", "SHARDNUMSUB", &channel]).await;
         plain + sharded.map_or(0, |(_, sharded)| sharded) == clients
     };
-    wait_until(SOON, heard).await;
+    wait_until(SOON, subscribed).await;
 }
 
-/// Nobody looks by himself here: only the message wakes.
-async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Fixture) {
+/// A hundred waiters of two processes are woken by the message alone: their polls come too late.
+async fn waiters_of_two_processes_are_woken_by_the_last_count_down(on: Fixture) {
     let one = on.client().await;
     let others = [
         on.client_with(|config| config.poll_interval(SOON)).await,
@@ -63,7 +64,7 @@ async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Fixture) {
         for client in &others {
             tasks.extend(crowd(&CountDownLatch::new(client, &on.name), 50).await);
         }
-        until_heard(&on, 2).await;
+        until_subscribed(&on, 2).await;
         latch.count_down().await.unwrap();
         assert!(tasks.iter().all(|task| !task.is_finished()));
         let last = Instant::now();
@@ -72,7 +73,7 @@ async fn many_of_two_processes_are_woken_by_the_last_count_down(on: Fixture) {
             task.await.unwrap().unwrap();
         }
         assert!(last.elapsed() < AT_ONCE, "{:?}", last.elapsed());
-        until_heard(&on, 0).await;
+        until_subscribed(&on, 0).await;
     }
     wait_until(SOON, async || others.iter().all(|client| client.stats() == NOTHING)).await;
 }
@@ -82,7 +83,7 @@ async fn waiters_complete_when_the_latch_is_deleted_or_expires(on: Fixture) {
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();
     let task = waiter(&two, &there).await;
-    until_heard(&on, 1).await;
+    until_subscribed(&on, 1).await;
     let deleted = Instant::now();
     assert!(here.delete().await.unwrap());
     task.await.unwrap().unwrap();
@@ -92,14 +93,14 @@ async fn waiters_complete_when_the_latch_is_deleted_or_expires(on: Fixture) {
     let set = Instant::now();
     waiter(&two, &there).await.await.unwrap().unwrap();
     assert!(set.elapsed() < AT_ONCE, "{:?}", set.elapsed());
-    // By hand, behind everybody's back: the poll sees it.
+    // The key is deleted by hand, without any message: a poll notices that.
     here.try_set_count(1).await.unwrap();
     let task = waiter(&one, &here).await;
     on.observer.cmd(&["DEL", &on.name]).await.unwrap();
     tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
 
-async fn a_new_round_completes_waits_for_the_last_one_only(on: Fixture) {
+async fn a_new_round_completes_waits_of_the_last_round_only(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there) = (CountDownLatch::new(&one, &on.name), CountDownLatch::new(&two, &on.name));
     here.try_set_count(1).await.unwrap();
@@ -123,14 +124,14 @@ async fn count_downs_of_three_processes_have_their_own_results(on: Fixture) {
         latches.push(CountDownLatch::new(&on.client().await, &on.name));
     }
     latches[0].try_set_count(30).await.unwrap();
-    let told = futures_util::future::join_all((0..30).map(|n| latches[n % 3].count_down())).await;
-    let mut left: Vec<u64> = told.into_iter().map(Result::unwrap).collect();
+    let results = futures_util::future::join_all((0..30).map(|n| latches[n % 3].count_down())).await;
+    let mut left: Vec<u64> = results.into_iter().map(Result::unwrap).collect();
     left.sort();
     assert!(left.iter().copied().eq(0..30), "{left:?}");
 }
 
-/// In a cluster, Redisson can not use such a name at all.
-async fn a_name_with_a_hash_tag_is_a_latch_too(on: Fixture) {
+/// A latch may have a hash tag in its name. In a cluster, Redisson can not use such a name at all.
+async fn a_latch_may_have_a_hash_tag_in_its_name(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     let name = format!("{}:x{{{}}}z", on.name, on.name);
     let (here, there) = (CountDownLatch::new(&one, &name), CountDownLatch::new(&two, &name));
@@ -138,8 +139,8 @@ async fn a_name_with_a_hash_tag_is_a_latch_too(on: Fixture) {
     assert_eq!(here.count_down().await.unwrap(), 1);
     let task = waiter(&two, &there).await;
     wait_until(SOON, async || {
-        // The look behind the confirmation is under way or done by the time that others hear it,
-        // too.
+        // The check after the confirmation is in flight or done by the time that other clients see
+        // the subscription.
         let ours = format!("redgrid_latch__channel:{name}");
         let plain = on.observer.pubsub_channels("*").await.unwrap();
         plain.contains(&ours) || on.observer.pubsub_shard_channels("*").await.unwrap_or_default().contains(&ours)
@@ -162,9 +163,9 @@ async fn waits_that_end_early_leave_nothing(on: Fixture) {
         assert!(tokio::time::timeout(Duration::from_millis(moment), wait).await.is_err());
     }
     wait_until(SOON, async || client.stats() == NOTHING).await;
-    until_heard(&on, 0).await;
+    until_subscribed(&on, 0).await;
     let task = waiter(&client, &latch).await;
     client.shutdown(SOON).await.unwrap();
-    let told = task.await.unwrap();
-    assert!(matches!(told, Err(WaitError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
+    let ended = task.await.unwrap();
+    assert!(matches!(ended, Err(WaitError::Failed(Failure::ShuttingDown { .. }))), "{ended:?}");
 }

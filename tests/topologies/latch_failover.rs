@@ -1,4 +1,4 @@
-//! Latches whose primary dies while many wait.
+//! Latches during failovers, with many waiters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,18 +16,18 @@ scenarios![
     sentinel_count_downs_go_on_through_a_failover_and_none_counts_twice,
     cluster_count_downs_go_on_through_a_planned_failover_and_each_counts_once,
     cluster_latch_waiters_are_woken_by_the_message_of_the_new_primary,
-    cluster_a_round_that_ends_unheard_strands_no_waiter,
+    cluster_a_lost_message_of_a_latch_strands_no_waiter,
 ];
 
-/// Waits until all replicas have what their primary has.
+/// Waits until all replicas have the data of their primary.
 async fn replicated(primary: &RedisServer, replicas: usize) {
     let observer = primary.observer().await.unwrap();
     let acknowledged: usize = observer.query(&["WAIT", &replicas.to_string(), "10000"]).await.unwrap();
     assert!(acknowledged >= replicas);
 }
 
-/// Waits until somebody hears a latch at a server.
-async fn heard(server: &RedisServer, name: &str) {
+/// Waits until a client is subscribed to a latch's channel at a server.
+async fn until_subscribed(server: &RedisServer, name: &str) {
     let channel = format!("redgrid_latch__channel:{{{name}}}");
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || {
@@ -37,8 +37,9 @@ async fn heard(server: &RedisServer, name: &str) {
     .await;
 }
 
-/// A hundred wait, the primary dies, the new one has the rest of the count.
-async fn those_who_wait_go_on<'a>(
+/// A hundred tasks wait while the primary dies; the rest of the count-downs reaches the new
+/// primary.
+async fn waiters_go_on<'a>(
     config: Config,
     former: &RedisServer,
     replicas: usize,
@@ -48,12 +49,12 @@ async fn those_who_wait_go_on<'a>(
     let (here, there) = (CountDownLatch::new(&one, "a"), CountDownLatch::new(&two, "a"));
     here.try_set_count(3).await.unwrap();
     let tasks = crowd(&there, 100).await;
-    heard(former, "a").await;
+    until_subscribed(former, "a").await;
     here.count_down().await.unwrap();
     replicated(former, replicas).await;
     former.kill().await.unwrap();
     let primary = fail_over().await;
-    heard(primary, "a").await;
+    until_subscribed(primary, "a").await;
     assert_eq!(here.count_down().await.unwrap(), 1);
     assert!(tasks.iter().all(|task| !task.is_finished()));
     assert_eq!(here.count_down().await.unwrap(), 0);
@@ -67,7 +68,7 @@ async fn sentinel_latch_waiters_are_woken_by_the_message_of_the_new_primary() {
     let former = sentinels.current_primary().await.unwrap();
     let address = former.addr();
     let fail_over = async || sentinels.wait_for_primary_other_than(address).await.unwrap();
-    those_who_wait_go_on(by_sentinels(&sentinels), former, 2, fail_over).await;
+    waiters_go_on(by_sentinels(&sentinels), former, 2, fail_over).await;
 }
 
 async fn cluster_latch_waiters_are_woken_by_the_message_of_the_new_primary() {
@@ -79,10 +80,11 @@ async fn cluster_latch_waiters_are_woken_by_the_message_of_the_new_primary() {
         wait_until(SOON, moved).await;
         cluster.primary_of(slot).await.unwrap()
     };
-    those_who_wait_go_on(by_seeds(&cluster), former, 1, fail_over).await;
+    waiters_go_on(by_seeds(&cluster), former, 1, fail_over).await;
 }
 
-/// A planned failover of a cluster loses no write: all count-downs are there afterwards, once each.
+/// Count-downs go on through a planned failover, and each counts once: a planned failover of a
+/// cluster loses no write.
 async fn cluster_count_downs_go_on_through_a_planned_failover_and_each_counts_once() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let former = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
@@ -93,13 +95,13 @@ async fn cluster_count_downs_go_on_through_a_planned_failover_and_each_counts_on
     assert_eq!(left, ALL - counted);
 }
 
-/// One of sentinels loses what the former primary takes until it is told: that does not count, and
-/// nothing counts twice.
+/// No count-down counts twice in a failover of sentinels. Such a failover loses the writes that the
+/// former primary accepts until it is demoted, so some count-downs may be missing.
 async fn sentinel_count_downs_go_on_through_a_failover_and_none_counts_twice() {
     let sentinels = Sentinels::start().await.unwrap();
     let primary = sentinels.current_primary().await.unwrap().observer().await.unwrap();
     let fail_over = async || {
-        // A replica that has just copied everything hears of what is written from its first
+        // A replica that has just copied everything receives writes only from its first
         // acknowledgement on, up to a second later.
         wait_until(SOON, async || {
             primary.cmd(&["SET", "warm", "up"]).await.unwrap();
@@ -114,7 +116,7 @@ async fn sentinel_count_downs_go_on_through_a_failover_and_none_counts_twice() {
 
 const ALL: u64 = 1_000_000;
 
-/// How often was counted by two clients while a primary was replaced, and what is left.
+/// Returns the number of count-downs of two clients around a failover, and the remaining count.
 async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) -> (u64, u64) {
     let (one, two) = (connected(config.clone()).await, connected(config).await);
     let (here, there) = (CountDownLatch::new(&one, "a"), CountDownLatch::new(&two, "a"));
@@ -146,9 +148,9 @@ async fn counted_through(config: Config, fail_over: impl AsyncFnOnce()) -> (u64,
     (done.load(Ordering::Relaxed), here.count().await.unwrap())
 }
 
-/// The messages of a round's end can not be heard where nobody is subscribed at the moment; its
-/// number tells.
-async fn cluster_a_round_that_ends_unheard_strands_no_waiter() {
+/// A latch generation that ends without a message strands no waiter. While no client is subscribed,
+/// the message of the end is lost; the number of the generation shows the end.
+async fn cluster_a_lost_message_of_a_latch_strands_no_waiter() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of("a").await.unwrap();
     let (one, two) =
@@ -157,7 +159,7 @@ async fn cluster_a_round_that_ends_unheard_strands_no_waiter() {
     here.try_set_count(1).await.unwrap();
     let tasks = crowd(&there, 20).await;
     let former = cluster.primary_of(slot).await.unwrap();
-    heard(former, "a").await;
+    until_subscribed(former, "a").await;
     let observer = former.observer().await.unwrap();
     for _ in 0..5 {
         observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();

@@ -1,5 +1,5 @@
-//! Waiters that subscribe at a replica: woken by it, also when it dies, lags or is promoted, and in
-//! turns.
+//! Waiters that subscribe at a replica, which wakes them, also when it dies, lags or is promoted,
+//! and several times in turn.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ scenarios![
     master_slave_a_replica_wakes_waiters,
     sentinel_a_replica_wakes_waiters,
     cluster_a_replica_wakes_waiters,
-    single_where_there_is_no_replica_the_primary_wakes,
+    single_without_a_replica_the_primary_wakes_waiters,
     master_slave_a_waiter_is_woken_although_its_replica_dies,
     master_slave_a_replica_that_lags_is_not_listened_to_until_it_has_caught_up,
     sentinel_a_waiter_is_woken_after_a_failover,
@@ -29,14 +29,14 @@ const MS: Duration = Duration::from_millis(1);
 
 const CHANNEL: &str = "redisson_lock__channel:{a}";
 
-/// Far longer than a test: what wakes is no poll.
+/// Far longer than a test, so no poll wakes a waiter.
 const NEVER: Duration = Duration::from_secs(3600);
 
 fn at_replicas(config: Config) -> Config {
     config.subscription_mode(SubscriptionMode::Replica).poll_interval(NEVER).scan_interval(100 * MS)
 }
 
-/// How many listen to the channel of the lock at a server.
+/// Returns how many connections listen to the channel of the lock at a server.
 async fn listeners(observer: &Observer) -> usize {
     let ask = async |question| {
         let counts: Result<(String, usize), _> = observer.query(&["PUBSUB", question, CHANNEL]).await;
@@ -50,7 +50,7 @@ async fn until_listening(at: &RedisServer, not_at: &RedisServer) {
     wait_until(SOON, async || listeners(&there).await == 1 && listeners(&elsewhere).await == 0).await;
 }
 
-/// A client that waits for the lock, which another one holds.
+/// Starts a client that waits for the lock, which another client holds.
 async fn waiting(config: Config) -> (Client, JoinHandle<()>) {
     let client = connected(config).await;
     let lock = Lock::new(&client, "a");
@@ -61,8 +61,8 @@ async fn waiting(config: Config) -> (Client, JoinHandle<()>) {
     (client, waiter)
 }
 
-/// All that are subscribed at their node, as the client sees it.
-async fn until_in_force(client: &Client) {
+/// Waits until the client reports that all its channels are subscribed at their node.
+async fn until_subscribed(client: &Client) {
     let all = async || {
         let health = client.health().await;
         let of = |count: fn(&redgrid_core::NodeHealth) -> usize| health.nodes.iter().map(count).sum::<usize>();
@@ -72,7 +72,7 @@ async fn until_in_force(client: &Client) {
 }
 
 async fn is_woken(waiter: JoinHandle<()>) {
-    // Long before the lease of the one that held it, or a poll.
+    // This is long before the holder's lease ends, or a poll comes.
     tokio::time::timeout(SOON / 2, waiter).await.expect("it is woken").unwrap();
 }
 
@@ -91,10 +91,10 @@ async fn a_replica_wakes(config: Config, primary: &RedisServer, replicas: &[&Red
         }
         count
     };
-    // While no replica is connected yet, the client listens at the primary; then it moves.
+    // While no replica is connected yet, the client listens at the primary. Then it moves.
     let at_primary = primary.observer().await.unwrap();
     wait_until(SOON, async || at_replicas().await == 1 && listeners(&at_primary).await == 0).await;
-    until_in_force(&client).await;
+    until_subscribed(&client).await;
     held.release().await.unwrap();
     is_woken(waiter).await;
 }
@@ -118,14 +118,14 @@ async fn cluster_a_replica_wakes_waiters() {
     a_replica_wakes(by_seeds(&cluster), primary, &cluster.replicas_of(primary).await.unwrap()).await;
 }
 
-async fn single_where_there_is_no_replica_the_primary_wakes() {
+async fn single_without_a_replica_the_primary_wakes_waiters() {
     let server = RedisServer::start().await.unwrap();
     let config = Config::single(server.addr().to_string()).unwrap();
     let held = Lock::new(&connected(config.clone()).await, "a").acquire().await.unwrap();
     let (client, waiter) = waiting(at_replicas(config)).await;
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || listeners(&observer).await == 1).await;
-    until_in_force(&client).await;
+    until_subscribed(&client).await;
     held.release().await.unwrap();
     is_woken(waiter).await;
 }
@@ -137,15 +137,15 @@ async fn master_slave_a_waiter_is_woken_although_its_replica_dies() {
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let (client, waiter) = waiting(at_replicas(by_list(&replicated))).await;
     until_listening(replica, primary).await;
-    until_in_force(&client).await;
+    until_subscribed(&client).await;
     replica.kill().await.unwrap();
     let observer = primary.observer().await.unwrap();
     wait_until(SOON, async || listeners(&observer).await == 1).await;
-    // And back, when it is there again.
+    // The client returns to the replica when it is up again.
     replica.restart_empty().await.unwrap();
     until_listening(replica, primary).await;
     replica.kill().await.unwrap();
-    // Whether it listens elsewhere by now or not.
+    // By now the client may or may not listen elsewhere.
     held.release().await.unwrap();
     is_woken(waiter).await;
 }
@@ -157,19 +157,19 @@ async fn master_slave_a_replica_that_lags_is_not_listened_to_until_it_has_caught
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let (client, waiter) = waiting(at_replicas(config.clone())).await;
     until_listening(&replica, &primary).await;
-    until_in_force(&client).await;
+    until_subscribed(&client).await;
     pipe.hold(true);
-    // Something is written that it does not get.
+    // The replica does not receive this write.
     holder.command("SET").key("b").unwrap().arg("1").query::<()>().await.unwrap();
     until_listening(&primary, &replica).await;
-    until_in_force(&client).await;
+    until_subscribed(&client).await;
     held.release().await.unwrap();
     is_woken(waiter).await;
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let (client, waiter) = waiting(at_replicas(config)).await;
     pipe.hold(false);
     until_listening(&replica, &primary).await;
-    until_in_force(&client).await;
+    until_subscribed(&client).await;
     held.release().await.unwrap();
     is_woken(waiter).await;
 }
@@ -179,8 +179,9 @@ async fn sentinel_a_waiter_is_woken_after_a_failover() {
     let holder = connected(by_sentinels(&sentinels)).await;
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let (client, waiter) = waiting(at_replicas(by_sentinels(&sentinels))).await;
-    until_in_force(&client).await;
-    // A server that is promoted without it would have the waiter enter, who then listens nowhere.
+    until_subscribed(&client).await;
+    // A server that is promoted without the lock would admit the waiter, which then listens
+    // nowhere.
     for server in sentinels.servers() {
         let observer = server.observer().await.unwrap();
         wait_until(SOON, async || observer.query::<u64>(&["EXISTS", "a"]).await.is_ok_and(|there| there == 1)).await;
@@ -191,7 +192,7 @@ async fn sentinel_a_waiter_is_woken_after_a_failover() {
     let is_other = |server: &&RedisServer| ![former.addr(), promoted.addr()].contains(&server.addr());
     let left = sentinels.servers().iter().find(is_other).unwrap();
     until_listening(left, promoted).await;
-    until_in_force(&client).await;
+    until_subscribed(&client).await;
     held.release().await.unwrap();
     is_woken(waiter).await;
 }
@@ -212,14 +213,15 @@ async fn cluster_a_waiter_is_woken_after_a_failover() {
     let replicas = cluster.replicas_of(primary).await.unwrap();
     wait_until(SOON, async || at_one_of(&replicas).await).await;
     let promoted = cluster.fail_over(primary).await.unwrap();
-    // Each of them ends what was subscribed when it learns of it, and is counted anew.
+    // Each server ends its subscriptions when it learns of the failover, so they are counted anew.
     let replicas: Vec<_> = replicas.into_iter().filter(|one| one.addr() != promoted.addr()).chain([primary]).collect();
     wait_until(SOON, async || at_one_of(&replicas).await && !at_one_of(&[promoted]).await).await;
     held.release().await.unwrap();
     is_woken(waiter).await;
 }
 
-/// As a replica does that learns of another primary later than the client.
+/// A subscription that the server ended is made anew. A replica ends it if it learns of a new
+/// primary later than the client.
 async fn cluster_a_subscription_that_the_server_ended_is_made_anew() {
     let scenario = "cluster_a_subscription_that_the_server_ended_is_made_anew";
     if is_skipped_before_7(scenario, "there are no sharded channels, which a server ends with their slot") {
@@ -233,7 +235,7 @@ async fn cluster_a_subscription_that_the_server_ended_is_made_anew() {
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let (_client, waiter) = waiting(at_replicas(by_seeds(&cluster))).await;
     until_listening(replica, primary).await;
-    // It forgets who serves the slot, until the next word of its primary.
+    // The replica forgets the owner of the slot until the next message of its primary.
     let observer = replica.observer().await.unwrap();
     let subscriptions = async || {
         let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();

@@ -71,7 +71,7 @@ async fn elements_are_streamed_shared_and_sorted(on: Fixture) {
         one.try_collect::<Vec<i64>>().await.unwrap().len() + other.try_collect::<Vec<i64>>().await.unwrap().len();
     assert_eq!(rest, 1198);
     assert!(list.restart_shared().await.unwrap());
-    // Of a name with a hash tag the cursor is in the slot of the list, too.
+    // If the name has a hash tag, the cursor is in the slot of the list, too.
     let tagged: List<i64, Long> = List::new(&client, format!("{{{}}}:tagged", on.name));
     tagged.push_many(&all[..3]).await.unwrap();
     assert_eq!(tagged.shared_stream().page(2).try_collect::<Vec<i64>>().await.unwrap(), all[..3]);
@@ -82,13 +82,13 @@ async fn elements_are_streamed_shared_and_sorted(on: Fixture) {
     let sorted: List<i64, Long> = List::new(&client, &sorted);
     assert_eq!(sorted.read_all().await.unwrap(), [1199, 1198, 1197]);
     if on.topology() == Topology::Cluster {
-        // One of these is in another slot.
-        let mut told = Vec::new();
+        // At least one of these keys is in another slot.
+        let mut results = Vec::new();
         for n in 0..8 {
-            told.push(list.sort_alpha().limit(0, 1).store(format!("{}:{n}", on.name)).await);
+            results.push(list.sort_alpha().limit(0, 1).store(format!("{}:{n}", on.name)).await);
         }
-        assert!(told.iter().any(|told| matches!(
-            told,
+        assert!(results.iter().any(|result| matches!(
+            result,
             Err(ObjectError::Failed(Failure::InvalidArgument { option: "destination", .. }))
         )));
     }
@@ -106,7 +106,7 @@ async fn reads_may_use_replicas(on: Fixture) {
         async || read.get_each([2]).await.unwrap() == [Some("c".to_owned())] && read.contains_all(&all).await.unwrap(),
     );
     wait_until(SOON, async || same().await && last().await).await;
-    // Another replica may be asked each time, and may be behind.
+    // Each read may go to another replica, which may be behind.
     wait_until(SOON, async || read.index_of(&all[1]).await.unwrap() == Some(1)).await;
     wait_until(SOON, async || read.last().await.unwrap().as_deref() == Some("c")).await;
     wait_until(SOON, async || read.len().await.unwrap() == 3).await;
@@ -126,7 +126,7 @@ async fn a_list_gets_a_name_in_another_slot_and_keeps_its_lifetime(on: Fixture) 
     }
     let last = list(&names[7]);
     assert_eq!(last.read_all().await.unwrap(), all);
-    // What is put in between has it live on as long.
+    // An insertion and a removal keep the lifetime of the list.
     last.insert(350, &1000).await.unwrap();
     last.remove_at(300).await.unwrap();
     assert!(matches!(last.object().lifetime().await.unwrap(), Lifetime::Ends(left) if left <= HOUR));

@@ -14,8 +14,8 @@ use crate::fixture::{Fixture, by_seeds, by_sentinels, connected};
 
 type Numbers = LocalCachedMap<String, u64>;
 
-/// Nothing becomes right by the bound.
-const TOLD: Duration = Duration::from_secs(3600);
+/// So long a bound corrects no entry during a test: only messages do.
+const UNBOUNDED: Duration = Duration::from_secs(3600);
 
 clauses![
     "local maps";
@@ -27,7 +27,7 @@ fn of(client: &Client, name: &str, bound: Duration) -> Numbers {
     Numbers::with_options(client, name, Options::default().max_stale(bound))
 }
 
-async fn kept(numbers: &Numbers, key: &str, value: u64) {
+async fn until_cached(numbers: &Numbers, key: &str, value: u64) {
     let from_cache = async || {
         let hits = numbers.stats().hits;
         numbers.get(key).await.is_ok_and(|got| got == Some(value)) && numbers.stats().hits > hits
@@ -37,7 +37,7 @@ async fn kept(numbers: &Numbers, key: &str, value: u64) {
 
 async fn a_cached_entry_is_changed_by_another_process(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
-    let (here, there) = (of(&one, &on.name, TOLD), of(&two, &on.name, TOLD));
+    let (here, there) = (of(&one, &on.name, UNBOUNDED), of(&two, &on.name, UNBOUNDED));
     for n in 1..=20 {
         match n % 4 {
             0 => drop(there.set("a", &n).await.unwrap()),
@@ -45,11 +45,11 @@ async fn a_cached_entry_is_changed_by_another_process(on: Fixture) {
             2 => there.set_many([("a", &n)]).await.unwrap(),
             _ => drop(there.alter("a", |_| Some(n)).await.unwrap()),
         }
-        assert_eq!(there.get("a").await.unwrap(), Some(n), "who has written it");
-        kept(&here, "a", n).await;
+        assert_eq!(there.get("a").await.unwrap(), Some(n), "its own write");
+        until_cached(&here, "a", n).await;
     }
     assert!(there.compare_and_set("a", &20, &21).await.unwrap() && there.set_if_exists("a", &22).await.unwrap());
-    kept(&here, "a", 22).await;
+    until_cached(&here, "a", 22).await;
     assert!(there.set_if_absent("b", &1).await.unwrap() && there.insert_if_absent("c", &1).await.unwrap().is_none());
     assert_eq!((there.replace("b", &2).await.unwrap(), there.remove("a").await.unwrap()), (Some(1), Some(22)));
     wait_until(SOON, async || here.get("a").await.unwrap().is_none()).await;
@@ -60,7 +60,7 @@ async fn a_cached_entry_is_changed_by_another_process(on: Fixture) {
     let all: BTreeMap<String, u64> = (0..1100).map(|n| (format!("k{n}"), n)).collect();
     assert!(there.clear().await.unwrap());
     there.set_many(&all).await.unwrap();
-    // What it is told to have changed meanwhile is not kept.
+    // The map caches no entry of which it receives a change meanwhile.
     wait_until(SOON, async || here.pre_load(u64::MAX).await.unwrap() >= 1100).await;
     assert_eq!(here.entries().try_collect::<BTreeMap<String, u64>>().await.unwrap(), all);
     assert_eq!((here.len().await.unwrap(), here.read_all().await.unwrap().len()), (1100, 1100));
@@ -78,11 +78,11 @@ async fn cached_entries_end_with_the_map(on: Fixture) {
     let bound = Duration::from_millis(800);
     let (here, there) = (of(&one, &on.name, bound), of(&two, &on.name, bound));
     there.set("a", &1).await.unwrap();
-    kept(&here, "a", 1).await;
+    until_cached(&here, "a", 1).await;
     assert!(there.object().delete().await.unwrap());
     wait_until(SOON, async || here.get("a").await.unwrap().is_none()).await;
     there.set("a", &2).await.unwrap();
-    kept(&here, "a", 2).await;
+    until_cached(&here, "a", 2).await;
     assert!(there.object().expire_in(Duration::from_millis(100)).await.unwrap());
     wait_until(SOON, async || here.get("a").await.unwrap().is_none()).await;
     assert!(!there.object().exists().await.unwrap());
@@ -94,24 +94,24 @@ pub(crate) mod local_maps_failover {
 
     scenarios![sentinel_caches_go_on_through_a_failover, cluster_caches_go_on_after_a_primary_died];
 
-    /// What is written through one client is kept by the other, before and after; in between
-    /// nothing older than the bound is read.
+    /// A client caches the writes of another client, before and after the failover. In between, it
+    /// reads no entry older than the bound.
     async fn go_on(here: Client, there: Client, fail: impl Future<Output = ()>) {
         let bound = Duration::from_secs(1);
         let (here, there) = (of(&here, "numbers", bound), of(&there, "numbers", bound));
         there.set("a", &1).await.unwrap();
-        kept(&here, "a", 1).await;
+        until_cached(&here, "a", 1).await;
         fail.await;
-        // What was asked of the former primary may have no answer.
+        // A request to the former primary may have no answer.
         wait_until(3 * SOON, async || there.set("a", &2).await.is_ok()).await;
         tokio::time::sleep(bound).await;
         if let Ok(got) = here.get("a").await {
             assert_eq!(got, Some(2), "the bound is over");
         }
-        kept(&here, "a", 2).await;
-        // And messages come from the new one.
+        until_cached(&here, "a", 2).await;
+        // Messages now come from the new primary.
         wait_until(SOON, async || there.set("a", &3).await.is_ok()).await;
-        kept(&here, "a", 3).await;
+        until_cached(&here, "a", 3).await;
     }
 
     async fn sentinel_caches_go_on_through_a_failover() {

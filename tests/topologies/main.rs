@@ -1,4 +1,4 @@
-//! The contract of every topology, from one definition; and its behaviour when nodes die or slots
+//! The contract of every topology, from one definition, and the behaviour when nodes die or slots
 //! move.
 
 mod adders;
@@ -57,7 +57,8 @@ use tokio::runtime::{Handle, Runtime};
 
 use fixture::{Clause, Fixture, Shared, Topology, User};
 
-/// Ends a scenario that hangs: far above what one takes on a machine with eight times as much to do.
+/// Ends a scenario that hangs. Far longer than a scenario takes on a machine with eight times the
+/// load.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Scenarios mostly wait for servers, so more of them run at a time than there are cores.
@@ -105,13 +106,13 @@ fn main() -> ExitCode {
         {
             trials.extend(trials_of(&scenario, &shared, &runtime, ""));
         }
-        // Nothing in it depends on replicas or permissions.
+        // Nothing in these scenarios depends on replicas or permissions.
         if matches!(topology, Topology::Single | Topology::Cluster) {
             let trials_there = unpolled::scenarios().into_iter();
-            trials.extend(trials_there.map(|scenario| trial_of(&scenario, &shared, &runtime, User::Anybody, "")));
+            trials.extend(trials_there.map(|scenario| trial_of(&scenario, &shared, &runtime, User::Default, "")));
         }
     }
-    // What only newer servers know, on the newest that is there.
+    // Commands that only newer servers know are tested on the newest server that is installed.
     let newest = ServerBinary::newest().ok();
     for topology in Topology::ALL {
         let shared = Arc::new(Shared::new(topology, newest.clone()));
@@ -148,12 +149,13 @@ fn main() -> ExitCode {
     libtest_mimic::run(&args, trials).exit_code()
 }
 
-/// A scenario of the contract, for the user of the page about permissions. What works with these
-/// permissions works with all, so the user with all of them has a scenario in a cluster alone; the
-/// scenarios with their own deployment mostly use the latter, as `behaviour` does.
+/// Returns the trials of a scenario of the contract. One user has the permissions of the page about
+/// permissions. A scenario that works with these permissions works with all of them. The user with
+/// all permissions therefore runs in a cluster alone. The scenarios with their own deployment
+/// mostly use that user, as `behaviour` does.
 fn trials_of(scenario: &Clause, shared: &Arc<Shared>, runtime: &Runtime, on: &str) -> Vec<Trial> {
-    let anybody = (shared.topology() == Topology::Cluster).then_some((User::Anybody, ""));
-    let users = [(User::Published, "::published_acl")].into_iter().chain(anybody);
+    let default = (shared.topology() == Topology::Cluster).then_some((User::Default, ""));
+    let users = [(User::Published, "::published_acl")].into_iter().chain(default);
     users.map(|(user, under)| trial_of(scenario, shared, runtime, user, &format!("{on}{under}"))).collect()
 }
 

@@ -70,8 +70,8 @@ async fn a_stale_token_writes_no_entry(on: Fixture) {
     let map: Map<String, u64> = Map::new(&client, &on.name);
     let now = u64::try_from(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros()).unwrap();
     assert!(map.set_fenced("a", &1, Token::new(now)).await.unwrap());
-    let told = map.set_fenced("a", &2, Token::new(now - 1)).await.unwrap_err();
-    assert!(matches!(told, ObjectError::Fenced { source: FenceError::Stale { .. }, .. }), "{told:?}");
+    let refused = map.set_fenced("a", &2, Token::new(now - 1)).await.unwrap_err();
+    assert!(matches!(refused, ObjectError::Fenced { source: FenceError::Stale { .. }, .. }), "{refused:?}");
     assert!(map.remove_fenced("a", Token::new(now)).await.unwrap());
 }
 
@@ -112,7 +112,7 @@ async fn a_value_is_computed_under_the_lock_of_its_key(on: Fixture) {
     assert_eq!(map.remove("a").await.unwrap(), Some(20));
 }
 
-/// What is behind the map.
+/// The store behind the map.
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<BTreeMap<String, u64>>>);
 

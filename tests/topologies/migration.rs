@@ -25,7 +25,7 @@ scenarios![
     missing_permissions_at_the_target_are_reported_at_once,
     a_waiter_is_woken_whichever_side_its_name_is_on,
     slots_that_move_one_after_the_other_cause_no_error,
-    channels_of_one_slot_are_all_in_force_again_after_a_gap,
+    channels_of_one_slot_are_all_subscribed_again_after_a_gap,
     a_slot_that_moves_ends_no_subscription_of_the_others,
     several_names_on_both_sides_of_a_migration_are_given_back_one_by_one,
     permits_are_conserved_on_either_side_of_a_migration,
@@ -35,7 +35,7 @@ scenarios![
     rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice,
 ];
 
-/// A cluster, the slot of a name, who has it and who is to have it.
+/// Returns the slot of a name, and a node to which the slot can move.
 async fn moving<'a>(cluster: &'a Cluster, name: &str) -> (u16, &'a RedisServer) {
     let slot = cluster.slot_of(name).await.unwrap();
     let from = cluster.primary_of(slot).await.unwrap().addr();
@@ -59,7 +59,8 @@ async fn a_name_is_taken_held_and_freed_on_either_side_under_the_published_permi
     }
 }
 
-/// It was sent to and fro between the two nodes until its time was over.
+/// A target without the needed permission is reported at once. Formerly, the call went back and
+/// forth between the two nodes until its time was over.
 async fn missing_permissions_at_the_target_are_reported_at_once() {
     let options = RedisServer::builder().user("hasty", format!("on >{SECRET} ~* &* +@all -asking"));
     let cluster =
@@ -67,12 +68,12 @@ async fn missing_permissions_at_the_target_are_reported_at_once() {
     let client = connected(by_seeds(&cluster).credentials(Some("hasty"), SECRET)).await;
     let (slot, to) = moving(&cluster, "a").await;
     cluster.begin_migration(slot, to).await.unwrap();
-    let told = Lock::new(&client, "a").acquire().timeout(SOON).await;
+    let refused = Lock::new(&client, "a").acquire().timeout(SOON).await;
     let is_named =
         |source: &ServerError| source.code() == Some(Code::NoPermission) && source.to_string().contains("asking");
     assert!(
-        matches!(&told, Err(AcquireError::Failed(Failure::Refused { source, .. })) if is_named(source)),
-        "{told:?}"
+        matches!(&refused, Err(AcquireError::Failed(Failure::Refused { source, .. })) if is_named(source)),
+        "{refused:?}"
     );
 }
 
@@ -82,7 +83,7 @@ async fn on_either_side(cluster: &Cluster, config: Config) {
     let (present, absent) = (Lock::new(&client, "{tag}:present"), Lock::new(&client, "{tag}:absent"));
     let held = present.acquire().await.unwrap();
     cluster.begin_migration(slot, to).await.unwrap();
-    // What is there is on the source, what is not is asked for at the target.
+    // Existing keys are at the source node. A request for a missing key goes to the target.
     let taken = absent.acquire().timeout(SOON).await.unwrap();
     assert!(present.try_acquire().await.unwrap().is_none());
     assert!(absent.try_acquire().await.unwrap().is_none());
@@ -102,17 +103,17 @@ async fn on_either_side(cluster: &Cluster, config: Config) {
 
 async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    // Far longer than anything here: no lease ends it.
+    // Far longer than this test: no lease ends by itself.
     let client = connected(by_seeds(&cluster).watchdog_lease(10 * SOON)).await;
     let (slot, to) = moving(&cluster, "{tag}").await;
     let names = || (0..4).map(|n| format!("{{tag}}:{n}"));
-    let (told, dropped) = (MultiLock::new(&client, names()), MultiLock::new(&client, ["{tag}:a", "{tag}:b"]));
-    let (told, dropped) = (told.acquire().await.unwrap(), dropped.acquire().await.unwrap());
+    let (released, dropped) = (MultiLock::new(&client, names()), MultiLock::new(&client, ["{tag}:a", "{tag}:b"]));
+    let (released, dropped) = (released.acquire().await.unwrap(), dropped.acquire().await.unwrap());
     cluster.begin_migration(slot, to).await.unwrap();
     for name in ["{tag}:1", "{tag}:3", "{tag}:b"] {
         assert!(cluster.move_key(name).await.unwrap());
     }
-    tokio::time::timeout(2 * SOON, told.release()).await.expect("it does not wait for the migration").unwrap();
+    tokio::time::timeout(2 * SOON, released.release()).await.expect("it does not wait for the migration").unwrap();
     drop(dropped);
     wait_until(2 * SOON, async || client.stats().names == 0).await;
     for name in names().chain(["{tag}:a".into(), "{tag}:b".into()]) {
@@ -120,8 +121,8 @@ async fn several_names_on_both_sides_of_a_migration_are_given_back_one_by_one() 
     }
 }
 
-/// Whatever a script has done when it finds that its last lease, or the line, is not there any
-/// more: it does all or nothing.
+/// A script may notice late that its last lease, or the queue, is not on its node any more. It
+/// still does all or nothing, so no permit is lost or doubled.
 async fn permits_are_conserved_on_either_side_of_a_migration() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     // On a busy machine a migration takes longer than a request usually may.
@@ -155,7 +156,7 @@ async fn permits_are_conserved_on_either_side_of_a_migration() {
             let to = if home == to.addr() { &cluster.nodes()[0] } else { to };
             let to = if to.addr() == home { &cluster.nodes()[1] } else { to };
             cluster.begin_migration(slot, to).await.unwrap();
-            // For as long as some are asked at the one side, and some at the other.
+            // During this pause, some requests go to the one node, and some to the other.
             tokio::time::sleep(Duration::from_millis(40 * round)).await;
             cluster.move_keys(slot).await.unwrap();
             cluster.finish_migration(slot).await.unwrap();
@@ -198,7 +199,7 @@ async fn rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice() {
             taken.unwrap();
         }));
     }
-    // For as long as some are asked at the one side, and some at the other.
+    // During this pause, some requests go to the one node, and some to the other.
     tokio::time::sleep(Duration::from_millis(300)).await;
     cluster.move_keys(slot).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -210,7 +211,7 @@ async fn rates_stand_still_while_their_slot_moves_and_nothing_is_taken_twice() {
         assert_eq!((logs[n].available_permits().await.unwrap(), cells[n].available_permits().await.unwrap()), (0, 0));
         assert!(logs[n].try_acquire().await.unwrap().is_none() && !cells[n].try_acquire().await.unwrap());
     }
-    assert_eq!(logs[0].release(50).await.unwrap(), 20, "each has its entry");
+    assert_eq!(logs[0].release(50).await.unwrap(), 20, "each permit has its entry");
 }
 
 async fn absent_and_back(lock: &Lock, taken: LockGuard) {
@@ -224,7 +225,7 @@ async fn a_waiter_is_woken_whichever_side_its_name_is_on() {
     let (slot, to) = moving(&cluster, "a").await;
     let wait = |client: &Client| tokio::spawn(Lock::new(client, "a").acquire().timeout(SOON).into_future());
     let step = async |what: &str| {
-        // Each in turn: held by the one, awaited by the other.
+        // One client holds the lock, and the other client waits for it.
         let held = Lock::new(&one, "a").acquire().timeout(SOON).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         let waiter = wait(&two);
         wait_until(SOON, async || two.stats().waiting == 1).await;
@@ -276,7 +277,8 @@ async fn slots_that_move_one_after_the_other_cause_no_error() {
     }
 }
 
-/// Waits for so many names that another client has, until all are listened to.
+/// Makes one client wait for each of these names, which another client holds, until all channels
+/// are subscribed.
 async fn awaited(holder: &Client, waiter: &Client, names: &[String]) -> Vec<(LockGuard, JoinHandle<()>)> {
     let mut pairs = Vec::new();
     for name in names {
@@ -284,12 +286,12 @@ async fn awaited(holder: &Client, waiter: &Client, names: &[String]) -> Vec<(Loc
         let lock = Lock::new(waiter, name);
         pairs.push((held, tokio::spawn(async move { drop(lock.acquire().timeout(10 * SOON).await.unwrap()) })));
     }
-    in_force(waiter, names.len()).await;
+    until_subscribed(waiter, names.len()).await;
     pairs
 }
 
-/// Waits until so many channels of names are wanted and in force.
-async fn in_force(waiter: &Client, names: usize) {
+/// Waits until a client wants at least so many channels, and all of its channels are subscribed.
+async fn until_subscribed(waiter: &Client, names: usize) {
     wait_until(SOON, async || {
         let nodes = waiter.health().await.nodes;
         let wanted: usize = nodes.iter().map(|node| node.channels).sum();
@@ -298,7 +300,7 @@ async fn in_force(waiter: &Client, names: usize) {
     .await;
 }
 
-async fn channels_of_one_slot_are_all_in_force_again_after_a_gap() {
+async fn channels_of_one_slot_are_all_subscribed_again_after_a_gap() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let (holder, waiter) = (connected(by_seeds(&cluster)).await, connected(by_seeds(&cluster)).await);
     let names: Vec<String> = (0..60).map(|n| format!("{{tag}}:{n}")).collect();
@@ -313,14 +315,14 @@ async fn channels_of_one_slot_are_all_in_force_again_after_a_gap() {
         now.len() == before.len() && now != before
     })
     .await;
-    in_force(&waiter, names.len()).await;
+    until_subscribed(&waiter, names.len()).await;
     for (held, waits) in waits {
         held.release().await.unwrap();
         waits.await.unwrap();
     }
 }
 
-/// The connections that carry subscriptions, on all nodes.
+/// Returns the connections that carry subscriptions, on all nodes.
 async fn subscribers(cluster: &Cluster) -> Vec<String> {
     let mut ids = Vec::new();
     for node in cluster.nodes() {
@@ -340,7 +342,7 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
     let before = subscribers(&cluster).await;
     let (slot, to) = moving(&cluster, "{tag}").await;
     cluster.migrate_slot(slot, to).await.unwrap();
-    // Who leaves now gives up a channel that its node does not serve any more, as the client may
+    // This waiter gives up a channel that its node does not serve any more, which the client may
     // not know yet.
     let (first, left) = waits.pop().unwrap();
     left.abort();
@@ -351,7 +353,7 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
         waits.await.unwrap();
     }
     Lock::new(&waiter, name).acquire().timeout(SOON).await.unwrap().release().await.unwrap();
-    in_force(&waiter, 200).await;
+    until_subscribed(&waiter, 200).await;
     assert_eq!(subscribers(&cluster).await, before);
     for (held, waits) in waits {
         held.release().await.unwrap();
@@ -359,10 +361,11 @@ async fn a_slot_that_moves_ends_no_subscription_of_the_others() {
     }
 }
 
-/// As those of Redisson do, which ask for one key at a time.
+/// A latch waiter completes while its keys are on both sides of a migration. Waiters of Redisson do
+/// so, too: they ask for one key at a time.
 async fn a_latch_waiter_completes_while_its_keys_are_on_both_sides() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    // Who asks for all keys again until they are on one side is not done in time.
+    // A client that repeats its request until all keys are on one side is too late.
     let patient = || by_seeds(&cluster).response_timeout(SOON).retries(5).poll_interval(Duration::from_secs(1));
     let (here, there) = (connected(patient()).await, connected(patient()).await);
     let (slot, to) = moving(&cluster, "a").await;
@@ -370,10 +373,10 @@ async fn a_latch_waiter_completes_while_its_keys_are_on_both_sides() {
     let (latch, early) = (CountDownLatch::new(&there, "a"), CountDownLatch::new(&here, "a"));
     let early = waiter(&here, &early).await;
     cluster.begin_migration(slot, to).await.unwrap();
-    // Neither key is anywhere.
+    // Neither key of this latch exists.
     let open = CountDownLatch::new(&here, "{a}:open");
     tokio::time::timeout(SOON, open.wait().into_future()).await.expect("it was never set").unwrap();
-    // The count is on the one side, and its number on the other.
+    // The count is on one side, and the number of the generation is on the other.
     assert!(cluster.move_key("a").await.unwrap());
     let closed = tokio::time::timeout(SOON, latch.wait().timeout(Duration::ZERO).into_future()).await;
     assert!(matches!(closed, Ok(Err(WaitError::TimedOut { .. }))), "{closed:?}");
@@ -383,11 +386,11 @@ async fn a_latch_waiter_completes_while_its_keys_are_on_both_sides() {
     assert_eq!(observer.query::<u64>(&["DECR", "a"]).await.unwrap(), 1);
     latch.count().await.unwrap();
     assert!(!early.is_finished() && !late.is_finished());
-    // What Redisson's last count-down does, but for the message.
+    // Redisson's last count-down does this, and publishes a message, which is left out here.
     observer.cmd(&["ASKING"]).await.unwrap();
     assert_eq!(observer.query::<u64>(&["DEL", "a"]).await.unwrap(), 1);
     for task in [early, late] {
-        tokio::time::timeout(SOON, task).await.expect("it is stranded").unwrap().unwrap();
+        tokio::time::timeout(SOON, task).await.expect("the waiter is woken").unwrap().unwrap();
     }
     cluster.finish_migration(slot).await.unwrap();
     assert!(latch.try_set_count(1).await.unwrap());
@@ -397,7 +400,7 @@ async fn a_latch_waiter_completes_while_its_keys_are_on_both_sides() {
 
 async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    // Who asks for all of them again until they are on one side is not done in time.
+    // A client that repeats its request until all keys are on one side is too late.
     let client = connected(by_seeds(&cluster).response_timeout(SOON).retries(5)).await;
     let (slot, to) = moving(&cluster, "{tag}").await;
     let buckets: Buckets<u64> = Buckets::new(&client);
@@ -427,8 +430,8 @@ async fn many_values_are_read_and_set_while_they_are_on_both_sides() {
     assert!(get(&values).await.is_empty());
 }
 
-/// MULTI and what is behind it are refused by the one side before anything is carried out, and go
-/// whole to the other.
+/// A batch goes on while its slot moves. One node refuses MULTI and the commands behind it before
+/// it carries out any of them. The batch then goes whole to the other node.
 async fn batches_go_on_while_their_slot_moves_and_nothing_is_carried_out_twice() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster).response_timeout(SOON).retries(5)).await;
@@ -451,11 +454,11 @@ async fn batches_go_on_while_their_slot_moves_and_nothing_is_carried_out_twice()
     assert_eq!(plain().await, [2, 2, 3, 3, 1]);
     cluster.begin_migration(slot, to).await.unwrap();
     assert!(cluster.move_key("{tag}:there").await.unwrap());
-    // Those of one side.
+    // These batches have keys of one side only.
     assert_eq!(atomic(&["{tag}:here", "{tag}:here"]).await, [4, 5]);
     assert_eq!(atomic(&["{tag}:there", "{tag}:there"]).await, [4, 5]);
     assert_eq!(plain().await, [6, 6, 7, 7, 2]);
-    // What is on both waits.
+    // A batch with keys of both sides waits.
     let both = async { atomic(&["{tag}:there", "{tag}:here"]).await };
     let mut both = std::pin::pin!(both);
     assert!(tokio::time::timeout(Duration::from_millis(500), &mut both).await.is_err());

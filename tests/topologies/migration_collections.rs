@@ -19,15 +19,16 @@ scenarios![
     a_bloom_filter_forgets_nothing_while_its_slot_moves,
     sets_are_combined_as_they_are_while_their_slot_moves,
     a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves,
-    a_local_cached_map_gives_out_nothing_old_while_its_slot_moves,
+    a_local_cached_map_returns_no_older_value_while_its_slot_moves,
 ];
 
-/// Longer than any step of a migration here: what needs keys of both sides waits for its end.
+/// Returns a client with a response timeout beyond any step of a migration here. A request that
+/// needs keys of both sides waits for the end of the migration.
 async fn patient(cluster: &Cluster) -> Client {
     connected(by_seeds(cluster).response_timeout(SOON).retries(5)).await
 }
 
-/// Work that goes on until it is told to end, and how much is done.
+/// Work that goes on until it must end, and how much is done.
 #[derive(Clone, Default)]
 struct Work {
     over: Arc<AtomicBool>,
@@ -49,8 +50,8 @@ impl Work {
     }
 }
 
-/// Moves the slot of a name while that is worked on: first these keys, then for a while nothing,
-/// then all.
+/// Moves the slot of a name while the work goes on: first these keys, then no key for a while, then
+/// all keys.
 async fn moves<T>(cluster: &Cluster, name: &str, keys: &[&str], work: &Work, working: impl Future<Output = T>) -> T {
     let slot = cluster.slot_of(name).await.unwrap();
     let from = cluster.primary_of(slot).await.unwrap();
@@ -66,7 +67,7 @@ async fn moves<T>(cluster: &Cluster, name: &str, keys: &[&str], work: &Work, wor
         cluster.move_keys(slot).await.unwrap();
         cluster.finish_migration(slot).await.unwrap();
         assert_eq!(cluster.primary_of(slot).await.unwrap().addr(), to.addr());
-        // And on the other side.
+        // The work goes on at the other node, too.
         work.until_more().await;
         work.over.store(true, Ordering::Relaxed);
     };
@@ -96,10 +97,10 @@ async fn a_bloom_filter_forgets_nothing_while_its_slot_moves() {
             2 * added
         }
     };
-    // Its bits are on the one side then, and its size on the other.
+    // The bits of the filter are then at one node, and its size is at the other.
     let added = moves(&cluster, "seen", &["seen"], &work, adding).await;
     let found = filter.contains_many(&(0..added).collect::<Vec<_>>()).await.unwrap();
-    assert!(found.into_iter().all(|found| found), "what was added is found");
+    assert!(found.into_iter().all(|found| found), "all added elements are found");
     let count = filter.count().await.unwrap();
     assert!(count.abs_diff(added.unsigned_abs()) <= added.unsigned_abs() / 20 + 5, "{count} of {added}");
     let others = filter.contains_many(&(1_000_000..1_010_000).collect::<Vec<_>>()).await.unwrap();
@@ -150,7 +151,7 @@ async fn a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves() {
             while work.goes_on() {
                 map.set(&put, &put).expires_in(HOUR).idle_for(2 * HOUR).await.unwrap();
                 assert_eq!(map.get(&put).await.unwrap(), Some(put));
-                // The first lives on, and another is over at once.
+                // The first entry lives on, and the other entry ends at once.
                 assert_eq!(map.replace(&0, &put).await.unwrap(), Some(put.saturating_sub(1)));
                 map.set(&u64::MAX, &put).expires_in(Duration::from_millis(1)).await.unwrap();
                 put += 1;
@@ -159,7 +160,7 @@ async fn a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves() {
             put
         }
     };
-    // Its values go first; when they end, and how they were used, is on the other side.
+    // The values move first. Their ends and their last uses are then at the other node.
     let put = moves(&cluster, "map", &["map"], &work, putting).await;
     wait_until(SOON, async || map.len().await.unwrap() == put).await;
     for key in 0..put {
@@ -171,27 +172,27 @@ async fn a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves() {
     for key in 0..put.div_ceil(100) {
         map.set(&(put + key), &0).await.unwrap();
     }
-    assert_eq!(map.len().await.unwrap(), 1, "all of them are in the order of their uses");
+    assert_eq!(map.len().await.unwrap(), 1, "all entries are in the order of their use");
 }
 
-async fn a_local_cached_map_gives_out_nothing_old_while_its_slot_moves() {
-    /// Far longer than the whole test: nothing becomes right by it.
-    const TOLD: Duration = Duration::from_secs(3600);
+async fn a_local_cached_map_returns_no_older_value_while_its_slot_moves() {
+    /// Far longer than the whole test: this bound corrects no entry.
+    const UNBOUNDED: Duration = Duration::from_secs(3600);
     let cluster = Cluster::start(3, 0).await.unwrap();
     let (one, two) = (patient(&cluster).await, patient(&cluster).await);
     let of = |client: &Client| {
-        LocalCachedMap::<String, u64>::with_options(client, "numbers", Options::default().max_stale(TOLD))
+        LocalCachedMap::<String, u64>::with_options(client, "numbers", Options::default().max_stale(UNBOUNDED))
     };
     let (here, there) = (of(&one), of(&two));
     there.set("a", &0).await.unwrap();
-    let kept = async |value: u64| {
+    let until_cached = async |value: u64| {
         let from_cache = async || {
             let hits = here.stats().hits;
             here.get("a").await.unwrap() == Some(value) && here.stats().hits > hits
         };
         wait_until(SOON, from_cache).await;
     };
-    kept(0).await;
+    until_cached(0).await;
     let work = Work::default();
     let writing = {
         let (here, there, work) = (here.clone(), there.clone(), work.clone());
@@ -200,8 +201,8 @@ async fn a_local_cached_map_gives_out_nothing_old_while_its_slot_moves() {
             while work.goes_on() {
                 written += 1;
                 there.set("a", &written).await.unwrap();
-                assert_eq!(there.get("a").await.unwrap(), Some(written), "who has written it");
-                // What the other reads is never older than what it has read before, and soon the
+                assert_eq!(there.get("a").await.unwrap(), Some(written), "its own write");
+                // The other client never reads a value older than its last one, and soon reads the
                 // newest.
                 let newest = async || {
                     let got = here.get("a").await.unwrap().unwrap();
@@ -216,7 +217,7 @@ async fn a_local_cached_map_gives_out_nothing_old_while_its_slot_moves() {
         }
     };
     let written = moves(&cluster, "numbers", &["numbers"], &work, writing).await;
-    kept(written).await;
+    until_cached(written).await;
     there.set("a", &(written + 1)).await.unwrap();
-    kept(written + 1).await;
+    until_cached(written + 1).await;
 }

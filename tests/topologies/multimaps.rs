@@ -20,9 +20,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 clauses![
     "multimaps";
     a_key_has_the_values_of_all_clients,
-    all_keys_are_gone_through_and_removed,
-    keys_end_and_are_gone,
-    a_map_goes_with_all_its_keys,
+    all_keys_are_iterated_and_removed,
+    keys_with_a_lifetime_expire,
+    a_map_is_copied_renamed_and_deleted_with_its_keys,
 ];
 
 async fn a_key_has_the_values_of_all_clients(on: Fixture) {
@@ -48,7 +48,7 @@ async fn a_key_has_the_values_of_all_clients(on: Fixture) {
     assert_eq!(here.remove_keys(["a"]).await.unwrap(), 1);
 }
 
-async fn all_keys_are_gone_through_and_removed(on: Fixture) {
+async fn all_keys_are_iterated_and_removed(on: Fixture) {
     let client = on.client().await;
     let map: SetMultimap<u32, u32> = SetMultimap::new(&client, &on.name);
     let mut all = BTreeSet::new();
@@ -64,7 +64,7 @@ async fn all_keys_are_gone_through_and_removed(on: Fixture) {
     assert_eq!((map.clear().await.unwrap(), map.is_empty().await.unwrap()), (250, true));
 }
 
-async fn keys_end_and_are_gone(on: Fixture) {
+async fn keys_with_a_lifetime_expire(on: Fixture) {
     keys_end::<Expiring<Sets>>(&on).await;
     keys_end::<Expiring<Lists>>(&on).await;
 }
@@ -88,7 +88,7 @@ pub(crate) async fn keys_end<Y: Lifetimes>(on: &Fixture) {
     assert_eq!((here.clear().await.unwrap(), there.is_empty().await.unwrap()), (28, true));
 }
 
-async fn a_map_goes_with_all_its_keys(on: Fixture) {
+async fn a_map_is_copied_renamed_and_deleted_with_its_keys(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (name, other) = (format!("{{{}}}:one", on.name), format!("{{{}}}:other", on.name));
     let here: ListMultimapCache<u32, u32> = ListMultimapCache::new(&one, &name);

@@ -16,13 +16,13 @@ use crate::multimaps::keys_end;
 clauses![
     "native";
     entries_live_for_their_time_after_any_put,
-    keys_of_multimaps_end_and_are_gone,
+    keys_of_multimaps_expire,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Says so where the servers know no lifetimes of fields, or the user was given only the rules that
-/// every server knows.
+/// Prints a message and returns true if the servers know no lifetimes of fields, or if the user has
+/// only the permissions that every server knows.
 async fn is_skipped(on: &Fixture) -> bool {
     let map: NativeMapCache<String, u32> = NativeMapCache::new(&on.client().await, &on.name);
     let skipped = !on.is_newest
@@ -50,14 +50,14 @@ async fn entries_live_for_their_time_after_any_put(on: Fixture) {
         (there.update("b", |n| *n += 1).await.unwrap(), here.replace("b", &6).await.unwrap()),
         (Some(5), Some(5))
     );
-    assert!(ends("b").await, "another value lives as long");
+    assert!(ends("b").await, "another value keeps the lifetime");
     assert_eq!(there.expire(["a", "b", "x"]).expires_in(HOUR).only_if_no_expiry().await.unwrap(), 1);
     assert!(ends("a").await);
     let keys: Vec<String> = (0..600).map(|n| format!("k{n}")).collect();
     there.set_many(keys.iter().map(|key| (key.as_str(), &1))).expires_in(HOUR).await.unwrap();
     assert_eq!(here.get_many(keys.iter().map(String::as_str)).await.unwrap(), vec![Some(1); 600]);
     assert_eq!(here.keys().try_collect::<BTreeSet<String>>().await.unwrap().len(), 602);
-    // To a plain map all of them are there, and what that writes has no end.
+    // A plain map sees all entries, and entries that it writes have no end.
     let past: Map<String, u32> = Map::new(&two, &on.name);
     assert!(!past.set("a", &7).await.unwrap());
     assert_eq!((past.len().await.unwrap(), here.lifetime("a").await.unwrap()), (602, Lifetime::Endless));
@@ -69,7 +69,7 @@ async fn entries_live_for_their_time_after_any_put(on: Fixture) {
     assert_eq!((here.remove("b").await.unwrap(), there.is_empty().await.unwrap()), (Some(6), true));
 }
 
-async fn keys_of_multimaps_end_and_are_gone(on: Fixture) {
+async fn keys_of_multimaps_expire(on: Fixture) {
     if is_skipped(&on).await {
         return;
     }

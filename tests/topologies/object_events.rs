@@ -21,8 +21,8 @@ async fn next(events: &mut Events) -> Notice {
     next.expect("the client lives")
 }
 
-/// The next event's name and command, whatever was told before it; how often that was a gap.
-async fn told(events: &mut Events) -> (String, String, usize) {
+/// Returns the name and the command of the next event, and the number of gaps before it.
+async fn next_event(events: &mut Events) -> (String, String, usize) {
     let mut gaps = 0;
     loop {
         match next(events).await {
@@ -37,7 +37,7 @@ async fn set(observer: &Observer) {
     observer.cmd(&["CONFIG", "SET", "notify-keyspace-events", "KEA"]).await.unwrap();
 }
 
-/// Names and commands of the next ones; none where the reader was told that it was slow.
+/// Returns names and commands of the next events, or none if the reader was too slow.
 async fn next_of(events: &mut Events, count: usize) -> Option<Vec<(String, String)>> {
     let mut found = Vec::new();
     while found.len() < count {
@@ -51,29 +51,30 @@ async fn next_of(events: &mut Events, count: usize) -> Option<Vec<(String, Strin
     Some(found)
 }
 
-/// Under the published permissions nobody may ask how servers are set. Those of a pattern are found
-/// among all of a server that many use at a time: whoever stands still here for long enough is told
-/// that some were not kept, and begins anew with another name.
+/// Under the published permissions, a user may not read the settings of servers. The client filters
+/// the events of a pattern out of all events of a server, which many scenarios use at a time. A
+/// test that stalls for long enough gets a gap, because some events were dropped, and begins anew
+/// with another name.
 async fn events_of_an_object_and_of_a_pattern_are_delivered(on: Fixture) {
-    /// More often than any machine stands still.
+    /// No machine stalls that often.
     const TIMES: usize = 20;
     let client = on.client().await;
     set(&on.observer).await;
     for time in 0..TIMES {
-        // Of the slot whose server was set.
+        // The observer set up the server of this slot.
         let name = format!("{{{}}}:{time}", on.name);
         let object = Object::new(&client, &name);
         let mut one = object.events(Kinds::changes()).unchecked().await.unwrap();
         let mut all = Listen::to(&client, name.as_str(), [Kind::Updated, Kind::Expired]).unchecked().await.unwrap();
-        // Both are read all the time, as by a user.
+        // Both streams are read all the time, as a user would.
         let change = async {
             client.command("SET").key(&name).unwrap().arg("1").query::<()>().await.unwrap();
             assert!(object.expire_in(Duration::from_millis(50)).await.unwrap());
         };
         let (one, all, ()) = tokio::join!(next_of(&mut one, 3), next_of(&mut all, 2), change);
         let named =
-            |commands: &[&str]| commands.iter().map(|told| (name.clone(), told.to_string())).collect::<Vec<_>>();
-        assert_eq!(one.expect("of one key there are never many"), named(&["set", "expire", "expired"]));
+            |commands: &[&str]| commands.iter().map(|text| (name.clone(), text.to_string())).collect::<Vec<_>>();
+        assert_eq!(one.expect("one key never has many events"), named(&["set", "expire", "expired"]));
         if let Some(all) = all {
             assert_eq!(all, named(&["set", "expired"]));
             return;
@@ -82,15 +83,15 @@ async fn events_of_an_object_and_of_a_pattern_are_delivered(on: Fixture) {
     panic!("too slow {TIMES} times");
 }
 
-/// Changes a key until both are told of it at the node that decides by now.
-async fn until_told(client: &Client, name: &str, one: &mut Events, all: &mut Events) {
+/// Changes a key until both streams receive an event of the node that serves the key by now.
+async fn until_received(client: &Client, name: &str, one: &mut Events, all: &mut Events) {
     for events in [one, all] {
-        // What is changed while nobody listens is not told: that is what the gap says.
+        // Changes while no client is subscribed cause no event: the gap reports that.
         let gap = async {
             loop {
                 match next(events).await {
                     Notice::Gap(Gap::Interrupted) => return,
-                    // What was told before it, also by the node that gives its keys away.
+                    // Earlier events come first, also from the node that gives its keys away.
                     Notice::Event(_) => {}
                     other => panic!("{other:?}"),
                 }
@@ -104,15 +105,15 @@ async fn until_told(client: &Client, name: &str, one: &mut Events, all: &mut Eve
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let told = async {
+        let seen = async {
             loop {
-                if told(events).await.1 == "append" {
+                if next_event(events).await.1 == "append" {
                     return;
                 }
             }
         };
         tokio::select! {
-            () = told => {}
+            () = seen => {}
             () = append => {}
         }
     }
@@ -125,7 +126,7 @@ async fn listening(config: Config, name: &str) -> (Client, Events, Events) {
     (client, one, all)
 }
 
-/// Those with servers of their own.
+/// Scenarios with servers of their own.
 pub(crate) mod object_events_alone {
     use super::*;
     use crate::fixture::scenarios;
@@ -143,8 +144,8 @@ pub(crate) mod object_events_alone {
         let former = sentinels.current_primary().await.unwrap();
         former.kill().await.unwrap();
         let new = sentinels.wait_for_primary_other_than(former.addr()).await.unwrap();
-        until_told(&client, "a", &mut one, &mut all).await;
-        // It was set there, too: it did not tell before.
+        until_received(&client, "a", &mut one, &mut all).await;
+        // The client set up this server, too, which sent no events before.
         let setting = ["CONFIG", "GET", "notify-keyspace-events"];
         let set = new.observer().await.unwrap().query::<Vec<String>>(&setting).await.unwrap().remove(1);
         assert!(set.contains('K') && set.contains('E'), "{set}");
@@ -155,7 +156,7 @@ pub(crate) mod object_events_alone {
         let (client, mut one, mut all) = listening(by_seeds(&cluster), "a").await;
         let primary = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
         cluster.fail_over(primary).await.unwrap();
-        until_told(&client, "a", &mut one, &mut all).await;
+        until_received(&client, "a", &mut one, &mut all).await;
     }
 
     async fn cluster_a_slot_that_moves_is_a_gap_and_events_go_on() {
@@ -172,12 +173,12 @@ pub(crate) mod object_events_alone {
         let mut one = Object::new(&client, "a").events(Kinds::named(["append"])).await.unwrap();
         let mut all = Listen::to(&client, "a", Kinds::named(["append"])).await.unwrap();
         change().await;
-        assert_eq!(told(&mut one).await.1, "append");
-        assert_eq!(told(&mut all).await.1, "append");
+        assert_eq!(next_event(&mut one).await.1, "append");
+        assert_eq!(next_event(&mut all).await.1, "append");
         cluster.begin_migration(slot, to).await.unwrap();
         cluster.move_keys(slot).await.unwrap();
         cluster.finish_migration(slot).await.unwrap();
-        // The first call finds it moved, and has the client follow.
+        // The first call notices the move, and the client follows.
         change().await;
         assert!(matches!(next(&mut one).await, Notice::Gap(Gap::Interrupted)));
         let there = to.observer().await.unwrap();
@@ -187,10 +188,10 @@ pub(crate) mod object_events_alone {
         let former = from.observer().await.unwrap();
         wait_until(SOON, async || listened(&former).await == 0).await;
         change().await;
-        assert_eq!(told(&mut one).await, ("a".to_owned(), "append".to_owned(), 0));
-        // All primaries are listened to as before: nothing was missed of those of a pattern.
+        assert_eq!(next_event(&mut one).await, ("a".to_owned(), "append".to_owned(), 0));
+        // The client listens to all primaries as before, so the pattern missed no event.
         for _ in 0..2 {
-            assert_eq!(told(&mut all).await, ("a".to_owned(), "append".to_owned(), 0));
+            assert_eq!(next_event(&mut all).await, ("a".to_owned(), "append".to_owned(), 0));
         }
     }
 
@@ -202,13 +203,13 @@ pub(crate) mod object_events_alone {
         for name in &names {
             client.command("SET").key(name).unwrap().arg("1").query::<()>().await.unwrap();
         }
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for _ in &names {
-            heard.push(told(&mut all).await.0);
+            received.push(next_event(&mut all).await.0);
         }
         names.sort();
-        heard.sort();
-        assert_eq!(heard, names);
+        received.sort();
+        assert_eq!(received, names);
         for node in cluster.nodes() {
             let observer = node.observer().await.unwrap();
             let listened =

@@ -7,8 +7,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Passes bytes on. What a server sends while it is held is kept, and arrives afterwards. Dropped,
-/// it ends.
+/// Passes bytes on. A held pipe keeps what the server sends, and delivers it afterwards. Dropping
+/// the pipe closes its connections.
 pub(crate) struct Pipe {
     pub(crate) addr: SocketAddr,
     held: watch::Sender<bool>,
@@ -32,7 +32,7 @@ impl Pipe {
         Pipe { addr, held, _tasks: tasks }
     }
 
-    /// What the primary sends does not arrive.
+    /// Holds back what the primary sends, or lets it pass again.
     pub(crate) fn hold(&self, held: bool) {
         self.held.send_replace(held);
     }
@@ -52,7 +52,7 @@ async fn pass(client: TcpStream, server: TcpStream, mut held: watch::Receiver<bo
             to_client.write_all(&buffer[..read]).await?;
         }
     };
-    // Whichever ends, the other end is closed with it.
+    // When one direction ends, the pipe closes both connections.
     tokio::select! {
         _ = there => {}
         _ = async { back.await as std::io::Result<()> } => {}

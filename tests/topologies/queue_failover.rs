@@ -1,4 +1,4 @@
-//! Queues whose primary is replaced while many wait and take.
+//! Queues during failovers, with many waiters and takers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,8 +15,8 @@ scenarios![
     sentinel_waiters_for_an_element_get_one_of_the_new_primary,
 ];
 
-/// A planned failover of a cluster loses no write: what is pushed is taken once, also by calls that
-/// are dropped.
+/// Each element is taken once through a planned failover, also by calls that are dropped. A planned
+/// failover of a cluster loses no write.
 async fn cluster_elements_are_taken_once_each_through_a_planned_failover() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let former = cluster.primary_of(cluster.slot_of("a").await.unwrap()).await.unwrap();
@@ -32,7 +32,7 @@ async fn cluster_elements_are_taken_once_each_through_a_planned_failover() {
             tokio::spawn(async move {
                 let mut got = Vec::new();
                 while !over.load(Ordering::Relaxed) {
-                    // Now and then it gives up while it is under way.
+                    // Now and then a call gives up while its request is in flight.
                     let within = Duration::from_millis(fastrand::u64(1..50));
                     if let Ok(one) = tokio::time::timeout(within, queue.take()).await {
                         got.push(one.unwrap());
@@ -46,8 +46,8 @@ async fn cluster_elements_are_taken_once_each_through_a_planned_failover() {
     wait_until(SOON, async || taken.load(Ordering::Relaxed) >= 50).await;
     let successor = cluster.fail_over(former).await.unwrap();
     assert_ne!(successor.addr(), former.addr());
-    // Those that only the new primary has known are taken as well, however few of the others were
-    // left.
+    // The tasks also take elements that only the new primary has received, however few of the
+    // others are left.
     let all = all + 500;
     there.push_many(&(all - 500..all).collect::<Vec<_>>()).await.unwrap();
     let before = taken.load(Ordering::Relaxed);
@@ -64,12 +64,12 @@ async fn cluster_elements_are_taken_once_each_through_a_planned_failover() {
     assert_eq!(got, (0..all).collect::<Vec<_>>());
 }
 
-/// Who waits when the primary dies, waits at the new one.
+/// A task that waits when the primary dies goes on waiting at the new primary.
 async fn sentinel_waiters_for_an_element_get_one_of_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
     let former = sentinels.current_primary().await.unwrap();
     let address = former.addr();
-    // Who waits is to be patient for longer than a failover takes on a busy machine.
+    // The waiters must wait for longer than a failover takes on a busy machine.
     let client = connected(by_sentinels(&sentinels).retries(39)).await;
     let queue: Queue<u64> = Queue::new(&client, "a");
     let taking: Vec<_> = (0..50)
@@ -78,15 +78,15 @@ async fn sentinel_waiters_for_an_element_get_one_of_the_new_primary() {
             tokio::spawn(async move { queue.take().await })
         })
         .collect();
-    let heard = async || {
+    let subscribed = async || {
         let primary = sentinels.current_primary().await.ok()?;
         let channels = primary.observer().await.ok()?.pubsub_channels("redgrid_queue__channel:*").await.ok()?;
         (channels.len() == 1).then_some(primary.addr())
     };
-    wait_until(SOON, async || heard().await == Some(address)).await;
+    wait_until(SOON, async || subscribed().await == Some(address)).await;
     former.kill().await.unwrap();
     let primary = sentinels.wait_for_primary_other_than(address).await.unwrap().addr();
-    wait_until(SOON, async || heard().await == Some(primary)).await;
+    wait_until(SOON, async || subscribed().await == Some(primary)).await;
     queue.push_many(&(0..50).collect::<Vec<_>>()).await.unwrap();
     let mut got = Vec::new();
     for task in taking {

@@ -19,11 +19,10 @@ clauses![
     elements_are_waited_for_and_none_is_lost,
     delayed_elements_are_taken_when_they_are_due,
     elements_are_taken_by_priority_and_none_is_lost,
-    a_ring_keeps_the_last,
+    a_ring_keeps_the_last_elements,
 ];
 
-/// A name of one slot with others of the scenario, behind the prefix that the user of the page may
-/// use.
+/// A name in one slot with others of the scenario, behind the prefix that the page's user may use.
 fn beside(on: &Fixture, name: &str) -> String {
     format!("{}:{{{}}}:{name}", on.name.split(':').next().unwrap_or_default(), on.name)
 }
@@ -44,12 +43,12 @@ async fn elements_go_in_and_out_at_both_ends(on: Fixture) {
     assert_eq!(queue.pop_last_push_first_to(&b).await.unwrap(), Some(4));
     assert_eq!(deque.move_to(End::Front, &b, End::Back).await.unwrap(), Some(0));
     assert_eq!(Queue::<u32>::new(&one, &b).read_all().await.unwrap(), [4, 0]);
-    let told = queue.pop_last_push_first_to(format!("{}:elsewhere", on.name)).await;
+    let sent = queue.pop_last_push_first_to(format!("{}:elsewhere", on.name)).await;
     match on.topology() {
         Topology::Cluster => {
-            assert!(matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { option: "to", .. }))), "{told:?}")
+            assert!(matches!(sent, Err(ObjectError::Failed(Failure::InvalidArgument { option: "to", .. }))), "{sent:?}")
         }
-        _ => assert_eq!(told.unwrap(), Some(3)),
+        _ => assert_eq!(sent.unwrap(), Some(3)),
     }
     assert_eq!(queue.pop().await.unwrap(), Some(1));
     queue.object().expire_in(HOUR).await.ok();
@@ -70,7 +69,7 @@ async fn elements_are_waited_for_and_none_is_lost(on: Fixture) {
         got.extend(at_most(1 + n as usize % 3, here.take()).await.map(Result::unwrap));
     }
     got.push(waiting.await.unwrap());
-    // In another slot of a cluster, too.
+    // The call also works with a queue in another slot of a cluster.
     let other = Queue::new(&one, format!("{}:other", on.name));
     while got.len() < 60 {
         let next = other.take_from_any_within(std::slice::from_ref(&here), SOON).await.unwrap().unwrap();
@@ -142,7 +141,7 @@ async fn elements_are_taken_by_priority_and_none_is_lost(on: Fixture) {
     assert!(here.clear().await.unwrap() && there.is_empty().await.unwrap());
 }
 
-async fn a_ring_keeps_the_last(on: Fixture) {
+async fn a_ring_keeps_the_last_elements(on: Fixture) {
     let client = on.client().await;
     let ring: RingBuffer<u32> = RingBuffer::new(&client, &on.name);
     assert!(matches!(ring.push(&1).await, Err(ObjectError::Absent { .. })));

@@ -18,7 +18,7 @@ clauses![
     two_processes_keep_one_rate,
     waiters_elsewhere_learn_of_returned_permits,
     a_client_has_a_rate_of_its_own,
-    a_rate_with_a_hash_tag_is_one_too,
+    a_rate_may_have_a_hash_tag_in_its_name,
     cells_are_shared_by_two_processes,
 ];
 
@@ -29,7 +29,7 @@ async fn two_processes_keep_one_rate(on: Fixture) {
     assert!(here.try_set_rate(Rate::overall(10, LONG).keep_alive(LONG)).await.unwrap());
     assert!(!there.try_set_rate(Rate::overall(1, LONG)).await.unwrap());
     let asked = join_all((0..30).map(|n| if n % 2 == 0 { here.try_acquire() } else { there.try_acquire() })).await;
-    assert_eq!(asked.into_iter().filter(|told| told.as_ref().unwrap().is_some()).count(), 10);
+    assert_eq!(asked.into_iter().filter(|result| result.as_ref().unwrap().is_some()).count(), 10);
     assert_eq!(there.release(4).await.unwrap(), 4);
     assert_eq!(here.available_permits().await.unwrap(), 4);
     assert!(there.set_rate(Rate::overall(20, LONG)).keeping_state().await.unwrap());
@@ -77,7 +77,7 @@ async fn a_client_has_a_rate_of_its_own(on: Fixture) {
     assert_eq!((here.available_permits().await.unwrap(), there.available_permits().await.unwrap()), (5, 5));
 }
 
-async fn a_rate_with_a_hash_tag_is_one_too(on: Fixture) {
+async fn a_rate_may_have_a_hash_tag_in_its_name(on: Fixture) {
     let client = on.client().await;
     let limiter = RateLimiter::new(&client, format!("{}:x{{{}}}z", on.name, on.name));
     limiter.try_set_rate(Rate::overall(2, LONG)).await.unwrap();
@@ -90,7 +90,7 @@ async fn cells_are_shared_by_two_processes(on: Fixture) {
     let quota = Quota::new(1, LONG).burst(10);
     let (here, there) = (GcraLimiter::new(&one, &on.name, quota), GcraLimiter::new(&two, &on.name, quota));
     let asked = join_all((0..30).map(|n| if n % 2 == 0 { here.try_acquire() } else { there.try_acquire() })).await;
-    assert_eq!(asked.into_iter().filter(|told| *told.as_ref().unwrap()).count(), 10);
+    assert_eq!(asked.into_iter().filter(|result| *result.as_ref().unwrap()).count(), 10);
     assert!(there.reset().await.unwrap());
     assert_eq!(here.available_permits().await.unwrap(), 10);
 }

@@ -1,4 +1,4 @@
-//! Rate limits whose primary is replaced under load.
+//! Rate limits during failovers, under load.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ scenarios![
 
 const PER: Duration = Duration::from_millis(200);
 
-/// Two processes at the limit of both kinds, until dropped.
+/// Two processes that use up limits of both kinds until the load ends.
 struct Load {
     over: Arc<AtomicBool>,
     done: [Arc<AtomicU64>; 2],
@@ -37,16 +37,16 @@ impl Load {
             let (stop, count) = (Arc::clone(&over), Arc::clone(&done[0]));
             tasks.push(tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    let told = log.acquire().timeout(2 * SOON).await.map(drop);
-                    count_or_fail(&count, told);
+                    let result = log.acquire().timeout(2 * SOON).await.map(drop);
+                    count_or_fail(&count, result);
                 }
             }));
             let cells = GcraLimiter::new(client, "b{a}", Quota::per_second(100).burst(10));
             let (stop, count) = (Arc::clone(&over), Arc::clone(&done[1]));
             tasks.push(tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    let told = cells.acquire().timeout(2 * SOON).await;
-                    count_or_fail(&count, told);
+                    let result = cells.acquire().timeout(2 * SOON).await;
+                    count_or_fail(&count, result);
                 }
             }));
         }
@@ -69,16 +69,16 @@ impl Load {
     }
 }
 
-/// A request that was under way when its server died may have no answer; nothing else goes wrong.
-fn count_or_fail(count: &AtomicU64, told: Result<(), LimitError>) {
-    match told {
+/// A request in flight at a dying server may have no answer. Any other failure is wrong.
+fn count_or_fail(count: &AtomicU64, result: Result<(), LimitError>) {
+    match result {
         Ok(()) => drop(count.fetch_add(1, Ordering::Relaxed)),
         Err(LimitError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. })) => {}
         Err(other) => panic!("{other:?}"),
     }
 }
 
-/// Waits until the replicas have what was written so far.
+/// Waits until the replicas have all earlier writes.
 async fn replicated(primary: &RedisServer, replicas: u64) {
     let observer = primary.observer().await.unwrap();
     wait_until(SOON, async || {

@@ -27,12 +27,12 @@ clauses![
     force_notifies_all_holders,
     a_read_that_must_last_outlives_its_guard,
     tasks_of_two_processes_lose_no_update,
-    a_fair_one_is_entered_in_turn,
+    a_fair_lock_is_entered_in_order,
 ];
 
-/// Held by a writer, then asked for by a reader, a writer and a reader of two clients, one after
-/// the other.
-async fn a_fair_one_is_entered_in_turn(on: Fixture) {
+/// Requests enter a fair lock in order: a reader, a writer and a reader of two clients come one
+/// after the other while a writer holds it.
+async fn a_fair_lock_is_entered_in_order(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let locks = clients.each_ref().map(|client| RwLock::new(client, &on.name).fair());
     let (front, queue) = (companion("redgrid_rw_line", on.name.as_bytes()), "redisson_lock_queue");
@@ -102,7 +102,8 @@ async fn until_listening(on: &Fixture, clients: u64) {
     wait_until(SOON, listening).await;
 }
 
-/// Nobody looks by himself here: only the message wakes.
+/// A writer's release and downgrade wake a reader of another process by the message alone: the next
+/// poll comes too late.
 async fn a_reader_elsewhere_is_woken_by_the_writer(on: Fixture) {
     let (one, two) = (on.client().await, on.client_with(|config| config.poll_interval(SOON)).await);
     for downgrades in [false, true] {
@@ -171,7 +172,7 @@ async fn reads_and_writes_are_renewed(on: Fixture) {
     let two = on.client().await;
     for n in 0..30 {
         let free = RwLock::new(&two, format!("{}:read:{n}", on.name)).try_write().await.unwrap();
-        free.expect("a shutdown gives all back").release().await.unwrap();
+        free.expect("a shutdown releases all").release().await.unwrap();
     }
 }
 
@@ -206,7 +207,7 @@ async fn leases_of_readers_end_one_by_one(on: Fixture) {
     let long = RwLock::new(&two, &on.name).read().lease(SOON).await.unwrap();
     assert_eq!(short.watch().lost().await, LostReason::Expired);
     assert!(long.is_held());
-    // The lock lasts as long as the longest of them.
+    // The lock's key lasts as long as the longest lease.
     assert!(on.observer.time_to_live(&on.name).await.unwrap().is_some_and(|left| left > SOON / 2));
     drop(short);
     long.release().await.unwrap();
@@ -236,8 +237,8 @@ async fn force_notifies_all_holders(on: Fixture) {
     assert_eq!(here.inspect().await.unwrap().unwrap().readers.len(), 2);
     assert!(here.force_release().await.unwrap());
     for guard in [mine, theirs] {
-        let told = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
-        assert!(matches!(told, LostReason::Forced | LostReason::Gone), "{told:?}");
+        let lost = tokio::time::timeout(SOON, guard.watch().lost()).await.unwrap();
+        assert!(matches!(lost, LostReason::Forced | LostReason::Gone), "{lost:?}");
     }
     assert!(!on.observer.exists(&on.name).await.unwrap());
 }
@@ -247,7 +248,7 @@ async fn a_read_that_must_last_outlives_its_guard(on: Fixture) {
     let began = Instant::now();
     RwLock::new(&one, &on.name).read().hold_at_least(3000 * MS).await.unwrap().release().await.unwrap();
     let there = RwLock::new(&two, &on.name);
-    // Its lease is the longest that was given: the name stays taken until then.
+    // The key keeps the longest lease that was given: the name stays taken until then.
     let short = there.try_read().lease(1000 * MS).await.unwrap();
     short.expect("readers share").release().await.unwrap();
     assert!(there.try_write().await.unwrap().is_none());

@@ -69,7 +69,7 @@ async fn an_unsettled_message_is_redelivered_and_becomes_a_dead_letter(on: Fixtu
         let delivery = tokio::time::timeout(SOON, queue.receive().into_future()).await.expect("it comes").unwrap();
         assert_eq!((delivery.value().unwrap(), delivery.attempt()), (7, attempt));
     }
-    // Found by whoever receives, who is given nothing.
+    // A receiver makes the message a dead letter, and receives nothing.
     let nothing = async || {
         assert!(queue.try_receive().await.unwrap().is_none());
         queue.dead().count().await.unwrap() == 1

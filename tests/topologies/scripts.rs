@@ -27,7 +27,7 @@ const COUNT: &str = "return redis.call('INCRBY', KEYS[1], ARGV[1])";
 
 async fn a_script_runs_where_its_keys_are(on: Fixture) {
     let client = on.client().await;
-    // A hash of its own: no server knows it.
+    // The text is new, so no server knows its hash.
     let script = Script::new(format!("{COUNT} -- {}", client.id()));
     for round in 1..=2 {
         for n in 0..12 {
@@ -45,21 +45,21 @@ async fn keys_in_two_slots_are_refused_before_they_are_sent(on: Fixture) {
     let client = on.client().await;
     let names: Vec<String> = (0..12).map(|n| format!("{}:{n}", on.name)).collect();
     let script = Script::new("for _, key in ipairs(KEYS) do redis.call('INCRBY', key, 1) end return #KEYS");
-    let told = script.call().keys(&names).query::<i64>(&client).await;
+    let result = script.call().keys(&names).query::<i64>(&client).await;
     let mut batch = Batch::new(&client).atomic();
     for name in &names {
         batch.push::<i64>(Call::command("INCRBY").key(name).int(1));
     }
     let whole = batch.send().await;
     if on.topology() != Topology::Cluster {
-        assert_eq!(told.unwrap(), 12);
+        assert_eq!(result.unwrap(), 12);
         return whole.unwrap().check().unwrap();
     }
-    let named = |told: CallError| match told {
+    let named = |error: CallError| match error {
         CallError::OtherSlot { one, other, .. } => (one.as_str().to_owned(), other.as_str().to_owned()),
         other => panic!("{other:?}"),
     };
-    let (of_script, of_batch) = (named(told.unwrap_err()), named(whole.unwrap_err()));
+    let (of_script, of_batch) = (named(result.unwrap_err()), named(whole.unwrap_err()));
     assert_eq!(of_script, of_batch);
     assert!(of_script.0 == names[0] && names[1..].contains(&of_script.1), "{of_script:?}");
     for name in &names {
@@ -102,7 +102,7 @@ async fn a_function_is_loaded_where_it_is_missing(on: Fixture) {
     let library = Library::new(code).unwrap();
     let (add, get) = (library.function(format!("add_{id}")), library.function(format!("get_{id}")).reads());
     let names: Vec<String> = (0..12).map(|n| format!("{}:{n}", on.name)).collect();
-    // A replica does not have it, and its primary is told it.
+    // A replica does not have the function, and the client loads it at the primary.
     assert_eq!(get.call().key(&names[0]).query::<Option<i64>>(&reader).await.unwrap(), None);
     for name in &names {
         assert_eq!(add.call().key(name).int(2).query::<i64>(&client).await.unwrap(), 2);

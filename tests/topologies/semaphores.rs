@@ -20,14 +20,14 @@ macro_rules! clauses {
 }
 
 clauses![
-    tasks_of_two_processes_never_have_more_than_there_are,
+    tasks_of_two_processes_never_exceed_the_permits,
     a_waiter_for_permits_is_woken_by_the_message,
-    the_line_of_a_fair_one_spans_processes,
+    the_queue_of_a_fair_semaphore_spans_processes,
     permits_are_known_by_their_ids,
-    permits_that_are_dropped_or_shut_down_go_back,
+    permits_are_returned_when_dropped_or_shut_down,
 ];
 
-async fn tasks_of_two_processes_never_have_more_than_there_are(on: Fixture) {
+async fn tasks_of_two_processes_never_exceed_the_permits(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     for leases in [true, false] {
         let inside = Arc::new(AtomicI64::new(0));
@@ -69,12 +69,12 @@ async fn a_waiter_for_permits_is_woken_by_the_message(on: Fixture) {
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
-async fn the_line_of_a_fair_one_spans_processes(on: Fixture) {
+async fn the_queue_of_a_fair_semaphore_spans_processes(on: Fixture) {
     let clients = [on.client().await, on.client().await];
     let semaphores = clients.each_ref().map(|client| Semaphore::new(client, &on.name, 2).fair());
     let held = semaphores[0].acquire().await.unwrap();
     let large = tokio::spawn(semaphores[1].acquire_many(2).timeout(SOON).into_future());
-    // Once it stands in the line, nobody goes past it.
+    // Once it is in the queue, no other caller overtakes it.
     wait_until(SOON, async || match semaphores[0].try_acquire().await.unwrap() {
         Some(permit) => {
             permit.release().await.unwrap();
@@ -103,7 +103,7 @@ async fn permits_are_known_by_their_ids(on: Fixture) {
     wait_until(SOON, async || theirs.available_permits().await.unwrap() == 2).await;
 }
 
-async fn permits_that_are_dropped_or_shut_down_go_back(on: Fixture) {
+async fn permits_are_returned_when_dropped_or_shut_down(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let theirs = Semaphore::plain(&two, &on.name);
     for leases in [true, false] {

@@ -17,7 +17,7 @@ clauses![
     "sets";
     each_value_is_in_the_set_once,
     sets_of_one_slot_are_combined,
-    scores_ranks_and_ranges_are_of_all,
+    scores_ranks_and_ranges_cover_all_clients,
     values_are_in_their_own_order,
     a_set_gets_a_name_in_another_slot_and_keeps_its_lifetime,
 ];
@@ -61,22 +61,22 @@ async fn sets_of_one_slot_are_combined(on: Fixture) {
         (1, 4)
     );
     assert!(a.move_to(&names[1], &1).await.unwrap() && b.contains(&1).await.unwrap());
-    // Names without a common hash tag: refused in a cluster before anybody is asked, and at one
-    // place elsewhere.
+    // The names have no common hash tag. In a cluster the client refuses such a call before any
+    // request; elsewhere one server has all keys.
     let far: Vec<String> = (0..8).map(|n| format!("{}:far:{n}", on.name)).collect();
-    let told = a.union(&far).values().await;
+    let union = a.union(&far).values().await;
     match on.topology() {
         Topology::Cluster => {
-            assert!(matches!(told, Err(ObjectError::Failed(Failure::InvalidArgument { .. }))), "{told:?}")
+            assert!(matches!(union, Err(ObjectError::Failed(Failure::InvalidArgument { .. }))), "{union:?}")
         }
-        _ => assert_eq!(told.unwrap().len(), 2),
+        _ => assert_eq!(union.unwrap().len(), 2),
     }
     for set in [a, b, c] {
         set.clear().await.unwrap();
     }
 }
 
-async fn scores_ranks_and_ranges_are_of_all(on: Fixture) {
+async fn scores_ranks_and_ranges_cover_all_clients(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let names = ["a", "b", "c"].map(|part| format!("{{{}}}:{part}", on.name));
     let here: ScoredSortedSet<String> = ScoredSortedSet::new(&one, &names[0]);

@@ -1,4 +1,5 @@
-//! Sharded objects on every topology; in a cluster they are on all nodes, also while that changes.
+//! Sharded objects on every topology. In a cluster they are on all nodes, also while the nodes
+//! change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,11 +19,11 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 clauses![
     "sharded";
-    entries_are_found_by_all_whichever_part_they_are_in,
-    values_bits_and_elements_are_of_all_parts,
+    entries_of_all_shards_are_found_by_all_clients,
+    values_bits_and_elements_of_all_shards_are_found,
 ];
 
-async fn entries_are_found_by_all_whichever_part_they_are_in(on: Fixture) {
+async fn entries_of_all_shards_are_found_by_all_clients(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let here: ShardedMap<u32, u32> = ShardedMap::new(&one, &on.name).with_shards(8);
     let there: ShardedMap<u32, u32> = ShardedMap::new(&two, &on.name);
@@ -49,7 +50,7 @@ async fn entries_are_found_by_all_whichever_part_they_are_in(on: Fixture) {
     assert!(here.object().delete().await.unwrap() && !there.object().exists().await.unwrap());
 }
 
-async fn values_bits_and_elements_are_of_all_parts(on: Fixture) {
+async fn values_bits_and_elements_of_all_shards_are_found(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let name = |kind: &str| format!("{}:{kind}", on.name);
     let (here, there): (ShardedSet<u32>, ShardedSet<u32>) =
@@ -87,7 +88,7 @@ pub(crate) mod sharded_alone {
 
     scenarios![
         each_node_has_its_share,
-        parts_go_on_while_their_slots_move_and_nodes_are_replaced,
+        shards_work_while_their_slots_move_and_nodes_are_replaced,
         failures_at_a_dead_node_are_named_and_the_rest_works,
     ];
 
@@ -109,7 +110,7 @@ pub(crate) mod sharded_alone {
         assert!(values.values().all(|has| (1600..=2400).contains(has)), "{values:?}");
     }
 
-    async fn parts_go_on_while_their_slots_move_and_nodes_are_replaced() {
+    async fn shards_work_while_their_slots_move_and_nodes_are_replaced() {
         let cluster = Cluster::start(3, 1).await.unwrap();
         let (one, two) = (
             connected(by_seeds(&cluster).response_timeout(SOON).retries(3)).await,
@@ -121,7 +122,7 @@ pub(crate) mod sharded_alone {
             let mut mine = Vec::new();
             while !over.load(Ordering::Relaxed) {
                 let key = task + 10 * mine.len() as u64;
-                // To the same value: what ended unknown may be set again.
+                // The value stays the same, so a write with an unknown outcome may be repeated.
                 while let Err(error) = map.set(&key, &key).await {
                     assert!(matches!(error, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{error:?}");
                 }
@@ -148,7 +149,7 @@ pub(crate) mod sharded_alone {
                 let slot = slot_of(key).await;
                 let from = cluster.primary_of(slot).await.unwrap().addr();
                 let mut to = None;
-                // Of three primaries, which have a third of the slots each.
+                // These slots belong to three primaries, which have a third of the slots each.
                 for other in [0, 6_000, 16_000] {
                     let primary = cluster.primary_of(other).await.unwrap();
                     to = Some(primary).filter(|primary| primary.addr() != from).or(to);
@@ -175,18 +176,18 @@ pub(crate) mod sharded_alone {
         let set: ShardedSet<u32> = ShardedSet::new(&client, "s").with_shards(16);
         let all: Vec<u32> = (0..400).collect();
         set.insert_many(&all).await.unwrap();
-        // One that has parts, and not what says how the set is divided.
+        // This node has shards, but not the key that describes how the set is divided.
         let config = cluster.primary_of(cluster.slot_of("{s}:shards").await.unwrap()).await.unwrap().addr();
         let dead = cluster.nodes().iter().find(|node| node.addr() != config).unwrap();
         let observer = dead.observer().await.unwrap();
         let lost = observer.query::<Vec<String>>(&["KEYS", "s:*"]).await.unwrap().len();
         dead.kill().await.unwrap();
-        let told = tokio::time::timeout(2 * SOON, set.len()).await.expect("it does not hang").unwrap_err();
-        let ObjectError::Shards { failed, .. } = &told else { panic!("{told:?}") };
-        assert_eq!(failed.len(), lost, "{told:?}");
+        let error = tokio::time::timeout(2 * SOON, set.len()).await.expect("it does not hang").unwrap_err();
+        let ObjectError::Shards { failed, .. } = &error else { panic!("{error:?}") };
+        assert_eq!(failed.len(), lost, "{error:?}");
         assert!(
             failed.iter().all(|(_, error)| matches!(error, ObjectError::Failed(Failure::Unavailable { .. }))),
-            "{told:?}"
+            "{error:?}"
         );
         let mut found = 0;
         for value in &all {

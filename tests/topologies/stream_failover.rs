@@ -1,4 +1,4 @@
-//! Streams whose primary is replaced while a group's consumers work.
+//! Streams during a failover, while the consumers of a group work.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,7 @@ use crate::fixture::{by_sentinels, connected, scenarios};
 
 scenarios![sentinel_consumers_of_a_group_go_on_at_the_promoted_primary];
 
-/// The next entry's number, which is acknowledged; what can not be asked for meanwhile is asked for
-/// again.
+/// Acknowledges the next entry and returns its number. A request that fails meanwhile is repeated.
 async fn worked(consumer: &mut Consumer<String, u64>) -> u64 {
     let delivery = loop {
         if let Ok(delivery) = tokio::time::timeout(2 * SOON, consumer.try_next()).await.expect("something comes") {
@@ -34,14 +33,15 @@ async fn sentinel_consumers_of_a_group_go_on_at_the_promoted_primary() {
     for n in 0..100 {
         stream.add("n", &n).await.unwrap();
     }
-    // The one reads a page and has done half of it, the other has not begun.
+    // The first consumer reads a page and has finished half of it. The other consumer has not
+    // begun.
     let mut one = group.consumer("one").page(40).create_if_missing(Start::Beginning);
     let mut done = Vec::new();
     for _ in 0..20 {
         done.push(worked(&mut one).await);
     }
     assert_eq!(done, (0..20).collect::<Vec<_>>());
-    // The replicas have it all: whoever is promoted knows what was acknowledged.
+    // The replicas have all data, so every promoted replica knows the acknowledgements.
     let observer = former.observer().await.unwrap();
     let copied = async || {
         observer.cmd(&["SET", "marker", "1"]).await.is_ok()
@@ -51,10 +51,10 @@ async fn sentinel_consumers_of_a_group_go_on_at_the_promoted_primary() {
     former.kill().await.unwrap();
     let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
     for n in 100..150 {
-        // One whose answer is lost is not there twice.
+        // An entry with a lost answer is not added twice.
         wait_until(2 * SOON, async || stream.add("n", &n).exactly_once().await.is_ok()).await;
     }
-    // Two pages of it: what is left of a page would be left to it.
+    // The other consumer takes two whole pages, because the rest of a page would stay with it.
     let mut other = group.consumer("other").page(25);
     let (mut by_one, mut by_other) = (Vec::new(), Vec::new());
     for _ in 0..50 {
@@ -64,9 +64,9 @@ async fn sentinel_consumers_of_a_group_go_on_at_the_promoted_primary() {
         by_one.push(worked(&mut one).await);
     }
     let all: BTreeSet<u64> = by_one.iter().chain(&by_other).copied().collect();
-    assert_eq!(all, (20..150).collect(), "each once, none of those that were acknowledged");
-    assert_eq!(by_one[..20], (20..40).collect::<Vec<_>>(), "what was given to the one stays with it");
-    assert!(by_other.is_sorted() && by_other[0] == 40, "what is new is given out in order: {by_other:?}");
+    assert_eq!(all, (20..150).collect(), "each entry once, and no acknowledged entry");
+    assert_eq!(by_one[..20], (20..40).collect::<Vec<_>>(), "entries given to a consumer stay with it");
+    assert!(by_other.is_sorted() && by_other[0] == 40, "new entries are given out in order: {by_other:?}");
     let observer = promoted.observer().await.unwrap();
     let pending: Vec<String> = observer.query(&["XPENDING", "orders", "g", "-", "+", "1"]).await.unwrap();
     assert!(pending.is_empty(), "all are acknowledged there: {pending:?}");

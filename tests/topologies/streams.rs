@@ -10,7 +10,7 @@ use crate::fixture::Fixture;
 clauses![
     "streams";
     entries_of_all_clients_are_added_read_and_removed,
-    a_group_gives_out_and_takes_over,
+    a_group_delivers_and_claims_entries,
     a_consumer_is_woken_and_acknowledges,
 ];
 
@@ -36,7 +36,7 @@ async fn entries_of_all_clients_are_added_read_and_removed(on: Fixture) {
     assert!(here.object().delete().await.unwrap());
 }
 
-async fn a_group_gives_out_and_takes_over(on: Fixture) {
+async fn a_group_delivers_and_claims_entries(on: Fixture) {
     let client = on.client().await;
     let stream: Stream<String, u64> = Stream::new(&client, &on.name);
     let group = stream.group("g");

@@ -20,10 +20,10 @@ clauses![
     a_reliable_message_is_redelivered_until_it_is_acknowledged,
 ];
 
-type Heard = Subscription<String, Text>;
+type Listener = Subscription<String, Text>;
 
-async fn next(heard: &mut Heard) -> Result<String, Gap> {
-    let next = tokio::time::timeout(2 * SOON, heard.next()).await.expect("something comes").expect("the client lives");
+async fn next(inbox: &mut Listener) -> Result<String, Gap> {
+    let next = tokio::time::timeout(2 * SOON, inbox.next()).await.expect("something comes").expect("the client lives");
     match next {
         Ok(message) => Ok(message.value),
         Err(SubscriptionError::Gap(gap)) => Err(gap),
@@ -31,7 +31,7 @@ async fn next(heard: &mut Heard) -> Result<String, Gap> {
     }
 }
 
-/// The permissions of the page are for names that begin so.
+/// The permissions of the page are for names with this prefix.
 fn name(on: &Fixture) -> String {
     format!("topics:{}", on.name)
 }
@@ -39,14 +39,14 @@ fn name(on: &Fixture) -> String {
 async fn a_published_message_reaches_the_other_clients(on: Fixture) {
     let (one, two, name) = (on.client().await, on.client().await, name(&on));
     let (here, there): (Topic<String, Text>, Topic<String, Text>) = (Topic::new(&one, &name), Topic::new(&two, &name));
-    let mut heard = here.subscribe().await.unwrap();
+    let mut inbox = here.subscribe().await.unwrap();
     let pattern: PatternTopic<String, Text> = PatternTopic::new(&two, "topics:*");
     let mut all = pattern.subscribe().await.unwrap();
     assert_eq!(there.count_subscribers().await.unwrap(), 1);
     assert!(pattern.active_topics().await.unwrap().contains(&name));
     for text in ["1", "2"] {
         there.publish(text).await.unwrap();
-        assert_eq!(next(&mut heard).await.unwrap(), text);
+        assert_eq!(next(&mut inbox).await.unwrap(), text);
         // Other clauses publish, too.
         loop {
             let message = tokio::time::timeout(SOON, all.next()).await.unwrap().unwrap().unwrap();
@@ -63,10 +63,10 @@ async fn sharded_topics_are_received_at_their_slot(on: Fixture) {
     }
     let (one, two, name) = (on.client().await, on.client().await, name(&on));
     let topic: ShardedTopic<String, Text> = ShardedTopic::new(&one, &name);
-    let mut heard = topic.subscribe().await.unwrap();
+    let mut inbox = topic.subscribe().await.unwrap();
     assert_eq!(topic.count_subscribers().await.unwrap(), 1);
     assert_eq!(ShardedTopic::<String, Text>::new(&two, &name).publish("1").await.unwrap(), 1);
-    assert_eq!(next(&mut heard).await.unwrap(), "1");
+    assert_eq!(next(&mut inbox).await.unwrap(), "1");
 }
 
 async fn a_reliable_message_is_redelivered_until_it_is_acknowledged(on: Fixture) {
@@ -92,7 +92,7 @@ async fn a_reliable_message_is_redelivered_until_it_is_acknowledged(on: Fixture)
 
 type Reliable = Deliveries<String, Text>;
 
-/// The next one, whatever was told before it.
+/// Returns the next delivery, and skips gaps and failures before it.
 async fn reliably(deliveries: &mut Reliable) -> redgrid_topic::Delivery<String> {
     loop {
         match tokio::time::timeout(2 * SOON, deliveries.next()).await.expect("something comes").expect("it lives") {
@@ -106,12 +106,12 @@ async fn reliably(deliveries: &mut Reliable) -> redgrid_topic::Delivery<String> 
 async fn acked(deliveries: &mut Reliable) -> String {
     let delivery = reliably(deliveries).await;
     let text = delivery.message().unwrap().clone();
-    // On a primary that has just taken over it may not be told yet.
+    // A primary that has just taken over may not know the delivery yet.
     let _ = delivery.ack().await;
     text
 }
 
-/// Those with servers of their own.
+/// Scenarios with servers of their own.
 pub(crate) mod topics_alone {
     use super::*;
     use crate::fixture::scenarios;
@@ -123,12 +123,12 @@ pub(crate) mod topics_alone {
         cluster_a_slot_that_moves_is_a_gap_and_messages_go_on,
     ];
 
-    /// One listener of each kind, all of one slot.
+    /// One subscription of each kind, all in one slot.
     struct Listening {
         publisher: Client,
-        one: Heard,
-        all: Heard,
-        sharded: Option<Heard>,
+        one: Listener,
+        all: Listener,
+        sharded: Option<Listener>,
         reliable: Reliable,
     }
 
@@ -157,10 +157,10 @@ pub(crate) mod topics_alone {
         listening
     }
 
-    /// A gap, and then what is published.
-    async fn goes_on(heard: &mut Heard, publish: impl AsyncFn()) {
+    /// Waits for a gap, and then for a message that is published.
+    async fn goes_on(inbox: &mut Listener, publish: impl AsyncFn()) {
         loop {
-            match next(heard).await {
+            match next(inbox).await {
                 Err(gap) => break assert_eq!(gap, Gap::Interrupted),
                 Ok(early) => assert_eq!(early, "after"),
             }
@@ -171,12 +171,12 @@ pub(crate) mod topics_alone {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let hearing = async {
-            // The nodes may change once more.
-            while next(heard).await.is_err() {}
+        let receiving = async {
+            // The nodes may change once more, which is another gap.
+            while next(inbox).await.is_err() {}
         };
         tokio::select! {
-            () = hearing => {}
+            () = receiving => {}
             () = publishing => {}
         }
     }
@@ -197,7 +197,7 @@ pub(crate) mod topics_alone {
             }
             let mut missing = vec!["1", "2", "3"];
             while !missing.is_empty() {
-                // What was acknowledged before may come again.
+                // Messages that were acknowledged before may come again.
                 let text = acked(reliable).await;
                 missing.retain(|awaited| *awaited != text);
             }

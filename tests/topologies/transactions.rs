@@ -18,12 +18,12 @@ use crate::fixture::{Fixture, Topology, by_seeds, by_sentinels, connected};
 
 clauses![
     "transactions";
-    all_of_it_is_written_or_nothing,
+    a_transaction_writes_all_or_nothing,
     tasks_of_two_processes_lose_no_update_of_a_transaction,
     objects_of_one_transaction_share_a_slot,
 ];
 
-async fn all_of_it_is_written_or_nothing(on: Fixture) {
+async fn a_transaction_writes_all_or_nothing(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let name = |what: &str| format!("{{{}}}:{what}", on.name);
     let (bucket, map, set) = (name("bucket"), name("map"), name("set"));
@@ -45,7 +45,8 @@ async fn all_of_it_is_written_or_nothing(on: Fixture) {
     let (there, members): (Map<String, u32>, Set<u32>) = (Map::new(&two, &map), Set::new(&one, &set));
     assert_eq!((there.get("a").await.unwrap(), there.len().await.unwrap()), (Some(2), 3));
     assert_eq!(members.len().await.unwrap(), 2);
-    // A conflict writes nothing of it, and a lock of a transaction of Java's neither.
+    // A commit with a conflict writes nothing. A commit that meets the lock of a Java transaction
+    // writes nothing either.
     let tx = Transaction::new(&one);
     tx.set::<u32>(&set).insert(&7).await.unwrap();
     tx.bucket::<u32>(&bucket).get_and_set(&7).await.unwrap();
@@ -58,7 +59,7 @@ async fn all_of_it_is_written_or_nothing(on: Fixture) {
     assert!(matches!(tx.commit().await.unwrap_err(), TransactionError::Locked { .. }));
     guard.release().await.unwrap();
     assert!(!members.contains(&7).await.unwrap() && there.len().await.unwrap() == 3);
-    // Emptied, and others in their place.
+    // One transaction empties all three objects and writes a new entry.
     let tx = Transaction::new(&one);
     let (inside, values) = (tx.map::<String, u32>(&map), tx.set::<u32>(&set));
     inside.clear().unwrap();
@@ -103,21 +104,21 @@ async fn objects_of_one_transaction_share_a_slot(on: Fixture) {
     let tx = Transaction::new(&client);
     tx.bucket::<u32>(format!("{}:one", on.name)).set(&1).unwrap();
     let other = format!("{}:other", on.name);
-    let told = tx.map::<u32, u32>(&other).set(&1, &1);
+    let result = tx.map::<u32, u32>(&other).set(&1, &1);
     match on.topology() {
         Topology::Cluster => {
-            let told = told.unwrap_err();
+            let error = result.unwrap_err();
             let is_named = |name: &str, first: &str| name.ends_with(":other") && first.ends_with(":one");
-            let is_told = matches!(
-                &told,
+            let is_named_there = matches!(
+                &error,
                 TransactionError::OtherSlot { name, other } if is_named(name.as_str(), other.as_str())
             );
-            assert!(is_told, "{told:?}");
-            // It goes on with what it has.
+            assert!(is_named_there, "{error:?}");
+            // The transaction can still commit its first object.
             tx.commit().await.unwrap();
         }
         _ => {
-            told.unwrap();
+            result.unwrap();
             tx.commit().await.unwrap();
             assert_eq!(Map::<u32, u32>::new(&client, &other).get(&1).await.unwrap(), Some(1));
         }
@@ -141,7 +142,7 @@ pub(crate) mod transactions_alone {
 
 const NAMES: [&str; 3] = ["{t}:bucket", "{t}:map", "{t}:set"];
 
-/// Adds one to all three, and tells how many there are then.
+/// Adds one to all three objects, and returns their new count.
 async fn step(client: &Client) -> Result<u64, TransactionError> {
     let tx = Transaction::new(client).retries(1_000).timeout(SOON);
     let stepped = tx.run(|tx| async move {
@@ -159,30 +160,30 @@ static LOOK: Script<3> = Script::new(
     "return {redis.call('GET', KEYS[1]) or '0', redis.call('HLEN', KEYS[2]), redis.call('SCARD', KEYS[3])}",
 );
 
-/// How many there are, of one moment.
-async fn all_of_one(client: &Client) -> u64 {
+/// Returns the count of all three objects at one moment.
+async fn consistent_count(client: &Client) -> u64 {
     let keys = NAMES.map(|name| client.key(&name.try_into().unwrap()));
     let all: Vec<u64> = client.run(LOOK.with(keys)).await.unwrap();
     assert!(all.iter().all(|n| *n == all[0]), "half a transaction: {all:?}");
     all[0]
 }
 
-async fn whole_through(config: Config, fail_over: impl AsyncFnOnce()) {
+async fn commits_stay_whole(config: Config, fail_over: impl AsyncFnOnce()) {
     let clients = [connected(config.clone()).await, connected(config).await];
     let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let tasks: Vec<_> = (0..4)
         .map(|task| {
             let (client, over, done) = (clients[task % 2].clone(), Arc::clone(&over), Arc::clone(&done));
             tokio::spawn(async move {
-                let mut told = 0;
+                let mut committed = 0;
                 while !over.load(Ordering::Relaxed) {
-                    // Without a primary nothing is committed, or it is not known.
+                    // Without a primary, a commit fails or has an unknown outcome.
                     if step(&client).await.is_ok() {
-                        told += 1;
+                        committed += 1;
                         done.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                told
+                committed
             })
         })
         .collect();
@@ -197,7 +198,7 @@ async fn whole_through(config: Config, fail_over: impl AsyncFnOnce()) {
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(all_of_one(&clients[0]).await > 30);
+    assert!(consistent_count(&clients[0]).await > 30);
 }
 
 async fn sentinel_commits_are_whole_when_their_primary_dies() {
@@ -208,18 +209,18 @@ async fn sentinel_commits_are_whole_when_their_primary_dies() {
         former.kill().await.unwrap();
         sentinels.wait_for_primary_other_than(address).await.unwrap();
     };
-    whole_through(by_sentinels(&sentinels), fail_over).await;
+    commits_stay_whole(by_sentinels(&sentinels), fail_over).await;
 }
 
 async fn cluster_commits_are_whole_through_a_failover() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let slot = cluster.slot_of(NAMES[0]).await.unwrap();
     let former = cluster.primary_of(slot).await.unwrap();
-    whole_through(by_seeds(&cluster), async || _ = cluster.fail_over(former).await.unwrap()).await;
+    commits_stay_whole(by_seeds(&cluster), async || _ = cluster.fail_over(former).await.unwrap()).await;
 }
 
-/// What is there at the one side and what is to be made are not together anywhere while the slot
-/// moves.
+/// A commit waits while its slot moves. During the move, existing keys are at one node and new keys
+/// at the other, so no node has all keys of the commit.
 async fn cluster_a_commit_waits_for_its_slot_and_is_whole() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = connected(by_seeds(&cluster).retries(20)).await;
@@ -242,13 +243,13 @@ async fn cluster_a_commit_waits_for_its_slot_and_is_whole() {
     let from = cluster.primary_of(slot).await.unwrap();
     let to = cluster.nodes().iter().find(|node| node.addr() != from.addr()).unwrap();
     cluster.begin_migration(slot, to).await.unwrap();
-    // All is still where it was. What is gone half way would be asked for at the other node.
+    // All keys are still at their former node. A key deleted halfway through the commit would be
+    // looked for at the other node.
     one_less(2).await.unwrap();
     assert_eq!(Bucket::<u64>::new(&client, "{t}:a").get().await.unwrap(), Some(2));
     assert!(Map::<u64, u64>::new(&client, "{t}:few").is_empty().await.unwrap());
     assert!(Set::<u64>::new(&client, "{t}:some").is_empty().await.unwrap());
-    // Which of the two says that what it is asked for is not together depends on the server's
-    // version.
+    // The server's version decides which of the two nodes answers TRYAGAIN.
     let refused = async || -> u64 {
         let mut refused = 0;
         for side in [from, to] {
@@ -267,5 +268,5 @@ async fn cluster_a_commit_waits_for_its_slot_and_is_whole() {
         step(&client)
     );
     there.unwrap();
-    assert_eq!((stepped.unwrap(), all_of_one(&client).await), (2, 2));
+    assert_eq!((stepped.unwrap(), consistent_count(&client).await), (2, 2));
 }

@@ -89,7 +89,7 @@ const POLLS: usize = 8;
 /// How long the next wake-up is awaited. A future without one by then waits for another party.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What a waiter is granted. Dropping it gives it back.
+/// The grant of a waiter. Dropping it gives it back.
 type Granted = Box<dyn Any + Send>;
 type Waiting = Pin<Box<dyn Future<Output = Granted> + Send>>;
 type Wait = fn(Client, String) -> Waiting;
@@ -159,7 +159,7 @@ impl Drop for Pace {
     }
 }
 
-/// Polls a future when it is woken, up to `polls` times. True if it still waits then.
+/// Polls a future when it is woken, up to `polls` times. Returns true if it still waits then.
 async fn poll_some(future: &mut Waiting, polls: usize) -> bool {
     for _ in 0..polls {
         let mut polled = false;
@@ -168,7 +168,7 @@ async fn poll_some(future: &mut Waiting, polls: usize) -> bool {
                 Poll::Ready(granted) => Poll::Ready(Some(granted)),
                 Poll::Pending => Poll::Pending,
             },
-            // Woken: the next poll is the next round's.
+            // A wake-up ends this round; the next round polls.
             true => Poll::Ready(None),
         });
         match tokio::time::timeout(QUIET, next).await {
@@ -180,27 +180,26 @@ async fn poll_some(future: &mut Waiting, polls: usize) -> bool {
     true
 }
 
-/// What a trial does.
+/// The steps of a trial.
 struct Case {
     /// Creates the object, if it has to be created.
     set_up: Option<Act>,
-    /// The waiter that is kept.
+    /// The waiter that is kept without being polled.
     kept: Wait,
-    /// Another waiter, which must get what the first one does not take.
+    /// Another waiter, which must be granted what the kept waiter does not take.
     other: Wait,
-    /// Whether the object is taken by a third client when the first waiter comes, as `other` takes
-    /// it.
+    /// Whether a third client takes the object first, as `other` takes it.
     taken: bool,
-    /// What happens once the first one waits.
+    /// The step after the kept waiter has begun to wait.
     then: Option<Act>,
 }
 
-/// Keeps a waiter at each point where it waits; another one of the same process, and one of
-/// another, is not delayed.
+/// Keeps a waiter at each point where it waits. Another waiter of the same process, and one of
+/// another process, must not be delayed.
 async fn check(on: &Fixture, case: Case) {
     let pace = Pace::of(&on.observer);
-    // Names keep the trials apart. Clients of their own would be hundreds of connections to a
-    // cluster.
+    // Names of their own keep the trials apart. Clients of their own would be hundreds of
+    // connections to a cluster.
     let clients = [on.client().await, on.client().await, on.client().await];
     let mut trials = Vec::new();
     for polls in 1..=POLLS {
@@ -245,26 +244,27 @@ async fn trial(
     let granted = pace.in_time(&what, tokio::spawn(other)).await.expect("the other waiter ends");
     drop(granted);
     if case.then.is_none() {
-        // It was not forgotten: polled again, it asks anew.
+        // The kept future was not forgotten: polled again, it sends its request anew.
         tokio::time::timeout(SOON, kept).await.unwrap_or_else(|_| panic!("{what}: polled again, it ends"));
     }
 }
 
-/// An object that is held: free at first, and taken.
+/// Checks an object that one caller holds at a time, first while it is free, then while it is
+/// taken.
 async fn held(on: &Fixture, kept: Wait, other: Wait) {
     for taken in [false, true] {
         check(on, Case { set_up: None, kept, other, taken, then: None }).await;
     }
 }
 
-/// An object that is held and has to be created first.
+/// Checks such an object that has to be created first.
 async fn held_after(on: &Fixture, set_up: Act, kept: Wait, other: Wait) {
     for taken in [false, true] {
         check(on, Case { set_up: Some(set_up), kept, other, taken, then: None }).await;
     }
 }
 
-/// Something that goes to one of several waiters.
+/// Checks a value or an event that goes to one of several waiters.
 async fn given(on: &Fixture, set_up: Option<Act>, wait: Wait, then: Act) {
     check(on, Case { set_up, kept: wait, other: wait, taken: false, then: Some(then) }).await;
 }
@@ -328,7 +328,7 @@ async fn upgradable_reads(on: Fixture) {
     held(&on, wait, wait).await;
 }
 
-/// The caller has the read and keeps it. It does not have the write that it asks for.
+/// The caller holds the read and keeps it. It does not hold the write that it asks for.
 async fn upgrades(on: Fixture) {
     let upgrade = waiter!(|client, name| {
         let guard = RwLock::new(&client, &name).upgradable_read().await.unwrap();
@@ -338,7 +338,7 @@ async fn upgrades(on: Fixture) {
 }
 
 async fn multi_locks(on: Fixture) {
-    // Of one slot, of two, and of one that others want alone.
+    // These names are in two slots. Other waiters want one of the names alone.
     let both = waiter!(|client, name| {
         let names = [format!("{name}:a"), format!("{name}:b"), format!("{{{name}:b}}:c")];
         MultiLock::new(&client, names).acquire().await.unwrap()
@@ -439,12 +439,12 @@ async fn events(on: Fixture) {
     given(&on, None, wait, set).await;
 }
 
-/// The notification is for one waiter that takes it.
+/// One waiter takes the notification.
 async fn notifications(on: Fixture) {
     let wait = waiter!(|client, name| Notify::new(&client, &name).notified().await.unwrap());
     let notify = act!(|client, name| {
         tokio::spawn(async move {
-            // As soon as a waiter is in line.
+            // Repeats until a waiter is in the queue.
             let notify = Notify::new(&client, &name);
             while !notify.notify_one().await.unwrap() {
                 tokio::task::yield_now().await;
@@ -519,14 +519,14 @@ async fn many_messages(on: Fixture) {
     given(&on, None, wait, push).await;
 }
 
-/// An entry that one consumer was given and does not take goes to another one.
+/// An entry that was given to one consumer, but not taken, goes to another consumer.
 async fn stream_consumers(on: Fixture) {
     static CONSUMERS: AtomicU64 = AtomicU64::new(0);
     let wait = waiter!(|client, name| {
         let group = Stream::<String, u64>::new(&client, &name).group("g");
         let consumer = format!("c{}", CONSUMERS.fetch_add(1, Ordering::Relaxed));
-        // An entry that the server gave to a consumer is pending for its name, until another claims
-        // it as idle.
+        // An entry that the server gave to a consumer is pending for that name, until another
+        // consumer claims it as idle.
         let deliveries = group.consumer(consumer).create_if_missing(Start::Beginning);
         let mut deliveries = deliveries.claim_idle(Duration::from_millis(500));
         deliveries.try_next().await.unwrap().unwrap()

@@ -98,7 +98,7 @@ impl Lock {
     /// let guard = lock.acquire().await?;
     /// drop(guard);
     /// let acquire = lock.acquire().timeout(Duration::from_secs(2));
-/// let guard = acquire.lease(Duration::from_secs(10)).await?;
+    /// let guard = acquire.lease(Duration::from_secs(10)).await?;
     /// # Ok(()) }
     /// ```
     ///

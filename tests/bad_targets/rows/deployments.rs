@@ -1,4 +1,4 @@
-//! Sentinels, clusters, replicas.
+//! Sentinels, clusters and replicas.
 
 use std::fmt::Display;
 

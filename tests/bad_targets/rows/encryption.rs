@@ -71,7 +71,7 @@ fn refusals(targets: &Targets) -> Vec<Row> {
     ]
 }
 
-/// Files and names that are refused before a connection is tried.
+/// Files and names that are refused before any connection attempt.
 fn files(targets: &Targets) -> Vec<Row> {
     let (tls, demanding) = (targets.encrypted.tls().expect("TLS"), targets.demanding.tls().expect("TLS"));
     let at = tls.addr();
@@ -105,7 +105,7 @@ fn files(targets: &Targets) -> Vec<Row> {
     ]
 }
 
-/// Listeners that do not speak TLS, or only that.
+/// Listeners that do not speak TLS, or speak only TLS.
 fn listeners(targets: &Targets) -> Vec<Row> {
     let (at, plain) = (targets.encrypted.tls().expect("TLS").addr(), targets.open.addr());
     let to = |name: &str| encrypted(&targets.fake(name), trusting(&targets.encrypted));

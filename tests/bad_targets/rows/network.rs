@@ -1,4 +1,4 @@
-//! Names, ports, sockets, and proxies.
+//! Names, ports, sockets and proxies.
 
 use std::io;
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ pub(super) fn rows(targets: &Targets) -> Vec<Row> {
     ]
 }
 
-/// A resolver that leads nowhere.
+/// A resolver with answers that lead nowhere.
 enum Names {
     Unknown,
     Empty,

@@ -1,4 +1,4 @@
-//! Listeners that are no servers of Redis or Valkey, or are not ready.
+//! Listeners that are no Redis or Valkey servers, or are not ready.
 
 use crate::Row;
 use crate::targets::{Targets, url};

@@ -277,9 +277,7 @@ impl Detach {
         let counted = |message: &Message| message.field == FIRST && now <= message.sent + WINDOW;
         state.in_flight.retain(|message| match (message.answer, message.script) {
             (None, Script::Acquire | Script::Attach) => may_come(message),
-            (None, Script::Renew | Script::Release) => {
-                holder == Some(message.field) || taking.contains(&message.field)
-            }
+            (None, Script::Renew | Script::Release) => holder == Some(message.field) || taking.contains(&message.field),
             (Some(true), _) => !self.rules.counts_from_sending || message.sent + LEASE > now + 1 || counted(message),
             (Some(false), _) => counted(message),
         });

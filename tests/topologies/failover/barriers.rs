@@ -9,7 +9,7 @@ use redgrid_tests::process::Other;
 use super::{FAILOVER, LEASE, replicated};
 use crate::fixture::{by_seeds, by_sentinels, connected};
 
-/// Waits until so many wait at a barrier, as a server knows it.
+/// Waits until `many` parties wait at a barrier, by the count of the server.
 async fn wait_at(server: &RedisServer, name: &str, many: u64) {
     let (observer, key) = (server.observer().await.unwrap(), format!("redgrid_barrier_waiting:{{{name}}}"));
     wait_until(SOON, async || observer.query::<u64>(&["ZCARD", &key]).await.unwrap() == many).await;
@@ -24,12 +24,12 @@ async fn waiting_continues(clients: &[Client; 2], former: &RedisServer, replicas
     let inside = tokio::spawn(DoubleBarrier::new(&clients[0], "{tag}:all", 2).enter().timeout(FAILOVER).into_future());
     let second = DoubleBarrier::new(&clients[1], "{tag}:all", 2).enter().timeout(FAILOVER).await.unwrap();
     let left = tokio::spawn(inside.await.unwrap().unwrap().leave().timeout(FAILOVER).into_future());
-    let told = tokio::spawn(Event::new(&clients[0], "{tag}:all").wait().timeout(FAILOVER).into_future());
+    let event = tokio::spawn(Event::new(&clients[0], "{tag}:all").wait().timeout(FAILOVER).into_future());
     wait_at(former, "tag", 1).await;
     replicated(former, replicas).await;
     former.kill().await.unwrap();
     promoted.await;
-    assert!(!first.is_finished() && !phase.is_finished() && !left.is_finished() && !told.is_finished());
+    assert!(!first.is_finished() && !phase.is_finished() && !left.is_finished() && !event.is_finished());
     let opened = barrier(&clients[1]).wait().timeout(FAILOVER).await.unwrap();
     assert_eq!(first.await.unwrap().unwrap().generation(), opened.generation());
     assert_eq!(other.arrive_and_wait().timeout(FAILOVER).await.unwrap(), 1);
@@ -37,7 +37,7 @@ async fn waiting_continues(clients: &[Client; 2], former: &RedisServer, replicas
     second.leave().timeout(FAILOVER).await.unwrap();
     left.await.unwrap().unwrap();
     Event::new(&clients[1], "{tag}:all").set().await.unwrap();
-    told.await.unwrap().unwrap();
+    event.await.unwrap().unwrap();
 }
 
 pub(super) async fn sentinel_barrier_waiters_continue_at_the_new_primary() {
@@ -59,9 +59,10 @@ pub(super) async fn cluster_barrier_waiters_continue_at_the_new_primary() {
     waiting_continues(&clients, former, 1, wait_until(FAILOVER, moved)).await;
 }
 
-/// One waits and stands still. Another opens, which no replica hears of, and is gone on when the
-/// primary dies: the new one believes that the first still waits for somebody.
-pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_barrier() {
+/// An opening that a failover lost is announced again. One party waits and is stopped. Another
+/// client opens the barrier, and no replica receives the opening. The new primary believes that the
+/// first party still waits for another.
+pub(super) async fn sentinel_a_barrier_opening_that_a_failover_lost_is_announced_again() {
     let sentinels = Sentinels::start().await.unwrap();
     let opener = connected(by_sentinels(&sentinels)).await;
     let former = sentinels.current_primary().await.unwrap();
@@ -69,7 +70,7 @@ pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_
     let mut waiting = Other::start(env!("CARGO_BIN_EXE_role"), &args).await;
     wait_at(former, "tag", 1).await;
     replicated(former, 2).await;
-    // From here on replicas hear of nothing.
+    // From here on the replicas receive nothing.
     former.deny(&["psync", "sync"]).await.unwrap();
     let observer = former.observer().await.unwrap();
     let cut = async || {
@@ -86,13 +87,13 @@ pub(super) async fn sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_
     let promoted = sentinels.wait_for_primary_other_than(address).await.unwrap();
     waiting.signal("-CONT");
     assert_eq!(waiting.next_line().await, "through");
-    // The one that waited has read this in what the former primary had sent; the opener tells the
-    // new one by itself.
+    // The stopped party has read the opening in the data from the former primary. The opener
+    // announces it to the new primary by itself.
     let observer = promoted.observer().await.unwrap();
     let round = async || {
         observer.query::<Option<String>>(&["HGET", "redgrid_barrier:{tag}", "round"]).await.unwrap_or_default()
     };
     wait_until(SOON, async || round().await.is_some()).await;
     let rounds = round().await.unwrap();
-    assert_eq!(rounds, "1", "nobody opened it a second time");
+    assert_eq!(rounds, "1", "the barrier was not opened a second time");
 }

@@ -10,7 +10,7 @@ use redgrid_tests::SOON;
 use super::{FAILOVER, LEASE, Load, MS, listening, names, replicated};
 use crate::fixture::{by_seeds, connected};
 
-/// No test runs so long.
+/// Longer than any test runs.
 const NEVER: Duration = Duration::from_secs(3600);
 
 pub(super) async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_error() {
@@ -28,7 +28,7 @@ pub(super) async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_e
     others.until_more(50).await;
     replicated(victim, 1).await;
     victim.kill().await.unwrap();
-    // While nobody serves the one third, the two others go on.
+    // While one third of the slots has no primary, the other two thirds go on.
     others.until_more(500).await;
     its.until_more(50).await;
     let (its, others) = (its.end().await, others.end().await);
@@ -41,18 +41,19 @@ pub(super) async fn cluster_a_killed_primary_is_followed_and_the_others_see_no_e
     held.release().await.unwrap();
 }
 
-pub(super) async fn cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan() {
+pub(super) async fn cluster_a_waiting_call_finds_the_promoted_replica_without_a_scan() {
     let cluster = Cluster::start(3, 1).await.unwrap();
     let client = connected(by_seeds(&cluster).scan_interval(NEVER)).await;
     let lock = Lock::new(&client, "fresh");
     cluster.primary_of(cluster.slot_of("fresh").await.unwrap()).await.unwrap().kill().await.unwrap();
-    // It doubts once, long before anybody is promoted, and then waits.
+    // The call makes the client check the topology once, long before a replica is promoted. Then it
+    // waits.
     lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
-pub(super) async fn cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan() {
+pub(super) async fn cluster_a_call_to_a_hung_primary_finds_the_promoted_replica_without_a_scan() {
     let cluster = Cluster::start(3, 1).await.unwrap();
-    // Nothing is given up: neither the call, nor the connection.
+    // Neither the call nor the connection times out.
     let config = by_seeds(&cluster).scan_interval(NEVER).response_timeout(4 * SOON).connect_timeout(4 * SOON);
     let client = connected(config.watchdog_lease(16 * SOON)).await;
     let lock = Lock::new(&client, "fresh");
@@ -68,7 +69,7 @@ pub(super) async fn cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_conn
     let owner = cluster.primary_of(cluster.slot_of("held").await.unwrap()).await.unwrap();
     let (its, owner_port) = (owner.observer().await.unwrap(), owner.addr().port());
     let forgetful = cluster.nodes().iter().find(|node| node.addr() != owner.addr()).unwrap().observer().await.unwrap();
-    // What a node says the owner serves, as `0-5460`.
+    // Returns the slots that the owner serves according to a node, such as `0-5460`.
     let serves = async |observer: &Observer| -> Option<String> {
         let nodes: String = observer.query(&["CLUSTER", "NODES"]).await.unwrap();
         let line = nodes.lines().find(|line| line.contains(&format!(":{owner_port}@")))?;
@@ -92,15 +93,15 @@ pub(super) async fn cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_conn
     let forget: Vec<String> =
         ["CLUSTER", "DELSLOTS"].map(str::to_owned).into_iter().chain(slots.map(|slot| slot.to_string())).collect();
     let forget: Vec<&str> = forget.iter().map(String::as_str).collect();
-    let (before, mut told) = (connections().await, 0);
+    let (before, mut answers) = (connections().await, 0);
     wait_until(SOON, async || {
-        // It hears of them again by the next word of their owner.
+        // The node learns the slots again from the next message of their owner.
         let _ = forgetful.query::<String>(&forget).await;
         let from = asked().await;
         tokio::time::sleep(100 * MS).await;
         let until = asked().await;
-        told += if serves(&forgetful).await.is_none() { until - from } else { 0 };
-        told >= 5
+        answers += if serves(&forgetful).await.is_none() { until - from } else { 0 };
+        answers >= 5
     })
     .await;
     assert_eq!(connections().await, before);
@@ -139,7 +140,7 @@ pub(super) async fn cluster_a_waiter_is_woken_by_a_release_on_the_new_primary() 
     listening(cluster.primary_of(slot).await.unwrap(), "a").await;
     assert!(held.is_held() && !waiter.is_finished());
     held.release().await.unwrap();
-    // The poll is an hour away.
+    // The next poll is an hour away.
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use super::{FAILOVER, LEASE, replicated};
 use crate::fixture::{by_seeds, by_sentinels, connected};
 
-/// A detached hold, a fence and a leader with an observer.
+/// A detached hold, a fence and the leader of an election with an observer survive a failover.
 pub(super) async fn sentinel_objects_around_a_lock_continue_at_the_new_primary() {
     let sentinels = Sentinels::start().await.unwrap();
     let lease = LEASE;
@@ -44,12 +44,13 @@ pub(super) async fn sentinel_objects_around_a_lock_continue_at_the_new_primary()
         Some("one".into())
     );
     leadership.resign().await.unwrap();
-    let told = tokio::time::timeout(SOON, changes.next()).await.expect("it is told");
-    assert_eq!(told.unwrap(), None);
+    let change = tokio::time::timeout(SOON, changes.next()).await.expect("a change is seen");
+    assert_eq!(change.unwrap(), None);
     late.release().await.unwrap();
 }
 
-/// One of each kind, held by one of two clients, with those who wait for it; all in one slot.
+/// One hold of each kind, owned by one of two clients, with tasks that wait for it. All keys are in
+/// one slot.
 struct Family {
     fair: LockGuard,
     fenced: LockGuard,
@@ -91,7 +92,8 @@ impl Family {
         Family { fair, fenced, several, reads, waiting, writer, permit, permits }
     }
 
-    /// What was held still is, nobody else got in, and everybody does in the end.
+    /// Checks that all holds still stand, that no other task got in, and that all waiters get in
+    /// finally.
     async fn goes_on(self, clients: &[Client; 2]) {
         let [one, two] = clients;
         let held = [&self.fair, &self.fenced].iter().all(|guard| guard.is_held());

@@ -10,9 +10,10 @@ use redgrid_testkit::{RedisServer, Replicated};
 use super::{Load, MS, names};
 use crate::fixture::{by_list, connected};
 
-pub(super) async fn master_slave_a_primary_that_copies_another_by_now_is_left() {
+pub(super) async fn master_slave_a_primary_that_became_a_replica_is_left() {
     let replicated = Replicated::start(2).await.unwrap();
-    // What the former primary does between the two commands is lost, and ends with its lease.
+    // Writes to the former primary between the two commands are lost; such a lock ends with its
+    // lease.
     let client = connected(by_list(&replicated).watchdog_lease(Duration::from_secs(2))).await;
     let load = Load::on(&client, names("load", 4));
     load.until_more(50).await;
@@ -28,17 +29,17 @@ pub(super) async fn master_slave_a_primary_that_copies_another_by_now_is_left() 
     guard.release().await.unwrap();
 }
 
-/// Nobody of ours connects to a server that has just been started: not for longer than the waits
-/// between two attempts.
-async fn stays_alone(server: &RedisServer) {
+/// Checks that no client connects to a server that has just been started, for longer than the pause
+/// between two connection attempts.
+async fn no_client_connects(server: &RedisServer) {
     let observer = server.observer().await.unwrap();
     let mut before = HashSet::new();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(4) {
         let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
         assert!(![" name=redgrid ", " name=redgrid:"].iter().any(|ours| list.contains(ours)), "{list}");
-        // Those that were never greeted have no name. Other servers have none either, for a moment,
-        // or are told by their flags.
+        // A connection without a greeting has no name. Connections of other servers have no name
+        // for a moment, or are recognized by their flags.
         let others = [" flags=S ", " flags=M ", " user=redgrid-testkit "];
         let is_unnamed = |line: &&str| line.contains(" name= ") && !others.iter().any(|other| line.contains(other));
         let unnamed = list.lines().filter(is_unnamed).filter_map(|line| line.split(' ').next());
@@ -55,12 +56,12 @@ pub(super) async fn master_slave_a_client_that_ends_while_its_primary_is_dead_le
     replicated.primary().kill().await.unwrap();
     let lock = Lock::new(&client, "a");
     assert!(lock.acquire().timeout(Duration::from_secs(1)).await.is_err());
-    // What may have been granted in the last moment is given back until its lease is over: that may
-    // be too long.
+    // The shutdown releases a possible grant of the last moment until the lease of that grant is
+    // over. That may take longer than the shutdown waits.
     let _ = client.shutdown(Duration::from_secs(3)).await;
     drop((lock, client));
     replicated.primary().restart_empty().await.unwrap();
-    stays_alone(replicated.primary()).await;
+    no_client_connects(replicated.primary()).await;
 }
 
 pub(super) async fn single_a_client_that_ends_too_late_leaves_nothing_behind() {
@@ -76,5 +77,5 @@ pub(super) async fn single_a_client_that_ends_too_late_leaves_nothing_behind() {
         assert!(client.shutdown(200 * MS).await.is_err());
     }
     server.restart_empty().await.unwrap();
-    stays_alone(&server).await;
+    no_client_connects(&server).await;
 }

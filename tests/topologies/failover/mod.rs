@@ -1,4 +1,4 @@
-//! Dying nodes, and their replacements.
+//! Dying nodes and their replacements.
 
 mod barriers;
 mod cluster;
@@ -33,8 +33,8 @@ scenarios![
     sentinel_the_elected_replica_is_followed_before_it_is_announced,
     sentinel_a_planned_failover_causes_no_error,
     sentinel_no_name_stays_locked_by_a_planned_failover,
-    sentinel_a_promoted_one_is_followed_before_the_sentinels_name_it,
-    sentinel_a_choice_holds_writes_back_for_a_moment_only,
+    sentinel_a_promoted_replica_is_followed_before_the_sentinels_name_it,
+    sentinel_a_failover_without_promotion_delays_writes_briefly,
     sentinel_a_release_that_no_replica_received_is_retried,
     cluster_a_release_that_no_replica_received_is_retried,
     master_slave_a_release_that_no_replica_received_is_retried,
@@ -46,30 +46,30 @@ scenarios![
     sentinel_objects_around_a_lock_continue_at_the_new_primary,
     sentinel_barrier_waiters_continue_at_the_new_primary,
     cluster_barrier_waiters_continue_at_the_new_primary,
-    sentinel_an_opening_that_a_failover_lost_is_made_known_at_a_barrier,
+    sentinel_a_barrier_opening_that_a_failover_lost_is_announced_again,
     sentinel_all_kinds_of_locks_continue_at_the_new_primary,
     cluster_all_kinds_of_locks_continue_at_the_new_primary,
     cluster_a_killed_primary_is_followed_and_the_others_see_no_error,
-    cluster_a_call_that_waits_finds_the_promoted_one_without_a_scan,
-    cluster_a_call_to_one_that_hangs_finds_the_promoted_one_without_a_scan,
+    cluster_a_waiting_call_finds_the_promoted_replica_without_a_scan,
+    cluster_a_call_to_a_hung_primary_finds_the_promoted_replica_without_a_scan,
     cluster_a_node_that_leaves_slots_out_of_its_map_ends_no_connection,
     cluster_a_planned_failover_causes_no_error,
     cluster_a_waiter_is_woken_by_a_release_on_the_new_primary,
     cluster_one_seed_that_lives_is_enough,
-    master_slave_a_primary_that_copies_another_by_now_is_left,
+    master_slave_a_primary_that_became_a_replica_is_left,
     master_slave_a_client_that_ends_while_its_primary_is_dead_leaves_nothing_behind,
     single_a_client_that_ends_too_late_leaves_nothing_behind,
 ];
 
-/// A lease that outlives a failover, which takes servers that get little of the machine a minute
-/// and more.
+/// A lease that outlives a failover. A failover takes more than a minute with servers that get
+/// little CPU time.
 const LEASE: Duration = Duration::from_secs(300);
 
-/// How long a failover and what comes after it may take.
+/// How long a failover and the steps after it may take.
 const FAILOVER: Duration = Duration::from_secs(240);
 const MS: Duration = Duration::from_millis(1);
 
-/// Tasks that take and give back names of their own for as long as it lives, and what came of it.
+/// Tasks that acquire and release locks of their own until the load ends, and their failures.
 struct Load {
     over: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
@@ -87,7 +87,8 @@ impl Load {
                     match lock.acquire().timeout(SOON).await {
                         Ok(guard) => {
                             done.fetch_add(1, Ordering::Relaxed);
-                            // Lost with its primary, perhaps: that is told, and no failure.
+                            // The hold may be lost with its primary. The release reports that, and
+                            // it is no failure.
                             let _ = guard.release().await;
                         }
                         Err(failure) => failures.push(failure),
@@ -100,7 +101,7 @@ impl Load {
         Load { over, done, tasks }
     }
 
-    /// Waits until so many more have been taken.
+    /// Waits until `more` further locks have been acquired.
     async fn until_more(&self, more: u64) {
         let before = self.done.load(Ordering::Relaxed);
         wait_until(SOON, async || self.done.load(Ordering::Relaxed) >= before + more).await;
@@ -120,21 +121,21 @@ fn names(prefix: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{prefix}:{n}")).collect()
 }
 
-/// Waits until a replica has all that its primary has.
+/// Waits until the replicas have all data of their primary.
 async fn replicated(primary: &RedisServer, replicas: usize) {
     let observer = primary.observer().await.unwrap();
     let acknowledged: usize = observer.query(&["WAIT", &replicas.to_string(), "10000"]).await.unwrap();
     assert!(acknowledged >= replicas);
 }
 
-/// Waits until somebody listens for the release of a name at a server.
+/// Waits until a client listens for the release of a name at a server.
 async fn listening(server: &RedisServer, name: &str) {
     let channel = format!("redisson_lock__channel:{{{name}}}");
     let observer = server.observer().await.unwrap();
-    let somebody = async || {
+    let listens = async || {
         let plain = observer.pubsub_channels("*").await.unwrap();
         let sharded = observer.pubsub_shard_channels("*").await.unwrap_or_default();
         plain.contains(&channel) || sharded.contains(&channel)
     };
-    wait_until(SOON, somebody).await;
+    wait_until(SOON, listens).await;
 }

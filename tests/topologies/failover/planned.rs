@@ -1,5 +1,5 @@
-//! Planned failovers, where the former primary still answers; and releases known only to a former
-//! primary.
+//! Planned failovers, in which the former primary still answers, and releases that only a former
+//! primary knows.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use redgrid_tests::SOON;
 use super::{Load, MS, names, replicated};
 use crate::fixture::{by_list, by_seeds, by_sentinels, connected, is_skipped_before_7};
 
-/// No test runs so long: what is free earlier was given back.
+/// Longer than any test runs: a lock that is free earlier was released.
 const LEASE: Duration = Duration::from_secs(3600);
 
-/// From here on no sentinel asks a server how it is before a failover is under way, and believes
-/// what it knows for long.
+/// Sets the INFO period of all sentinels to a minute. No sentinel then asks a server for its state
+/// before a failover is under way, and all trust old answers for long.
 async fn ask_seldom(sentinels: &Sentinels) {
     for sentinel in sentinels.sentinels() {
         sentinel.observer().await.unwrap().cmd(&["SENTINEL", "DEBUG", "info-period", "60000"]).await.unwrap();
@@ -30,7 +30,7 @@ async fn begin(sentinels: &Sentinels) {
     observer.cmd(&["SENTINEL", "FAILOVER", sentinels.master_name()]).await.unwrap();
 }
 
-/// The replicas of a deployment.
+/// Returns the replicas of a deployment.
 fn others<'a>(sentinels: &'a Sentinels, primary: &RedisServer) -> Vec<&'a RedisServer> {
     sentinels.servers().iter().filter(|server| server.addr() != primary.addr()).collect()
 }
@@ -39,14 +39,14 @@ fn primary_of(client: &Client) -> Option<String> {
     client.topology().shards.first().map(|shard| shard.primary.0.to_string())
 }
 
-/// The primary that a sentinel names.
+/// Returns the port of the primary that a sentinel names.
 async fn named_by(sentinels: &Sentinels) -> u16 {
     let observer = sentinels.sentinels()[0].observer().await.unwrap();
     let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master_name()];
     observer.query::<(String, u16)>(&ask).await.unwrap().1
 }
 
-/// The longest time between two writes of a task that were acknowledged.
+/// Returns the longest time between two acknowledged writes of a task.
 async fn longest_pause(client: Client, until: impl AsyncFn() -> bool) -> Duration {
     let (mut longest, mut last) = (Duration::ZERO, Instant::now());
     while !until().await {
@@ -57,8 +57,9 @@ async fn longest_pause(client: Client, until: impl AsyncFn() -> bool) -> Duratio
     longest
 }
 
-/// What the former primary acknowledged until the sentinels named the promoted one was lost;
-/// releases among it left their names locked for a whole lease.
+/// No name stays locked after a planned failover. Formerly, all writes that the former primary
+/// acknowledged before the sentinels named its successor were lost. Lost releases left their names
+/// locked for a whole lease.
 pub(super) async fn sentinel_no_name_stays_locked_by_a_planned_failover() {
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels).watchdog_lease(LEASE)).await;
@@ -76,8 +77,8 @@ pub(super) async fn sentinel_no_name_stays_locked_by_a_planned_failover() {
     }
 }
 
-pub(super) async fn sentinel_a_promoted_one_is_followed_before_the_sentinels_name_it() {
-    let scenario = "sentinel_a_promoted_one_is_followed_before_the_sentinels_name_it";
+pub(super) async fn sentinel_a_promoted_replica_is_followed_before_the_sentinels_name_it() {
+    let scenario = "sentinel_a_promoted_replica_is_followed_before_the_sentinels_name_it";
     if is_skipped_before_7(scenario, "a sentinel's periods can not be set") {
         return;
     }
@@ -98,11 +99,11 @@ pub(super) async fn sentinel_a_promoted_one_is_followed_before_the_sentinels_nam
     guard.release().await.unwrap();
 }
 
-/// Between the choice of a replica and its promotion nothing is written that would be lost; where
-/// the promotion does not come about, the former primary is gone on with, and no other server that
-/// says that it is a primary.
-pub(super) async fn sentinel_a_choice_holds_writes_back_for_a_moment_only() {
-    let scenario = "sentinel_a_choice_holds_writes_back_for_a_moment_only";
+/// Between the choice of a replica and its promotion, writes would be lost, so the client holds
+/// them back. If the promotion fails, the client goes on with the former primary, and uses no other
+/// server that claims to be a primary.
+pub(super) async fn sentinel_a_failover_without_promotion_delays_writes_briefly() {
+    let scenario = "sentinel_a_failover_without_promotion_delays_writes_briefly";
     if is_skipped_before_7(scenario, "a sentinel's periods can not be set") {
         return;
     }
@@ -139,7 +140,7 @@ pub(super) async fn sentinel_a_choice_holds_writes_back_for_a_moment_only() {
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
 }
 
-/// Holds of every kind, which are given back at a primary whose replicas hear of nothing any more.
+/// Holds of every kind, released at a primary after its replicas were cut off.
 struct Holds {
     lock: redgrid_locks::LockGuard,
     fenced: redgrid_locks::LockGuard,
@@ -153,8 +154,8 @@ struct Holds {
 
 impl Holds {
     async fn of([one, two]: &[Client; 2]) -> Holds {
-        // Given back, and taken by another before the replicas are cut off: that hold is not to
-        // end.
+        // This lock was released, and another client took it before the replicas are cut off. That
+        // hold must not end.
         Lock::new(one, "{tag}:theirs").acquire().await.unwrap().release().await.unwrap();
         Holds {
             lock: Lock::new(one, "{tag}:lock").acquire().await.unwrap(),
@@ -179,7 +180,7 @@ impl Holds {
         self.theirs
     }
 
-    /// All of it can be had by another client.
+    /// Checks that another client can acquire all of them.
     async fn are_free(two: &Client) {
         let _ = Lock::new(two, "{tag}:lock").acquire().timeout(SOON).await.unwrap();
         let _ = FencedLock::new(two, "{tag}:fenced").acquire().timeout(SOON).await.unwrap();
@@ -191,7 +192,7 @@ impl Holds {
     }
 }
 
-/// From here on replicas hear of nothing.
+/// Cuts off the replicas: from here on they receive nothing.
 async fn cut_off(primary: &RedisServer) -> Observer {
     primary.deny(&["psync", "sync"]).await.unwrap();
     let observer = primary.observer().await.unwrap();
@@ -210,10 +211,10 @@ async fn nothing_stays_locked(clients: [Client; 2], former: &RedisServer, replic
     cut_off(former).await;
     let theirs = holds.release().await;
     fails().await;
-    // Where nothing but a refusal shows that a primary was replaced, it takes a request to notice.
+    // If only a refusal shows that a primary was replaced, the client needs a request to notice it.
     let _ = Lock::new(&clients[0], "{tag}:other").acquire().timeout(SOON).await.unwrap();
     Holds::are_free(&clients[1]).await;
-    // Whoever has a name by now keeps it.
+    // A client that has acquired a name meanwhile keeps it.
     theirs.extend(LEASE).await.unwrap();
     assert!(theirs.is_held());
 }

@@ -16,8 +16,8 @@ use crate::fixture::{by_sentinels, connected, is_skipped_before_7};
 
 pub(super) async fn sentinel_a_killed_primary_is_followed_and_held_locks_stay_held() {
     let sentinels = Sentinels::start().await.unwrap();
-    // Sentinels may need a second election, after 10 s: a call without a bound of its own lasts
-    // longer.
+    // Sentinels may need a second election after 10 s. With nine retries, a call without a timeout
+    // lasts longer.
     let client = connected(by_sentinels(&sentinels).retries(9)).await;
     let held = Lock::new(&client, "held").acquire().auto_renew(LEASE).await.unwrap();
     let load = Load::on(&client, names("load", 8));
@@ -53,7 +53,7 @@ pub(super) async fn sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_
     sentinels.wait_for_primary_other_than(address).await.unwrap();
     load.until_more(50).await;
     former.resume().await.unwrap();
-    // Awake, it is a primary by its own account until a sentinel tells it otherwise.
+    // After it wakes, the server claims to be a primary until a sentinel demotes it.
     let ours = async || Some(former.clients().await.ok()?.iter().filter(|it| it.name.starts_with("redgrid")).count());
     let is_replica = async || {
         let info = async || former.observer().await?.query::<String>(&["INFO", "replication"]).await;
@@ -67,16 +67,16 @@ pub(super) async fn sentinel_a_stopped_primary_is_left_and_gets_nothing_when_it_
 
 pub(super) async fn sentinel_a_primary_that_stops_together_with_a_sentinel_is_left_as_soon() {
     let sentinels = Sentinels::start().await.unwrap();
-    // Whoever waited for the sentinel that is stopped would wait as long.
+    // A client that waited for the stopped sentinel would wait for this long.
     let patience = 2 * SOON;
     let client = connected(by_sentinels(&sentinels).response_timeout(patience).connect_timeout(patience)).await;
     let former = sentinels.current_primary().await.unwrap();
     sentinels.sentinels()[0].pause().await.unwrap();
     former.pause().await.unwrap();
     let left = async || {
-        let told = sentinels.sentinels()[1].observer().await.unwrap();
+        let sentinel = sentinels.sentinels()[1].observer().await.unwrap();
         let ask = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master_name()];
-        told.query::<(String, u16)>(&ask).await.unwrap().1 != former.addr().port()
+        sentinel.query::<(String, u16)>(&ask).await.unwrap().1 != former.addr().port()
     };
     wait_until(FAILOVER, left).await;
     Lock::new(&client, "fresh").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
@@ -86,17 +86,17 @@ pub(super) async fn sentinel_the_leader_of_an_election_does_not_lead_clients_bac
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels).scan_interval(50 * MS)).await;
     let former = sentinels.current_primary().await.unwrap();
-    // A replica that does not take the place of another, nor follows it when it is told so: until
-    // the leader has given up on it, `SENTINEL MASTER` there counts the election and tells the
-    // former primary.
+    // This replica does not replace the primary, and ignores the order to follow another. Until the
+    // leader of the election gives up on it, `SENTINEL MASTER` at the leader counts the election
+    // but names the former primary.
     let stubborn = sentinels.servers().iter().find(|server| server.addr() != former.addr()).unwrap();
     stubborn.set_config("replica-priority", "0").await.unwrap();
     for sentinel in sentinels.sentinels() {
-        let is_told =
+        let is_known =
             |facts: &HashMap<String, String>| facts.get("slave-priority").is_some_and(|priority| priority == "0");
         let (observer, ask) = (sentinel.observer().await.unwrap(), ["SENTINEL", "REPLICAS", sentinels.master_name()]);
         wait_until(SOON, async || {
-            observer.query::<Vec<HashMap<String, String>>>(&ask).await.unwrap().iter().any(is_told)
+            observer.query::<Vec<HashMap<String, String>>>(&ask).await.unwrap().iter().any(is_known)
         })
         .await;
     }
@@ -108,23 +108,23 @@ pub(super) async fn sentinel_the_leader_of_an_election_does_not_lead_clients_bac
     former.restart_empty().await.unwrap();
     let mut seen = 0;
     loop {
-        let mut told = Vec::new();
+        let mut named = Vec::new();
         for sentinel in sentinels.sentinels() {
             let observer = sentinel.observer().await.unwrap();
             let ask = ["SENTINEL", "MASTER", sentinels.master_name()];
             let facts: HashMap<String, String> = observer.query(&ask).await.unwrap();
-            told.push((facts["config-epoch"].clone(), facts["port"].clone()));
+            named.push((facts["config-epoch"].clone(), facts["port"].clone()));
         }
-        assert!(primary() != led_by_former, "{told:?}");
-        // Before the election is counted they all tell the former one; the client has gone to the
-        // one they have chosen.
-        if told.windows(2).all(|two| two[0] == two[1]) && told[0].1 != former.addr().port().to_string() {
+        assert!(primary() != led_by_former, "{named:?}");
+        // Before the election is counted, all sentinels name the former primary. The client has
+        // already moved to the primary that they have chosen.
+        if named.windows(2).all(|two| two[0] == two[1]) && named[0].1 != former.addr().port().to_string() {
             break;
         }
-        seen += told.windows(2).filter(|two| two[0].0 == two[1].0 && two[0].1 != two[1].1).count();
+        seen += named.windows(2).filter(|two| two[0].0 == two[1].0 && two[0].1 != two[1].1).count();
         Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     }
-    assert!(seen > 0, "no sentinel told another primary than the others for the same election");
+    assert!(seen > 0, "no sentinel named another primary than the others for the same election");
 }
 
 pub(super) async fn sentinel_the_elected_replica_is_followed_before_it_is_announced() {
@@ -135,8 +135,9 @@ pub(super) async fn sentinel_the_elected_replica_is_followed_before_it_is_announ
     let sentinels = Sentinels::start().await.unwrap();
     let client = connected(by_sentinels(&sentinels)).await;
     let former = sentinels.current_primary().await.unwrap();
-    // From here on no sentinel learns how its replicas are. It chooses one by what it knows, which
-    // may be five such periods old, has it promoted, and does not see that it was.
+    // From here on no sentinel learns the state of its replicas. It chooses a replica by its last
+    // state, which may be five such periods old. It has that replica promoted, and does not see the
+    // promotion.
     for sentinel in sentinels.sentinels() {
         sentinel.observer().await.unwrap().cmd(&["SENTINEL", "DEBUG", "ping-period", "20000"]).await.unwrap();
     }
@@ -205,7 +206,7 @@ pub(super) async fn sentinel_a_waiter_is_woken_by_a_release_on_the_new_primary()
     listening(primary, "a").await;
     assert!(held.is_held() && !waiter.is_finished());
     held.release().await.unwrap();
-    // The poll is an hour away.
+    // The next poll is an hour away.
     waiter.await.unwrap().unwrap().release().await.unwrap();
 }
 
@@ -223,8 +224,8 @@ pub(super) async fn sentinel_calls_wait_for_the_first_sentinel_to_start() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// A doubt had the sentinels asked only after the pause between two tries of a call, deaf to their
-/// news meanwhile.
+/// A long retry delay does not hold up a failover. Formerly, a client in doubt asked the sentinels
+/// only after the pause between two tries of a call, and ignored their messages meanwhile.
 pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
     let pause = Duration::from_secs(15);
     let sentinels = Sentinels::start().await.unwrap();
@@ -234,7 +235,7 @@ pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
         let stop = stop.clone();
         async move {
             while !stop.load(Ordering::Relaxed) {
-                // Whatever it comes to: it is in the way of the failover.
+                // The result does not matter: the call only gets in the way of the failover.
                 let _ = tokio::time::timeout(100 * MS, lock.try_acquire().into_future()).await;
             }
         }
@@ -248,14 +249,16 @@ pub(super) async fn sentinel_a_long_retry_delay_holds_up_no_failover() {
     guard.release().await.unwrap();
 }
 
-/// The former ones counted as voters for ever, at addresses where nobody answers any more.
+/// Sentinels with another configuration are followed. Formerly, the former sentinels counted as
+/// voters for ever, at addresses where no server answers any more.
 pub(super) async fn sentinel_reconfigured_sentinels_are_followed() {
     let (former, next) = tokio::join!(Sentinels::start(), Sentinels::start());
     let (former, next) = (former.unwrap(), next.unwrap());
     let name = Proxy::to(&former.sentinels()[0]).await.unwrap();
     let config = Config::sentinel(former.master_name(), [name.addr().to_string()]).unwrap();
     let client = connected(config.scan_interval(100 * MS)).await;
-    // An election later than those that the new ones know of; and the others were named.
+    // This election is later than any that the new sentinels know of. The client then knows the
+    // other sentinels.
     former.fail_over().await.unwrap();
     Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     for sentinel in &former.sentinels()[1..] {

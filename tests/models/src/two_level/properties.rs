@@ -108,17 +108,12 @@ fn sometimes() -> Vec<Property<TwoLevel>> {
             })
         }),
         Property::sometimes(FORCED, |model: &TwoLevel, state: &State| {
-            let is_preempted = state
-                .processes
-                .iter()
-                .any(|process| process.preempted.iter().any(|preempted| preempted.followed));
+            let is_preempted =
+                state.processes.iter().any(|process| process.preempted.iter().any(|preempted| preempted.followed));
             is_preempted && believers(model, state).next().is_some()
         }),
         Property::sometimes(PREEMPTED_BELIEVES, |_: &TwoLevel, state: &State| {
-            state
-                .processes
-                .iter()
-                .any(|process| process.guards.iter().any(|guard| process.was_preempted(guard.serial)))
+            state.processes.iter().any(|process| process.guards.iter().any(|guard| process.was_preempted(guard.serial)))
         }),
         Property::sometimes(LATE_EXECUTED, |_: &TwoLevel, state: &State| {
             state.server.holder().is_some_and(|field| {
@@ -167,10 +162,7 @@ fn owned(state: &State) -> impl Iterator<Item = &Process> {
 }
 
 fn waiters_have_a_next_step(process: &Process) -> bool {
-    process.queue.is_empty()
-        || process.server_lease.is_some()
-        || process.flight.is_some()
-        || process.poll != Poll::Idle
+    process.queue.is_empty() || process.server_lease.is_some() || process.flight.is_some() || process.poll != Poll::Idle
 }
 
 fn lease_has_a_next_step(process: &Process) -> bool {

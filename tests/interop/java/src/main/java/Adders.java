@@ -6,7 +6,10 @@ import org.redisson.api.RDoubleAdder;
 import org.redisson.api.RLongAdder;
 import org.redisson.api.RedissonClient;
 
-/** Adders: the verbs of {@link Peer} that begin with {@code adder} or {@code doubleAdder}. Objects are kept: what they count is in them. */
+/**
+ * Adders: the verbs of {@link Peer} that begin with {@code adder} or {@code doubleAdder}. Objects
+ * are kept, because they contain their counts.
+ */
 final class Adders {
     private static final Map<String, RLongAdder> LONGS = new ConcurrentHashMap<>();
     private static final Map<String, RDoubleAdder> DOUBLES = new ConcurrentHashMap<>();
@@ -14,7 +17,10 @@ final class Adders {
     private Adders() {
     }
 
-    /** {@code adder.verb NAME ARGUMENT…}; what is behind a {@code #} in a name tells objects of one name apart. */
+    /**
+     * {@code adder.verb NAME ARGUMENT…}; the part of a name behind a {@code #} distinguishes
+     * objects of one name.
+     */
     static Object perform(RedissonClient redisson, String[] verb, String[] words) {
         String object = words[2];
         String name = object.split("#")[0];

@@ -7,12 +7,18 @@ import java.util.TreeMap;
 import org.redisson.api.*;
 import org.redisson.api.geo.*;
 
-/** Bit sets, Bloom filters, HyperLogLogs and places: the verbs of {@link Peer} that begin with {@code bits}, {@code bloom}, {@code hll} or {@code geo}. */
+/**
+ * Bit sets, Bloom filters, HyperLogLogs and places: the verbs of {@link Peer} that begin with
+ * {@code bits}, {@code bloom}, {@code hll} or {@code geo}.
+ */
 final class Bits {
     private Bits() {
     }
 
-    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}. Bits have no codec, and a {@code -} in its place. */
+    /**
+     * {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}. Bits
+     * have no codec, and a {@code -} in its place.
+     */
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);
         switch (verb[0]) {
@@ -166,7 +172,9 @@ final class Bits {
         }
     }
 
-    /** {@code LONGITUDE LATITUDE UNIT WIDTH HEIGHT ORDER}; without a height it is a radius. */
+    /**
+     * {@code LONGITUDE LATITUDE UNIT WIDTH HEIGHT ORDER}; without a height, the width is a radius.
+     */
     private static OptionalGeoSearch around(String[] words) {
         ShapeGeoSearch from = GeoSearchArgs.from(Double.parseDouble(words[4]), Double.parseDouble(words[5]));
         GeoUnit unit = GeoUnit.valueOf(words[6]);
@@ -175,7 +183,7 @@ final class Bits {
         return search.order(GeoOrder.valueOf(words[9]));
     }
 
-    /** Those from the fifth word on; of numbers, {@code first..end}. */
+    /** The values from the fifth word on; {@code first..end} is a range of numbers. */
     private static List<Object> values(String[] words) {
         List<Object> all = new ArrayList<>();
         for (int n = 4; n < words.length; n++) {

@@ -17,15 +17,21 @@ import org.redisson.api.map.event.EntryRemovedListener;
 import org.redisson.api.map.event.EntryUpdatedListener;
 import org.redisson.client.codec.Codec;
 
-/** Caches: the verbs of {@link Peer} that begin with {@code mapCache}, {@code nativeMapCache} or {@code setCache}. */
+/**
+ * Caches: the verbs of {@link Peer} that begin with {@code mapCache}, {@code nativeMapCache} or
+ * {@code setCache}.
+ */
 final class Caches {
-    /** What listeners have heard. */
+    /** The events that listeners have received. */
     private static final StringBuffer HEARD = new StringBuffer();
 
     private Caches() {
     }
 
-    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}, a time is in milliseconds, 0 for none. */
+    /**
+     * {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}, a
+     * time is in milliseconds, 0 for none.
+     */
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);
         Codec codec = Codecs.of(words[3]);

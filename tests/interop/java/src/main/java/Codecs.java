@@ -24,7 +24,7 @@ final class Codecs {
     private Codecs() {
     }
 
-    /** A codec, or one of keys and one of values with a {@code +} between. */
+    /** A codec, or a codec of keys and a codec of values with a {@code +} between. */
     static Codec of(String word) {
         String[] both = word.split("\\+");
         if (both.length == 2) {
@@ -75,7 +75,10 @@ final class Codecs {
         return new TypedJsonJacksonCodec(TreeMap.class, String.class, TreeMap.class, mapper);
     }
 
-    /** Text, or what its beginning says: {@code int:5}, {@code long:5}, {@code double:0.5}, {@code bool:true}, {@code bytes:ff00}, {@code object:a=1,b=2}. */
+    /**
+     * Text, or a value whose prefix is its type: {@code int:5}, {@code long:5}, {@code double:0.5},
+     * {@code bool:true}, {@code bytes:ff00}, {@code object:a=1,b=2}.
+     */
     static Object value(String word) {
         String[] parts = word.split(":", 2);
         switch (parts.length < 2 ? "" : parts[0]) {
@@ -100,7 +103,7 @@ final class Codecs {
         }
     }
 
-    /** As {@link #value} has it, with its type in front. */
+    /** The word for a value as in {@link #value}, with its type in front. */
     static String shown(Object value) {
         if (value instanceof byte[]) {
             return "bytes:" + java.util.HexFormat.of().formatHex((byte[]) value);

@@ -17,7 +17,7 @@ final class Lists {
     private Lists() {
     }
 
-    /** {@code list.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}. */
+    /** {@code list.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}. */
     static Object perform(RedissonClient redisson, String[] words) {
         RList<Object> list = redisson.getList(words[2], Codecs.of(words[3]));
         switch (words[1].substring("list.".length())) {

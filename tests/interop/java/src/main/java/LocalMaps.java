@@ -8,14 +8,17 @@ import org.redisson.api.RTransaction;
 import org.redisson.api.RedissonClient;
 import org.redisson.api.TransactionOptions;
 
-/** Maps that Redisson keeps: the verbs of {@link Peer} that begin with {@code near}. */
+/** Maps that Redisson caches: the verbs of {@link Peer} that begin with {@code near}. */
 final class LocalMaps {
     private static final Map<String, RLocalCachedMap<Object, Object>> MAPS = new ConcurrentHashMap<>();
 
     private LocalMaps() {
     }
 
-    /** {@code near.verb NAME CODEC ARGUMENT…}; one map for each name and codec, as each has a cache of its own. */
+    /**
+     * {@code near.verb NAME CODEC ARGUMENT…}; one map for each name and codec, because each has its
+     * own cache.
+     */
     static Object perform(RedissonClient redisson, String[] words) {
         RLocalCachedMap<Object, Object> map = MAPS.computeIfAbsent(words[2] + "\t" + words[3], name -> of(redisson, words));
         switch (words[1].substring("near.".length())) {

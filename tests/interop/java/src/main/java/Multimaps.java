@@ -14,12 +14,15 @@ import org.redisson.api.RMultimapCache;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.Codec;
 
-/** Multimaps: the verbs of {@link Peer} that begin with {@code sets}, {@code lists}, or these behind {@code expiring} or {@code native}. */
+/**
+ * Multimaps: the verbs of {@link Peer} that begin with {@code sets}, {@code lists}, or these behind
+ * {@code expiring} or {@code native}.
+ */
 final class Multimaps {
     private Multimaps() {
     }
 
-    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}. */
+    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}. */
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);
         Codec codec = Codecs.of(words[3]);
@@ -51,7 +54,7 @@ final class Multimaps {
             case "fastRemove":
                 return map.fastRemove(key);
             case "expireKey":
-                // Of both kinds, and not of RMultimap.
+                // Both kinds have this method, but RMultimap does not.
                 return ((RMultimapCache<Object, Object>) map).expireKey(key, Long.parseLong(words[5]), TimeUnit.MILLISECONDS);
             case "expire":
                 return map.expire(Duration.ofMillis(Long.parseLong(words[4])));

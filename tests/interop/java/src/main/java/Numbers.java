@@ -7,7 +7,9 @@ import org.redisson.api.RAtomicLong;
 import org.redisson.api.RExpirable;
 import org.redisson.api.RedissonClient;
 
-/** Numbers of both kinds: the verbs of {@link Peer} that begin with {@code long} and {@code double}. */
+/**
+ * Numbers of both kinds: the verbs of {@link Peer} that begin with {@code long} and {@code double}.
+ */
 final class Numbers {
     private Numbers() {
     }
@@ -122,7 +124,7 @@ final class Numbers {
         }
     }
 
-    /** Not in the older line: the condition by its name, as {@code less}. */
+    /** Missing in the older line of Redisson; the condition has a name such as {@code less}. */
     private static Object compareAndDelete(Class<?> kind, Object number, String how, Class<?> of, Object threshold)
             throws Exception {
         Class<?> args = Class.forName("org.redisson.api.atomic.CompareAndDeleteArgs");

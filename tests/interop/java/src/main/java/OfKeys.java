@@ -4,7 +4,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RMap;
 import org.redisson.api.RedissonClient;
 
-/** What belongs to a key of a map: the verbs of {@link Peer} that begin with {@code key}. */
+/** Objects that belong to a key of a map: the verbs of {@link Peer} that begin with {@code key}. */
 final class OfKeys {
     private OfKeys() {
     }

@@ -15,12 +15,14 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * Redisson as another process: {@code Peer URL WATCHDOG_MS}, with Redisson's defaults but for these two.
+ * Redisson as another process: {@code Peer URL WATCHDOG_MS}, with Redisson's defaults except for
+ * these two.
  *
- * <p>Prints {@code ready ID}, then takes one command a line, its words separated by tabs: {@code ACTOR VERB ARGUMENT…}. An
- * actor is a thread, made when it is first named; to Redisson it is a holder. It answers {@code ACTOR started} when it
- * begins and {@code ACTOR ok VALUE} or {@code ACTOR error CLASS MESSAGE} when it is done. The process ends, as if
- * killed, with its standard input.
+ * <p>Prints {@code ready ID}. Then it takes one command a line, with words separated by tabs:
+ * {@code ACTOR VERB ARGUMENT…}. An actor is a thread, created when it is first named; Redisson sees
+ * it as a holder. The answer is {@code ACTOR started} when the actor begins, and
+ * {@code ACTOR ok VALUE} or {@code ACTOR error CLASS MESSAGE} when it is done. The process ends, as
+ * if killed, with its standard input.
  */
 public final class Peer {
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
@@ -161,7 +163,7 @@ public final class Peer {
         }
     }
 
-    /** By its name, and its kind in front of that where it is not the ordinary one. */
+    /** Returns a lock by its name, which has the kind in front if it is not the ordinary kind. */
     private RLock lock(String word) {
         String name = word.substring(word.indexOf('|') + 1);
         if (word.startsWith("read|")) {
@@ -173,10 +175,12 @@ public final class Peer {
         return redisson.getLock(word);
     }
 
-    /** Whether a thread has subscribed, has found the lock taken once more, and now waits for the message. */
+    /**
+     * Whether a thread has subscribed, has found the lock taken again, and waits for the message.
+     */
     private static boolean sleeps(Thread thread) {
         for (StackTraceElement frame : thread.getStackTrace()) {
-            // Redisson's latch of the lock's channel; it waits for answers of the server by other means.
+            // Redisson waits for the lock's channel with this class, and for the server otherwise.
             if (frame.getClassName().equals("java.util.concurrent.Semaphore")) {
                 return true;
             }
@@ -184,7 +188,10 @@ public final class Peer {
         return false;
     }
 
-    /** Whether a thread waits at a latch for the message; while it waits for answers of the server, futures are in its trace. */
+    /**
+     * Whether a thread waits at a latch for the message. While it waits for the server, futures are
+     * in its trace.
+     */
     private static boolean sleepsAtLatch(Thread thread) {
         boolean waits = false;
         for (StackTraceElement frame : thread.getStackTrace()) {

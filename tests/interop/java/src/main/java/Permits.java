@@ -8,12 +8,18 @@ import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 
-/** Semaphores of both kinds: the verbs of {@link Peer} that begin with {@code plain} and {@code leased}. */
+/**
+ * Semaphores of both kinds: the verbs of {@link Peer} that begin with {@code plain} and {@code
+ * leased}.
+ */
 final class Permits {
     private Permits() {
     }
 
-    /** {@code kind.verb NAME ARGUMENT…}; times are in milliseconds, several ids are separated by commas. */
+    /**
+     * {@code kind.verb NAME ARGUMENT…}; times are in milliseconds, several ids are separated by
+     * commas.
+     */
     static Object perform(RedissonClient redisson, String[] words) throws Exception {
         String[] verb = words[1].split("\\.", 2);
         if (verb[0].equals("plain")) {
@@ -45,7 +51,7 @@ final class Permits {
                 semaphore.release(number(words[3]));
                 return "";
             case "releaseIfExists":
-                // Not in the older line.
+                // Missing in the older line of Redisson.
                 return RSemaphore.class.getMethod(verb, int.class).invoke(semaphore, number(words[3]));
             case "delete":
                 return semaphore.delete();
@@ -77,12 +83,12 @@ final class Permits {
             case "getPermits":
                 return semaphore.getPermits();
             case "acquire":
-                // Without a lease, for ever.
+                // Without a lease the permits never expire.
                 return String.join(",", words.length > 4
                         ? semaphore.acquire(number(words[3]), number(words[4]), TimeUnit.MILLISECONDS)
                         : semaphore.acquire(number(words[3])));
             case "tryAcquire":
-                // Nothing where there are too few.
+                // The answer is empty if there are too few.
                 return String.join(",", semaphore.tryAcquire(number(words[3])));
             case "tryRelease":
                 return semaphore.tryRelease(words[3]);
@@ -107,7 +113,10 @@ final class Permits {
         }
     }
 
-    /** Takes one to three permits, so many times; counts those inside, and tells the most that it has seen there. */
+    /**
+     * Takes one to three permits so many times, counts the permits in use, and returns the highest
+     * count.
+     */
     private static long crowd(RAtomicLong inside, int times, Taking taking) throws Exception {
         long most = 0;
         for (int n = 0; n < times; n++) {

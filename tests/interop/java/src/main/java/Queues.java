@@ -10,12 +10,15 @@ import org.redisson.api.RRingBuffer;
 import org.redisson.api.RedissonClient;
 import org.redisson.api.queue.DequeMoveArgs;
 
-/** Queues: the verbs of {@link Peer} that begin with {@code queue}, {@code deque}, {@code delayed} or {@code ring}. */
+/**
+ * Queues: the verbs of {@link Peer} that begin with {@code queue}, {@code deque}, {@code delayed}
+ * or {@code ring}.
+ */
 final class Queues {
     private Queues() {
     }
 
-    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}. */
+    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}. */
     static Object perform(RedissonClient redisson, String[] words) throws InterruptedException {
         String[] verb = words[1].split("\\.", 2);
         String[] more = Arrays.copyOfRange(words, 4, words.length);
@@ -84,7 +87,9 @@ final class Queues {
         }
     }
 
-    /** Waits for one after the other until that one comes; all that came before it. */
+    /**
+     * Waits for one element after the other until the last one comes; returns all earlier elements.
+     */
     private static String takeUntil(RBlockingQueue<Object> queue, Object last) throws InterruptedException {
         List<String> taken = new ArrayList<>();
         for (Object next = queue.take(); !next.equals(last); next = queue.take()) {
@@ -110,7 +115,7 @@ final class Queues {
                 case "readAll":
                     return delayed.readAll();
                 case "transfer":
-                    // Opened, its task moves what is due to the queue.
+                    // While the delayed queue is open, its task moves due elements to the queue.
                     Thread.sleep(Long.parseLong(words[0]));
                     return "";
                 default:
@@ -119,7 +124,7 @@ final class Queues {
         } catch (InterruptedException e) {
             throw new IllegalStateException(e);
         } finally {
-            // Nobody here is to move anything from here on.
+            // No task of this process moves elements from here on.
             delayed.destroy();
         }
     }

@@ -14,7 +14,10 @@ final class Scripts {
     private Scripts() {
     }
 
-    /** {@code script.eval NAME CODEC TEXT VALUE…}; {@code script.exists NAME SHA}; {@code script.batch NAME NUMBER…}. */
+    /**
+     * {@code script.eval NAME CODEC TEXT VALUE…}; {@code script.exists NAME SHA}; {@code
+     * script.batch NAME NUMBER…}.
+     */
     static Object perform(RedissonClient redisson, String[] words) {
         switch (words[1]) {
             case "script.eval": {

@@ -19,7 +19,10 @@ final class Sets {
     private Sets() {
     }
 
-    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}, a score a number. */
+    /**
+     * {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}, a
+     * score is a number.
+     */
     static Object perform(RedissonClient redisson, String[] words) {
         String[] verb = words[1].split("\\.", 2);
         switch (verb[0]) {
@@ -230,7 +233,10 @@ final class Sets {
         }
     }
 
-    /** {@code lex.what.kind FROM in|out TO in|out}, with only one end for a head and a tail; the last two words are offset and count. */
+    /**
+     * {@code lex.what.kind FROM in|out TO in|out}, with only one end for a head and a tail; the
+     * last two words are offset and count.
+     */
     private static Object lexRange(RLexSortedSet set, String verb, String[] words) {
         String one = words[3];
         boolean in = words[4].equals("in");

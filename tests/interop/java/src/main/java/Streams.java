@@ -5,7 +5,7 @@ import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 
-// Ids of entries are in one package of 3.x, and in the other of 4.x.
+// Ids of entries are in one of these packages in 3.x, and in the other in 4.x.
 import org.redisson.api.*;
 import org.redisson.api.stream.*;
 
@@ -14,7 +14,7 @@ final class Streams {
     private Streams() {
     }
 
-    /** {@code stream.verb NAME CODEC ARGUMENT…}; the ids of entries are as servers write them. */
+    /** {@code stream.verb NAME CODEC ARGUMENT…}; ids of entries have the server's form. */
     static Object perform(RedissonClient redisson, String[] words) {
         RStream<Object, Object> stream = redisson.getStream(words[2], Codecs.of(words[3]));
         String one = words.length > 4 ? words[4] : null;
@@ -95,7 +95,7 @@ final class Streams {
         }
     }
 
-    /** Takes and acknowledges one entry after the other until none comes any more; the values of all. */
+    /** Takes and acknowledges entries until no more entry comes; returns the values of all. */
     private static String work(RStream<Object, Object> stream, String group, String consumer) {
         StringJoiner done = new StringJoiner(" ");
         while (true) {

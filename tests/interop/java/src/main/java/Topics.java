@@ -8,18 +8,24 @@ import java.util.concurrent.TimeUnit;
 import org.redisson.api.*;
 import org.redisson.client.codec.Codec;
 
-/** Topics: the verbs of {@link Peer} that begin with {@code topic}, {@code sharded}, {@code pattern} or {@code reliable}. */
+/**
+ * Topics: the verbs of {@link Peer} that begin with {@code topic}, {@code sharded}, {@code pattern}
+ * or {@code reliable}.
+ */
 final class Topics {
-    /** What was heard by listeners, by what they listen to. */
+    /** The messages that listeners received, by the name of their topic or pattern. */
     private static final Map<String, BlockingQueue<String>> HEARD = new ConcurrentHashMap<>();
 
-    /** What ends those that listen. */
+    /** The actions that end listeners. */
     private static final Map<String, Runnable> LISTENERS = new ConcurrentHashMap<>();
 
     private Topics() {
     }
 
-    /** {@code kind.verb NAME CODEC ARGUMENT…}; a value is as those of {@link Values}. Of several listeners each has a word of its own. */
+    /**
+     * {@code kind.verb NAME CODEC ARGUMENT…}; a value has the form of those of {@link Values}. If
+     * there are several listeners, each has a word of its own.
+     */
     static Object perform(RedissonClient redisson, String[] words) throws InterruptedException {
         String[] verb = words[1].split("\\.", 2);
         Codec codec = Codecs.of(words[3]);

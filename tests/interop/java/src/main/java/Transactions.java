@@ -17,7 +17,10 @@ final class Transactions {
     private Transactions() {
     }
 
-    /** {@code tx.begin ID TIMEOUT_MS}, {@code tx.commit ID}, {@code tx.rollback ID}; {@code tx.verb NAME ID CODEC ARGUMENT…}. */
+    /**
+     * {@code tx.begin ID TIMEOUT_MS}, {@code tx.commit ID}, {@code tx.rollback ID}; {@code tx.verb
+     * NAME ID CODEC ARGUMENT…}.
+     */
     static Object perform(RedissonClient redisson, String[] words) {
         switch (words[1]) {
             case "tx.begin":

@@ -12,9 +12,12 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 
-/** Fenced, spinning and multiple locks, latches and ids: the verbs of {@link Peer} that begin with their kind. */
+/**
+ * Fenced, spinning and multiple locks, latches and ids: the verbs of {@link Peer} that begin with
+ * their kind.
+ */
 final class Variants {
-    /** By their names: a generator has its block to itself. */
+    /** Generators by their names: each generator has its own block of ids. */
     private static final Map<String, RIdGenerator> GENERATORS = new ConcurrentHashMap<>();
 
     private Variants() {
@@ -51,7 +54,7 @@ final class Variants {
             case "lockAndGetToken":
                 return lock.lockAndGetToken();
             case "tryLockAndGetToken":
-                // Nothing where it is not to be had in time.
+                // There is no token if the lock is not acquired in time.
                 return lock.tryLockAndGetToken(number(words[3]), TimeUnit.MILLISECONDS);
             case "getToken":
                 return lock.getToken();
@@ -120,7 +123,10 @@ final class Variants {
         }
     }
 
-    /** Under the lock and in two steps, so that two at a time would lose some: adds one to a counter, so many times. */
+    /**
+     * Adds one to a counter so many times, under the lock and in two steps, so that two holders at
+     * a time would lose updates.
+     */
     static long count(RedissonClient redisson, RLock lock, String counter, long times) {
         RBucket<String> bucket = redisson.getBucket(counter, StringCodec.INSTANCE);
         for (long n = 0; n < times; n++) {
