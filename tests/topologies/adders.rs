@@ -82,14 +82,8 @@ async fn clients_that_subscribe_at_replicas_are_counted(on: Fixture) {
 
 pub(crate) fn failovers() -> Vec<Scenario> {
     vec![
-        Scenario {
-            name: "adders::sentinel_counts_survive_a_failover".into(),
-            run: || Box::pin(sentinel_failover()),
-        },
-        Scenario {
-            name: "adders::cluster_counts_survive_a_failover".into(),
-            run: || Box::pin(cluster_failover()),
-        },
+        Scenario { name: "adders::sentinel_counts_survive_a_failover".into(), run: || Box::pin(sentinel_failover()) },
+        Scenario { name: "adders::cluster_counts_survive_a_failover".into(), run: || Box::pin(cluster_failover()) },
     ]
 }
 
