@@ -398,8 +398,8 @@ async fn a_shutdown_gives_all_of_them_back() {
     assert!(held(&observer).await.is_empty());
 }
 
-/// Ten thousand names of one slot take a tenth of a second in an optimised build, because they are few
-/// requests. `cargo bench -p redgrid-locks --bench multi` prints the time.
+/// Ten thousand names of one slot take a tenth of a second in an optimised build, because they are
+/// few requests. `cargo bench -p redgrid-locks --bench multi` prints the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_names_of_a_slot_are_few_scripts() {
     let server = server().await;

@@ -92,7 +92,7 @@ async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_serve
             "{lease:?}: {} scripts in {stretches} stretches",
             asked.len()
         );
-        // At most 0.05 scripts per acquire. The stretches in which the machine was late do not count.
+        // At most 0.05 scripts per acquire. Stretches in which the machine was late do not count.
         let late = watch.delay().as_micros() / STRETCH.as_micros();
         assert!(
             asked.len() as u128 * 20 <= order.len() as u128 + 40 * late,
