@@ -189,6 +189,8 @@ async fn an_update_that_is_overtaken_ends_when_its_time_is_over() {
         .await;
     let Err(AtomicError::Contended { times, .. }) = told else { panic!("{told:?}") };
     assert_eq!(times, rounds);
+    // Its time is a second, and each attempt takes 50 ms.
+    assert!(rounds < 50, "{rounds} attempts");
 }
 
 #[tokio::test(flavor = "multi_thread")]

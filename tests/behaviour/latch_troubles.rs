@@ -22,6 +22,32 @@ async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
     tokio::time::timeout(SOON, task).await.expect("it is stranded").unwrap().unwrap();
 }
 
+/// The first two names share a slot, and one begins with the other as a hash tag.
+#[tokio::test(flavor = "multi_thread")]
+async fn latches_with_similar_names_have_nothing_in_common() {
+    let server = server().await;
+    let (setting, waiting) =
+        (client(&server).await, client_with(&server.url(), |config| config.poll_interval(200 * MS)).await);
+    for (one, other) in [("a", "{a}:tag"), ("{a}:tag", "a"), ("{a}b", "b{a}"), ("a", "a:tag")] {
+        let (set, latch) = (CountDownLatch::new(&setting, one), CountDownLatch::new(&waiting, one));
+        let beside = CountDownLatch::new(&setting, other);
+        assert!(set.try_set_count(1).await.unwrap());
+        let task = waiter(&waiting, &latch).await;
+        for _ in 0..2 {
+            assert!(beside.try_set_count(1).await.unwrap());
+            assert!(latch.wait().timeout(Duration::ZERO).await.is_err());
+            // The task polls meanwhile, too.
+            let second = latch.wait().timeout(1500 * MS).await;
+            assert!(second.is_err() && !task.is_finished(), "`{other}` completes a wait for `{one}`");
+            assert_eq!(beside.count_down().await.unwrap(), 0);
+        }
+        assert!(!task.is_finished(), "`{other}` completes a wait for `{one}`");
+        set.count_down().await.unwrap();
+        goes_on(task).await;
+        wait_until(SOON, async || waiting.stats().channels == 0).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_server_reports_the_state_of_a_latch() {
     let server = server().await;

@@ -19,7 +19,8 @@ async fn demote(server: &redgrid_testkit::RedisServer, below: &redgrid_testkit::
 async fn an_address_that_was_given_to_another_server_is_followed_when_the_former_takes_no_writes() {
     let (former, next) = (server().await, server().await);
     let address = Proxy::to(&former).await.unwrap();
-    let settings = |config: Config| config.poll_interval(Duration::from_secs(15)).connections_per_node(2);
+    // Only a message wakes a waiter: its poll is later than its timeout.
+    let settings = |config: Config| config.poll_interval(10 * SOON).connections_per_node(2);
     let client = client_with(&former.url_via(address.addr()), settings).await;
     let other = client_with(&next.url(), settings).await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();

@@ -21,7 +21,7 @@ async fn patient(server: &RedisServer) -> Client {
 async fn a_downgrade_admits_readers_at_once_and_no_writer() {
     let server = server().await;
     let one = client(&server).await;
-    let two = client_with(&server.url(), |config| config.poll_interval(SOON)).await;
+    let two = client_with(&server.url(), |config| config.poll_interval(10 * SOON)).await;
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let write = here.write().await.unwrap();
     let waiting = tokio::spawn(there.read().timeout(SOON).into_future());
