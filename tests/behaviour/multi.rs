@@ -9,7 +9,6 @@ use redgrid_locks::{
     AcquireError, Durability, FencedLock, Holder, Lock, LostReason, MultiLock, ReleaseError, SpinLock,
 };
 use redgrid_testkit::{Action, Observer, Proxy, wait_until};
-use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, server};
 
 const MS: Duration = Duration::from_millis(1);
@@ -414,16 +413,6 @@ async fn ten_thousand_names_of_a_slot_are_few_scripts() {
     guard.release().await.unwrap();
     let released = crate::together::calls(&observer).await - before - taken;
     assert!(taken <= 20 && released <= 20, "{taken} scripts to take them, {released} to release them");
-    // The best of five counts. A build that is not optimised has ten times as long.
-    let (mut best, mut watch) = (Duration::MAX, Stopwatch::start());
-    for _ in 0..5 {
-        watch.restart();
-        let guard = lock.acquire().await.unwrap();
-        best = best.min(watch.elapsed());
-        guard.release().await.unwrap();
-    }
-    let limit = Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 100 });
-    assert!(best <= limit, "{best:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
