@@ -1,4 +1,4 @@
-//! Object operations of every synchronizer, with all its keys.
+//! Object operations of every synchronizer act on all its keys.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use tokio::task::JoinHandle;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What is left of a name, but for what says for moments that somebody waits, what remembers what
-/// was answered, and what is to outlive the object.
+/// The keys of an object that are left. Waiter flags, records of exactly-once calls, and keys that
+/// outlive the object are not counted.
 async fn left(observer: &Observer, name: &str) -> Vec<String> {
     let stays = |key: &String| {
         ["redgrid_once:", "redgrid_wait:", "redgrid_fence:", "redisson_lock_token:"]
@@ -40,8 +40,7 @@ async fn left(observer: &Observer, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Makes one of a type, in use, and gives what every object has of it; what uses it ends with the
-/// second.
+/// Creates one object of this type, in use. Dropping the second value ends the use.
 pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, Box<dyn Send>) {
     let long = Duration::from_secs(60);
     match kind {
@@ -182,7 +181,6 @@ pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, 
     }
 }
 
-/// The `Object` of this type.
 pub(crate) fn object_of(kind: &str, client: &Client, name: &str) -> Object {
     match kind {
         "lock" => Lock::new(client, name).object(),
@@ -242,8 +240,7 @@ pub(crate) const TYPES: [&str; 24] = [
 async fn all_that_belongs_to_an_object_goes_with_it() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Renewals would bring back what they find gone only where they are to; they are out of the way
-    // here.
+    // A renewal may recreate missing keys. With this lease no renewal occurs during the test.
     let patient = async || client_with(&server.url(), |config| config.watchdog_lease(HOUR)).await;
     for (nth, kind) in TYPES.into_iter().enumerate() {
         let (from, to, name) = (format!("from{nth:02}"), format!("to{nth:02}"), format!("name{nth:02}"));
@@ -262,8 +259,8 @@ async fn all_that_belongs_to_an_object_goes_with_it() {
             let lives = observer.time_to_live(&key).await.unwrap();
             assert!(lives.is_some_and(|lives| lives > HOUR), "{kind}: {key} {lives:?}");
         }
-        // Who takes part goes on to say so, and would begin anew what is renamed and deleted:
-        // nobody does any more.
+        // A participant in use would renew its entry, and so recreate the renamed or deleted
+        // object. Its client has ended here.
         let kept = object.dump().await.unwrap().unwrap();
         drop(used);
         end(client).await;
@@ -282,7 +279,7 @@ async fn all_that_belongs_to_an_object_goes_with_it() {
     }
 }
 
-/// Somebody who waits for what another one uses, of those types that can be waited for.
+/// A task that waits for the object which another client uses; `None` for types without waiting.
 fn waiting_for(kind: &str, client: &Client, name: &str) -> Option<JoinHandle<()>> {
     fn wait(waits: impl Future + Send + 'static) -> JoinHandle<()> {
         tokio::spawn(async move { drop(waits.await) })
@@ -310,8 +307,8 @@ fn waiting_for(kind: &str, client: &Client, name: &str) -> Option<JoinHandle<()>
     })
 }
 
-/// How what is in use goes away, whether somebody waits for it, and who has it keeps it until its
-/// client has shut down.
+/// How an object in use is removed: by renaming or deletion, with or without a waiter. With `kept`,
+/// its holder keeps it until the client has shut down.
 #[derive(Clone, Copy, Debug)]
 struct Going {
     renamed: bool,
@@ -319,16 +316,16 @@ struct Going {
     kept: bool,
 }
 
-/// Has one of a type go away that is in use, and its clients shut down; what is wrong then.
+/// Removes an object in use and shuts down its clients. Returns a description if that fails.
 async fn ends_without(url: &str, kind: &str, name: String, going: Going) -> Option<String> {
-    // What is sent again until its lease ends would be for long.
+    // Without the long lease, failing requests would be repeated until a short lease ends.
     let client = async || client_with(url, |config| config.watchdog_lease(HOUR)).await;
     let (one, two) = (client().await, client().await);
     let (object, used) = one_of(kind, &one, &name).await;
     let mut waiting = Vec::new();
     if going.waits {
         waiting.extend([&one, &two].into_iter().filter_map(|client| waiting_for(kind, client, &name)));
-        // Most hear of what they wait for; the others do not wait for long where they are.
+        // Most waiters subscribe to a channel. For the other types, 500 ms are enough.
         let hear = async || two.stats().channels > 0;
         let _ = tokio::time::timeout(Duration::from_millis(500), wait_until(SOON, hear)).await;
     }
@@ -347,7 +344,7 @@ async fn ends_without(url: &str, kind: &str, name: String, going: Going) -> Opti
     }
     for waits in waiting {
         if tokio::time::timeout(SOON, waits).await.is_err() {
-            return Some(format!("{kind}, {going:?}: who waits is not told"));
+            return Some(format!("{kind}, {going:?}: the waiter did not end"));
         }
     }
     None
@@ -374,7 +371,7 @@ async fn a_client_that_has_nothing_in_hand_shuts_down_in_no_time() {
     }
 }
 
-/// Nothing of it is under way any more.
+/// Shuts the client down; then nothing of it is in flight.
 async fn end(client: Client) {
     let _ = client.shutdown(Duration::from_secs(5)).await;
 }
@@ -388,9 +385,9 @@ async fn a_holder_of_a_renamed_lock_learns_it_by_the_next_renewal() {
     let lock = FencedLock::new(&client, "a");
     let guard = lock.acquire().await.unwrap();
     assert!(lock.object().rename("b").await.unwrap());
-    let why = tokio::time::timeout(SOON, guard.watch().lost()).await.expect("it is told");
+    let why = tokio::time::timeout(SOON, guard.watch().lost()).await.expect("the loss is reported");
     assert!(matches!(why, LostReason::Gone | LostReason::Expired), "{why:?}");
-    // Its counter went along: nobody gets a token again that was given.
+    // The token counter was renamed, too, so no token is given twice.
     assert!(observer.exists("redisson_lock_token:{b}").await.unwrap());
     assert!(!observer.exists("redisson_lock_token:{a}").await.unwrap());
     let token = guard.token();
