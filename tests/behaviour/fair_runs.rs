@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Longer than a run is believed without another word.
+/// Longer than a local pass is valid without another request.
 const BELIEVED: Duration = Duration::from_millis(600);
 
 async fn until_over(time: Duration) {
@@ -32,14 +32,14 @@ impl Report {
         self.0.lock().unwrap().push((number, guard.token()));
     }
 
-    /// The numbers, of which each had a higher token than the one before.
+    /// The numbers in order. Checks that each entry has a higher token than the one before.
     fn numbers(&self) -> Vec<usize> {
         let all = self.0.lock().unwrap();
         assert!(all.windows(2).all(|pair| pair[0].1 < pair[1].1), "{all:?}");
         all.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Waits, says that it is in, and leaves.
+    /// Starts a task that waits, records its entry, and leaves.
     fn line_up(&self, client: &Client, number: usize) -> JoinHandle<()> {
         let (lock, report) = (FairLock::new(client, "a"), self.clone());
         tokio::spawn(async move {
@@ -49,7 +49,7 @@ impl Report {
         })
     }
 
-    /// So many of a client, one behind the other in the queue.
+    /// Starts so many waiters of a client, one after the other in the queue.
     async fn line_up_all(&self, client: &Client, observer: &Observer, waiters: usize) -> Vec<JoinHandle<()>> {
         let mut waiting = Vec::new();
         for number in 0..waiters {
@@ -66,7 +66,7 @@ async fn all(waiting: Vec<JoinHandle<()>>) {
     }
 }
 
-/// How often scripts were called on this server.
+/// The number of scripts that the server has run.
 async fn scripts(observer: &Observer) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -103,7 +103,7 @@ async fn a_local_pass_ends_at_another_processs_waiter() {
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let java = Theirs::new(&observer, "a", 1, 0);
     let mut waiting = Vec::new();
-    // Java is the fourth.
+    // A Java client is the fourth.
     for (number, who) in [&one, &one, &two, &one, &two, &two, &one, &one].into_iter().enumerate() {
         waiting.push(report.line_up(who, number));
         until_waiting(&observer, number + 1 + usize::from(number > 2)).await;
@@ -120,8 +120,8 @@ async fn a_local_pass_ends_at_another_processs_waiter() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// Each of the tasks asks under a lock of its own process, so that their order in it is known: a
-/// number, and a request that has begun.
+/// Begins a request under a lock of its process, so that the order of requests is known. Returns
+/// its number and the request.
 fn ask(
     lock: &FairLock,
     next: &Mutex<usize>,
@@ -139,7 +139,7 @@ async fn entering_tasks_confirm_in_the_servers_order() {
     let server = server().await;
     let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
     let mut record = Record::of("a");
-    // By token: which process, and which of its requests.
+    // By token: the process, and the number of its request.
     let got: Arc<Mutex<Vec<(Token, String, usize)>>> = Arc::default();
     let mut working = Vec::new();
     for _ in 0..3 {
@@ -219,7 +219,7 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     wait_until(SOON, async || proxy.counts().swallowed == 1).await;
     waiting.push(report.line_up(&one, 2));
     until_waiting(&observer, 3).await;
-    // And of the one that releases: the first copy has done it.
+    // The reply to the releasing request is lost, too; its first copy was executed.
     until_over(BELIEVED).await;
     proxy.next(1, pass(), Action::SwallowReply);
     gate.release().await.unwrap();
@@ -229,7 +229,7 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// A copy that may still come would give back what the next had got meanwhile.
+/// A late copy could release the lock after the next holder has entered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let server = server().await;
@@ -250,12 +250,12 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let next = next.await.unwrap().unwrap();
     assert!(scripts(&observer).await > asked);
     assert_eq!(proxy.release_held().await, 1);
-    assert!(observer.exists("a").await.unwrap(), "it is given back although somebody is inside");
+    assert!(observer.exists("a").await.unwrap(), "it was released although the next holder has it");
     next.release().await.unwrap();
     nothing_is_left(&observer, &[&one]).await;
 }
 
-/// It was queued by a request whose lease had ended when the request completed.
+/// The waiter is queued by a request whose lease has ended before the reply arrives.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     let server = server().await;
@@ -279,7 +279,8 @@ async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// The next one's lease has ended when it has been adjusted, and the other way round.
+/// Before one lease is adjusted, the other one ends. Such a distance to the server is no reason to
+/// end the pass.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
     let server = server().await;
@@ -327,7 +328,7 @@ async fn each_task_of_a_pass_has_its_requested_lease() {
     for number in 0..4 {
         let (lock, say) = (lock.clone(), say.clone());
         tokio::spawn(async move {
-            // It never gives it back.
+            // The task never releases the lock.
             let guard = lock.acquire().timeout(SOON).lease(1000 * MS).await.unwrap();
             say.send((number, guard.token(), "in")).unwrap();
             guard.lost().await;
@@ -346,7 +347,7 @@ async fn each_task_of_a_pass_has_its_requested_lease() {
             last = Some(token);
         }
     }
-    // The last one's is freed when its lease has ended.
+    // The lock of the last task is free when its lease has ended.
     lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
@@ -359,7 +360,7 @@ async fn a_cancelled_waiter_is_skipped_by_a_pass_and_a_shutdown_leaves_nothing()
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let waiting = report.line_up_all(&one, &observer, 4).await;
     let lock = FairLock::new(&one, "a");
-    // It stays inside.
+    // This waiter enters and stays inside.
     let inside = tokio::spawn(lock.acquire().into_future());
     until_waiting(&observer, 5).await;
     let outside = tokio::spawn(lock.acquire().into_future());
@@ -389,13 +390,13 @@ async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
     wait_until(SOON, async || queue(&observer, "a").await.len() > 3).await;
     let report = Report::default();
     let mut next = report.line_up(&client, 0);
-    // It gets in beside the run, again and again.
+    // Between the local passes of the other process, it enters again and again.
     for number in 1..20 {
         next.await.unwrap();
         next = report.line_up(&client, number);
     }
     child.kill().await.unwrap();
-    // The taken lock has the lease of a renewed hold.
+    // The lock was left with the long lease of a renewed hold.
     FairLock::new(&client, "a").force_release().await.unwrap();
     next.await.unwrap();
     assert_eq!(report.numbers(), (0..20).collect::<Vec<_>>());

@@ -11,10 +11,11 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_expired_entries, seeds};
 use redgrid_tests::{SOON, client};
 
-/// The first of many: more than leave at a time.
+/// The first of many keys: more than one removal deletes.
 const CROWD: u16 = 1_000;
 
-/// The server takes out nothing: what is over stays stored, as for a moment it does everywhere.
+/// The server does not remove expired entries here. On other servers they also stay stored for a
+/// moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_matches_its_model_beside_expired_entries() {
     let name = "a_native_map_matches_its_model_beside_expired_entries";
@@ -25,8 +26,8 @@ async fn a_native_map_matches_its_model_beside_expired_entries() {
 /// The lifetime given with a put.
 #[derive(Debug, Clone, Copy)]
 enum Said {
-    /// Nothing: another value for what has to be there lives as that, and what may be new without
-    /// an end.
+    /// No lifetime is given. A change of an existing value keeps its lifetime; a value that may be
+    /// new never expires.
     Nothing,
     AsBefore,
     End(End),
@@ -45,7 +46,7 @@ impl Said {
     }
 }
 
-/// Says it of a change, and has it carried out.
+/// Runs a change with the given lifetime.
 macro_rules! put {
     ($put:expr, $said:expr) => {
         match $said {
@@ -63,7 +64,7 @@ macro_rules! put {
 
 type Native = NativeMapCache<u16, i64>;
 
-/// Values and ends; and what may be stored although it is over.
+/// The values with their ends, and the keys that may be stored although they have expired.
 #[derive(Debug, Clone, Default)]
 struct Model {
     entries: BTreeMap<u16, (i64, End)>,
@@ -75,8 +76,8 @@ impl Model {
         self.entries.get(&key).map(|(value, _)| *value)
     }
 
-    /// Puts it in, where `as_before` stands for what has not been said, or takes it out where its
-    /// end has passed.
+    /// Sets a value, or removes it if its end has passed. `as_before`: without a given lifetime,
+    /// the previous one stays.
     fn put(&mut self, key: u16, value: i64, said: Said, as_before: bool) {
         let before = self.entries.get(&key).map_or(End::Never, |(_, end)| *end);
         let end = match said {
@@ -100,8 +101,8 @@ impl Model {
     }
 }
 
-/// Maps and their models, through the same operations of two clients, and of one that uses a plain
-/// map.
+/// Applies the same operations to a map and to its model. Two clients use the map, and another one
+/// uses a plain map.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
@@ -140,7 +141,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     }
 }
 
-/// What gives keys values.
+/// Operations that set values.
 async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u16, u16, i64, u8)) -> bool {
     let (was, said) = (model.value(key), Said::any(n));
     match step {
@@ -171,7 +172,7 @@ async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u
             }
         }
         9 | 10 => {
-            // One of the values that there are, as often as not.
+            // In half of the cases, the expected value is the current one.
             let expected = if step == 9 { was.unwrap_or(one) } else { one };
             let fits = was == Some(expected);
             if fits {
@@ -180,7 +181,7 @@ async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u
             put!(map.compare_and_set(&key, &expected, &(one + 1)), said) == fits
         }
         11 | 12 => {
-            // Of a key that comes twice the last counts.
+            // If a key occurs twice, the last value counts.
             let many = [(key, one), (other, one + 1), (key, one + 2)];
             many.iter().for_each(|(key, value)| model.put(*key, *value, said, false));
             put!(map.set_many(many.iter().map(|(key, value)| (key, value))), said);
@@ -195,7 +196,7 @@ async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u
     }
 }
 
-/// What takes them away, and what changes their ends.
+/// Operations that remove values or change their lifetimes.
 async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u16, u16, i64, u8)) -> bool {
     let was = model.value(key);
     match step {
@@ -240,7 +241,7 @@ async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8
             };
             told.unwrap() == done
         }
-        // Their time comes.
+        // Their lifetimes end.
         21 | 22 => {
             let done = [key, other].iter().filter(|key| model.remove(**key).is_some()).count();
             model.over.extend([key, other]);

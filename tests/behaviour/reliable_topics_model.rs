@@ -1,5 +1,5 @@
-//! Reliable topics compared with a model: all messages reach each subscriber in order, and again
-//! only as documented.
+//! Reliable topics compared with a model. All messages reach each subscriber in order, and are
+//! repeated only as documented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ use redgrid_topic::{Deliveries, Delivery, Gap, MessageId, ReliableTopic, Subscri
 
 type News = ReliableTopic<String, Text>;
 
-/// How often a subscriber looks by itself: what others publish than redgrid does not wake it.
+/// How often a subscriber polls. Messages that redgrid did not publish do not wake it.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How many subscribers there are at most.
@@ -53,8 +53,7 @@ async fn published_messages_reach_each_subscriber_in_order() {
                     ears.push(Ear::new(&room, &homes[home], format!("ear:{step}"), most).await);
                 }
                 (15 | 16, Some(ear)) if ear.ends.is_some() => {
-                    // The process ends, with its deliveries and its connections, and without a
-                    // farewell.
+                    // The process ends, with its deliveries and connections, without unsubscribing.
                     ear.ends = None;
                     homes[home] = connect().await;
                 }
@@ -80,7 +79,7 @@ async fn published_messages_reach_each_subscriber_in_order() {
             ear.finish(&room.log, &about).await;
         }
         if !ears.is_empty() {
-            // The last acknowledgement may not have reached the server: the next one does.
+            // The last acknowledgement may be lost; the next one covers it.
             room.publish(1, &mut random).await;
             for ear in &mut ears {
                 ear.finish(&room.log, &about).await;
@@ -102,8 +101,8 @@ impl Room<'_> {
         ReliableTopic::new(&self.publishers[by], &self.name)
     }
 
-    /// Publishes some messages, from two clients concurrently, and as Redisson does; returns them
-    /// in their order.
+    /// Publishes some messages, from two clients concurrently, and as Redisson does. Returns them
+    /// in order.
     async fn published(&self, count: usize, random: &mut fastrand::Rng) -> Vec<(MessageId, String)> {
         let from = self.log.len();
         let all: Vec<(u8, String)> = (from..from + count).map(|n| (random.u8(..3), format!("message {n}"))).collect();
@@ -133,7 +132,7 @@ impl Room<'_> {
         self.log.extend(more);
     }
 
-    /// The same during a subscription.
+    /// Publishes while a subscription receives.
     async fn publish_beside(&mut self, ear: &mut Ear, count: usize, random: &mut fastrand::Rng, about: &str) {
         let sure = ear.sure(self.log.len()) + if ear.is_removed { 0 } else { count };
         let (more, taken) = futures_util::join!(self.published(count, random), ear.take(count, sure));
@@ -145,23 +144,23 @@ impl Room<'_> {
 /// The deliveries and gaps of a subscription.
 type Taken = Vec<Result<Delivery<String>, Gap>>;
 
-/// A subscriber, and what it is to get: messages are numbered as they are in the log.
+/// A subscriber, and its expected messages by their position in the log.
 struct Ear {
     id: String,
     most: usize,
-    /// While its process lives.
+    /// `Some` while its process lives.
     ends: Option<Listening>,
-    /// It has acknowledged all before this one.
+    /// All messages before this one are acknowledged.
     behind: usize,
-    /// The server knows of all before this one, at least, and perhaps of more.
+    /// The server has acknowledgements of at least all messages before this one.
     told: usize,
-    /// Of those before this one some may have been dropped, as it was no subscriber for a while.
+    /// Some messages before this one may be missing, because it was not a subscriber for a while.
     gap: usize,
-    /// It is no longer a subscriber, and does not know it yet.
+    /// It was removed as a subscriber, and has not been notified yet.
     is_removed: bool,
 }
 
-/// A process that listens.
+/// A subscribed process.
 struct Listening {
     deliveries: Deliveries<String, Text>,
     out: BTreeMap<usize, Delivery<String>>,
@@ -169,7 +168,7 @@ struct Listening {
     came: BTreeSet<usize>,
     /// The messages it acknowledged after one that it did not.
     acknowledged: BTreeSet<usize>,
-    /// Where the next that did not come yet may be; from `sure` on nothing is missing.
+    /// The range in which the next new message may be. From `sure` on, no message is missing.
     next: RangeInclusive<usize>,
     sure: usize,
 }
@@ -187,7 +186,7 @@ impl Ear {
         let deliveries = loop {
             let topic = News::new(home, &room.name);
             let subscribing = topic.subscribe().as_subscriber(&self.id).max_unacknowledged(self.most);
-            // What was cut off on the way is asked again.
+            // A request that a cut connection interrupted is repeated.
             if let Ok(deliveries) = subscribing.poll_interval(LOOK).redelivery_delay(Duration::ZERO).await {
                 break deliveries;
             }
@@ -201,7 +200,7 @@ impl Ear {
         self.ends = Some(Listening { deliveries, out, came, acknowledged, next, sure });
     }
 
-    /// It is not a subscriber any more.
+    /// Unsubscribes.
     async fn leave(mut self, room: &Room<'_>) {
         let left = match self.ends.take() {
             Some(listening) => listening.deliveries.leave().await.is_ok(),
@@ -212,27 +211,27 @@ impl Ear {
         }
     }
 
-    /// It has dealt with all that came.
+    /// Whether it has handled all messages that it received.
     fn is_clean(&self) -> bool {
         let dealt = |listening: &Listening| listening.out.is_empty() && listening.came.last() < Some(&self.behind);
         !self.is_removed && self.ends.as_ref().is_some_and(dealt)
     }
 
-    /// How many certainly come, where there are so many messages.
+    /// How many messages certainly arrive, of a log with this length.
     fn sure(&self, messages: usize) -> usize {
         let Some(listening) = self.ends.as_ref().filter(|_| !self.is_removed) else { return 0 };
         let comes = |n: &usize| !listening.out.contains_key(n) && !listening.acknowledged.contains(n);
         (listening.sure.max(self.behind)..messages).filter(comes).count()
     }
 
-    /// Takes some of those that certainly come, or the gap that does.
+    /// Receives some of the messages that certainly arrive, or the gap.
     async fn take(&mut self, count: usize, sure: usize) -> Taken {
         let is_removed = self.is_removed;
         let Some(listening) = &mut self.ends else { return Taken::new() };
         let (count, room) = (count.min(sure), self.most - listening.out.len());
         let mut taken = Taken::new();
         while taken.len() < room && (taken.len() < count || is_removed) {
-            match tokio::time::timeout(SOON, listening.deliveries.next()).await.expect("something comes") {
+            match tokio::time::timeout(SOON, listening.deliveries.next()).await.expect("an item in time") {
                 Some(Ok(delivery)) => taken.push(Ok(delivery)),
                 Some(Err(SubscriptionError::Gap(gap))) => {
                     taken.push(Err(gap));
@@ -245,13 +244,13 @@ impl Ear {
         taken
     }
 
-    /// Whether what came is what was to come.
+    /// Checks the received messages and gaps against the model.
     fn check(&mut self, taken: Taken, log: &[(MessageId, String)], about: &str) {
         for one in taken {
             let Some(listening) = &mut self.ends else { return };
             let Ok(delivery) = one else {
                 assert!(std::mem::take(&mut self.is_removed), "{}: a gap {about}", self.id);
-                // Messages dropped meanwhile do not arrive, and those acknowledged after an
+                // Messages dropped meanwhile do not arrive. Messages acknowledged after an
                 // unacknowledged one arrive again.
                 self.gap = log.len();
                 listening.acknowledged.clear();
@@ -274,7 +273,7 @@ impl Ear {
         }
     }
 
-    /// Puts behind it what has nothing before it that is not acknowledged.
+    /// Advances `behind` over the messages that are acknowledged without a hole.
     fn advance(&mut self) {
         let Some(listening) = &mut self.ends else { return };
         while listening.acknowledged.remove(&self.behind) {
@@ -301,7 +300,7 @@ impl Ear {
         }
     }
 
-    /// Takes and acknowledges all there is.
+    /// Receives and acknowledges all remaining messages.
     async fn finish(&mut self, log: &[(MessageId, String)], about: &str) {
         let mut random = fastrand::Rng::with_seed(0);
         loop {
