@@ -19,7 +19,7 @@ type Prices = LocalCachedMap<String, u64>;
 /// Longer than the test: every change seen came from a message, not from the bound.
 const TOLD: Duration = Duration::from_secs(3600);
 
-/// Pulses come at once, and then no more while a test runs.
+/// Heartbeats begin at once. No further one occurs during a test.
 fn told() -> Options {
     Options::default().max_stale(TOLD)
 }
@@ -39,7 +39,7 @@ async fn in_force(prices: &Prices) {
     .await;
 }
 
-/// Has what the server has, from the cache.
+/// Waits until this value is served from the cache.
 async fn kept(prices: &Prices, key: &str, value: Option<u64>) {
     let from_cache = async || {
         let before = prices.stats().hits;
@@ -100,7 +100,7 @@ async fn every_change_is_sent_to_all_clients_that_cache_the_key() {
     assert!(told.invalidations >= 8 && told.clears >= 1 && told.hit_ratio() > 0.0, "{told:?}");
     let (mine, theirs) = (in_numbers(&one), in_numbers(&two));
     assert_eq!(mine.add("n", &5).await.unwrap(), 5);
-    // A value read before the message is dropped with it and read again.
+    // A value read before the message is dropped with it, and then read again.
     wait_until(SOON, async || theirs.get("n").await.unwrap() == Some(5) && theirs.cached_keys().unwrap() == ["n"])
         .await;
     assert_eq!(mine.add("n", &-7).await.unwrap(), -2);
@@ -129,7 +129,7 @@ async fn whole_map_operations_use_the_server() {
     );
     assert_eq!((prices.random_keys(3).await.unwrap().len(), prices.random_entries(3).await.unwrap().len()), (3, 3));
     assert!(prices.contains_value(&7).await.unwrap() && !prices.contains_value(&7000).await.unwrap());
-    assert!(prices.cached_keys().unwrap().is_empty(), "nothing of that is kept");
+    assert!(prices.cached_keys().unwrap().is_empty(), "no value is cached");
     assert_eq!(prices.pre_load(700).await.unwrap(), 700);
     assert_eq!(prices.cached_entries().unwrap().len(), 700);
     assert!(prices.pre_load(u64::MAX).await.unwrap() >= 1200);
@@ -204,9 +204,9 @@ async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             };
-            tokio::time::timeout(SOON, heard).await.expect("it hears of the last change");
+            tokio::time::timeout(SOON, heard).await.expect("the last change arrives");
         });
-        assert_eq!(reader.get("a").await.unwrap(), Some(1), "it was asked before");
+        assert_eq!(reader.get("a").await.unwrap(), Some(1), "the value of before the change");
         assert_eq!(reader.get("a").await.unwrap(), Some(2));
         reader.clear_all_local().await.unwrap();
     }
@@ -256,7 +256,7 @@ async fn so_much_is_kept_and_for_so_long() {
         let name = prices.object().name().unwrap().as_str().to_owned();
         // Written directly: no message is sent.
         observer.cmd(&["HSET", &name, "\"a\"", "2"]).await.unwrap();
-        // Either time is over then.
+        // Either time has passed then.
         tokio::time::sleep(Duration::from_millis(150)).await;
         assert_eq!(prices.get("a").await.unwrap(), Some(2));
     }
@@ -289,7 +289,7 @@ async fn an_unknown_message_invalidates_everything() {
     prices.set("a", &1).await.unwrap();
     kept(&prices, "a", Some(1)).await;
     observer.cmd(&["HSET", "prices", "\"a\"", "2"]).await.unwrap();
-    assert_eq!(prices.get("a").await.unwrap(), Some(1), "nobody was told");
+    assert_eq!(prices.get("a").await.unwrap(), Some(1), "no message was sent");
     observer.cmd(&["PUBLISH", "{prices}:topic", "what?"]).await.unwrap();
     sees(&prices, "a", Some(2)).await;
     let pulse = format!("redgrid_near:{{prices}}:{}", _client.id());
@@ -312,7 +312,7 @@ async fn handles_share_a_cache_that_ends_with_the_last() {
     drop(other);
     let channels = async || observer.pubsub_channels("*prices*").await.unwrap();
     wait_until(SOON, async || channels().await.is_empty() && client.stats().channels == 0).await;
-    // And begins anew, with nothing.
+    // A new handle begins with an empty cache.
     let anew = Prices::new(&client, "prices");
     in_force(&anew).await;
     assert!(anew.cached_keys().unwrap().is_empty());
@@ -328,11 +328,11 @@ async fn pulses_stop_when_nothing_is_read_and_begin_again() {
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_millis(200)));
     in_force(&prices).await;
-    // Four pulses of 50 ms, and the bound.
+    // Four heartbeats of 50 ms, and the bound.
     wait_until(SOON, async || !prices.is_active()).await;
     prices.set("a", &1).await.unwrap();
     kept(&prices, "a", Some(1)).await;
-    // While they are swallowed nothing is given out.
+    // Without heartbeats, no value is served from the cache.
     proxy.drop_publishes(true);
     wait_until(SOON, async || {
         prices.get("a").await.unwrap();
@@ -397,7 +397,7 @@ async fn without_publish_nothing_is_changed_and_without_subscribe_the_server_is_
         assert!(error.to_string().contains("channel"), "{error:?}");
     }
     assert!(!observer.exists("prices").await.unwrap());
-    // It has the topic, and not its own channel: no pulse comes.
+    // The user may use the topic, but not the client's own channel, so no heartbeat arrives.
     let prices = Prices::new(&deaf, "prices");
     for n in 0..50 {
         prices.set("a", &n).await.unwrap();

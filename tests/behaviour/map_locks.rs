@@ -45,7 +45,7 @@ async fn values_are_computed_one_at_a_time() {
         })
     });
     let calls = join_all(tasks).await.into_iter().map(Result::unwrap);
-    assert!(calls.eq(std::iter::repeat_n(1, 60)), "nobody was in between");
+    assert!(calls.eq(std::iter::repeat_n(1, 60)), "no call was in between");
     let map: Map<String, u64> = Map::new(&clients[0], "m");
     assert_eq!(map.get("a").await.unwrap(), Some(60));
 }
@@ -87,7 +87,7 @@ async fn a_change_without_the_keys_lock_is_not_overwritten() {
     });
     assert_eq!(computed.await.unwrap(), Some(11));
     assert_eq!((calls, map.get("a").await.unwrap()), (2, Some(11)));
-    // One who does so each time keeps nobody for ever.
+    // An update that conflicts each time ends after 100 attempts.
     let map = &map;
     let told = map.locked().compute("a", |n| async move {
         map.add("a", &1).await.unwrap();
@@ -102,7 +102,7 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there): (Map<String, u64>, Map<String, u64>) = (Map::new(&one, "m"), Map::new(&two, "m"));
-    // A holder whose lock is stolen gets a message at once.
+    // A holder gets a message as soon as its lock is stolen.
     redgrid_tests::listening(&server, &one).await;
     let me = Holder::new();
     let held = here.lock("a").unwrap().acquire().holder(&me).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
         there.locked().timeout(Duration::from_secs(1)).compute("a", |_| async { panic!("others have the lock") });
     let told = told.await.unwrap_err();
     assert!(matches!(told, ComputeError::NotLocked(AcquireError::TimedOut { .. })), "{told:?}");
-    assert_eq!(here.locked().holder(&me).compute("a", |_| async { Some(1) }).await.unwrap(), Some(1), "it is his own");
+    assert_eq!(here.locked().holder(&me).compute("a", |_| async { Some(1) }).await.unwrap(), Some(1), "its own lock");
     held.release().await.unwrap();
     let (began, never) = (Notify::new(), Notify::new());
     let computed = here.locked().compute("a", |_| async {

@@ -10,7 +10,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-/// The poll is so rare that no waiter completes by it.
+/// A client whose polls are so rare that no waiter completes by them.
 async fn patient(url: &str) -> Client {
     client_with(url, |config| config.poll_interval(2 * SOON)).await
 }
@@ -57,7 +57,7 @@ async fn a_release_publishes_nothing_whichever_way() {
     let one = async |lock: SpinLock| lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     tokio::join!(one(lock.clone()), one(lock.clone()), one(lock.clone()), one(lock.clone()));
     assert_eq!(published.load(Ordering::Relaxed), 0);
-    // The count sees what there is to see.
+    // The counter works: a release of a plain lock is counted.
     Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
     assert!(published.load(Ordering::Relaxed) > 0);
 }
@@ -81,10 +81,10 @@ async fn tries_become_rarer_up_to_the_longest_pause() {
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     guard.release().await.unwrap();
     let tries = tries.lock().unwrap();
-    // 4, 8, 16, 32, 64, 64 … ms, each at least half of that: at most two at once and 36 more; a
-    // busy machine makes fewer.
+    // The pauses are 4, 8, 16, 32, 64, 64 … ms, each at least half of that. So there are at most
+    // two tries at once and 36 more; a busy machine makes fewer.
     assert!((5..=40).contains(&tries.len()), "{}", tries.len());
-    // Pauses grow: half of the fifth is more than the whole of the first.
+    // The pauses grow: half of the fifth is longer than the whole first one.
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.iter().skip(6).all(|pause| *pause >= 30 * MS), "{pauses:?}");
 }
@@ -111,7 +111,7 @@ async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
             })
         })
         .collect();
-    // Each gets in many times, though the other always has somebody who waits.
+    // Each process enters many times, although the other one always has a waiter.
     wait_until(SOON, async || counts.iter().all(|count| count.load(Ordering::Relaxed) >= 200)).await;
     stop.store(true, Ordering::Relaxed);
     for task in tasks {
@@ -148,7 +148,7 @@ async fn a_second_try_of_a_holder_fails_without_reentry() {
     }
     assert!(guard.is_held());
     assert!(lock.try_acquire().holder(&Holder::new()).await.unwrap().is_none());
-    // The same lock by other words lets its holder in.
+    // A plain lock of the same name admits its holder again.
     Lock::new(&client, "a").acquire().holder(&me).await.unwrap().release().await.unwrap();
     guard.release().await.unwrap();
     let fenced = FencedLock::new(&client, "b").non_reentrant();

@@ -1,4 +1,4 @@
-//! Core's queue of local waiters, on a resource whose polls the test answers itself.
+//! Core's queue of local waiters, on a resource whose polls are answered by the test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,10 @@ const LONG: Duration = Duration::from_secs(600);
 /// What the resource does with a reply.
 type OnReply = Box<dyn FnOnce(&Arc<WaitQueue<Answered>>) -> NextPoll + Send>;
 
-/// A poll in flight: its waiters, and the way for its reply.
+/// A poll in flight: its waiters, and the channel for its reply.
 struct Poll {
     waiters: Vec<WaiterId>,
-    /// It was sent after the confirmation of the subscription.
+    /// Whether it was sent after the confirmation of the subscription.
     subscribed: bool,
     reply: oneshot::Sender<Result<OnReply, ServerError>>,
 }
@@ -90,7 +90,7 @@ impl Resource for Answered {
     }
 }
 
-/// A queue that polls by itself after a long time only, once it is subscribed.
+/// Returns a queue that, once subscribed, polls by itself only after a long time.
 async fn queue(server: &RedisServer) -> (Arc<WaitQueue<Answered>>, mpsc::UnboundedReceiver<Poll>) {
     let client = client_with(&server.url(), |config| config.poll_interval(LONG)).await;
     let (polls, sent) = mpsc::unbounded_channel();
@@ -98,12 +98,12 @@ async fn queue(server: &RedisServer) -> (Arc<WaitQueue<Answered>>, mpsc::Unbound
 }
 
 async fn next(sent: &mut mpsc::UnboundedReceiver<Poll>, waiters: &[WaiterId]) -> Poll {
-    let poll = tokio::time::timeout(SOON, sent.recv()).await.expect("it polls").unwrap();
+    let poll = tokio::time::timeout(SOON, sent.recv()).await.expect("a poll in time").unwrap();
     assert_eq!(poll.waiters, waiters);
     poll
 }
 
-/// The first poll behind the confirmation of the subscription, which is a reason to poll.
+/// The first poll after the confirmation of the subscription, which is itself a reason to poll.
 async fn next_subscribed(
     sent: &mut mpsc::UnboundedReceiver<Poll>,
     waiters: &[WaiterId],
@@ -118,7 +118,7 @@ async fn next_subscribed(
     }
 }
 
-/// Lets the task of the queue run, which has the same thread.
+/// Lets the task of the queue run on the same thread.
 async fn task_runs() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
@@ -135,7 +135,7 @@ async fn a_blocked_queue_is_polled_when_its_first_waiter_leaves_and_not_for_a_ne
     let (queue, mut sent) = queue(&server).await;
     let first = queue.enter(true);
     let poll = next_subscribed(&mut sent, &[0], |queue| block(queue, 0)).await;
-    // It comes while the poll is in flight: the reply counts for it too.
+    // The second waiter enters while the poll is in flight: the reply counts for it too.
     let second = queue.enter(true);
     poll.reply(|queue| block(queue, 0));
     task_runs().await;
@@ -151,7 +151,7 @@ async fn a_blocked_queue_is_polled_when_its_first_waiter_leaves_and_not_for_a_ne
     task_runs().await;
     drop(first);
     let poll = next(&mut sent, &[1, 2]).await;
-    // The one that it is blocked by has left when the reply arrives.
+    // The waiter that blocks the queue has left when the reply arrives.
     drop(second);
     poll.reply(|queue| block(queue, 1));
     let poll = next(&mut sent, &[2]).await;

@@ -23,14 +23,14 @@ use sets::sets;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Who asks, and who looks at all servers.
+/// The clients of a test, and an observer of each server.
 struct Ground {
     clients: Vec<Client>,
     observers: Vec<Observer>,
 }
 
 impl Ground {
-    /// All keys of a name.
+    /// All keys of the object with this name.
     async fn keys(&self, name: &str) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
         for observer in &self.observers {
@@ -98,8 +98,8 @@ async fn in_a_cluster_sharded_objects_match_their_models() {
     filters(&ground, 1).await;
 }
 
-/// The operations of every sharded object: its lifetime is read, set and removed, and it is deleted
-/// without a rest.
+/// Operations of every sharded object: reads, sets and removes its lifetime, and deletes it
+/// completely.
 async fn ends(ground: &Ground, name: &str, there: bool, objects: [ShardedObject; 2]) -> bool {
     let [one, other] = objects;
     let lasting = if there { Lifetime::Endless } else { Lifetime::Absent };
