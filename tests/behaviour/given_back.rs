@@ -1,4 +1,4 @@
-//! Answered releases are sent again to a process that replaces the one that answered.
+//! Releases with a reply are sent again when another process replaces the server that replied.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use redgrid_tests::fake_server::{FakeServer, granting};
 const MOST: usize = 1024;
 const KEPT: Duration = Duration::from_secs(5);
 
-/// A server that grants everything, its client, and how many releases it was sent.
+/// A server that grants everything, its client, and the number of releases that it received.
 fn granted() -> (Arc<FakeServer>, Client, Arc<AtomicUsize>) {
     let releases = Arc::new(AtomicUsize::new(0));
     let (grant, counted) = (granting("1"), Arc::clone(&releases));
@@ -35,7 +35,7 @@ async fn hold_and_release(client: &Client, many: usize) {
     }
 }
 
-/// Waits for so many releases in all, and whether more come.
+/// Waits for this number of releases, and checks that no more follow.
 async fn are(releases: &AtomicUsize, many: usize) {
     wait_until(SOON, async || releases.load(Ordering::Relaxed) >= many).await;
     tokio::time::sleep(Duration::from_secs(1)).await;

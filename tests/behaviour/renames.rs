@@ -17,8 +17,8 @@ use tokio::sync::watch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Two nodes: names that begin with `t` are at the second. Events happen before what was carried
-/// away is deleted.
+/// Two nodes: names that begin with `t` are at the second one. Tests run an event before the
+/// original of a renamed object is deleted.
 struct Apart([Arc<Before>; 2], watch::Sender<u64>);
 
 #[async_trait]
@@ -43,7 +43,7 @@ impl Topology for Apart {
     async fn close(&self) {}
 }
 
-/// A client of two servers, what looks at each, and what events happen at the first.
+/// A client of two servers, an observer of each, and the events at the first one.
 struct Ground {
     _servers: [RedisServer; 2],
     client: Client,
@@ -76,7 +76,7 @@ impl Ground {
         Object::new(&self.client, name)
     }
 
-    /// Before the next deletion there, this is done here.
+    /// Runs this command at the first server before the next deletion there.
     fn meanwhile(&self, command: &'static [&'static str]) {
         let here = self.here.clone();
         self.before.next(async move { drop(here.cmd(command).await.unwrap()) });
@@ -122,14 +122,14 @@ async fn a_rename_of_a_missing_object_leaves_no_copy() {
     let told = on.object("a").rename("t").await.unwrap_err();
     assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
     assert_eq!(on.is(true, "t").await, None);
-    // Another was quicker.
+    // A concurrent rename was faster.
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     let other = on.object("a");
     on.before.next(async move { assert!(other.rename("tt").await.unwrap()) });
     let told = on.object("a").rename("t").await.unwrap_err();
     assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
     assert_eq!((on.is(true, "t").await, on.is(true, "tt").await.as_deref()), (None, Some("1")));
-    // And it is somebody else's when it was changed there.
+    // A target that another client changed meanwhile is not deleted.
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     let (here, there) = (on.here.clone(), on.there.clone());
     on.before.next(async move {
@@ -188,15 +188,15 @@ async fn constant_changes_are_reported_as_contended_in_time() {
             here.cmd(&["SET", "a", &n.to_string()]).await.unwrap();
         });
     }
-    let told = tokio::time::timeout(SOON, on.object("a").rename("t").into_future()).await.expect("it ends");
+    let told = tokio::time::timeout(SOON, on.object("a").rename("t").into_future()).await.expect("an end in time");
     assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if times > 10), "{told:?}");
     assert!(on.is(false, "a").await.is_some());
-    // It pauses: two seconds have room for hundreds of rounds, and not for so many with pauses of
-    // up to 100 ms.
+    // The rename pauses between attempts. Two seconds without pauses allow hundreds of attempts,
+    // but far fewer with pauses of up to 100 ms.
     assert!(counter.query::<u64>(&["GET", "rounds"]).await.unwrap() < 100);
 }
 
-/// One with a companion.
+/// The keys of an object with one companion.
 fn pair(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "beside")]
 }
@@ -232,7 +232,7 @@ async fn a_fence_is_renamed_along_and_outlives_its_object() {
     assert_eq!(fences("b").await.as_deref(), Some("7"));
     observer.cmd(&["SET", "d", "1"]).await.unwrap();
     assert!(of("d").rename("b").await.unwrap());
-    assert_eq!(fences("b").await.as_deref(), Some("7"), "what has none leaves it");
+    assert_eq!(fences("b").await.as_deref(), Some("7"), "a rename without a fence keeps it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

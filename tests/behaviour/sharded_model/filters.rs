@@ -1,4 +1,4 @@
-//! Sharded filters compared with a set of std; false positives are within the error rate.
+//! Sharded filters compared with a set of std. False positives stay within the error rate.
 
 use std::collections::HashSet;
 
@@ -45,8 +45,7 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
                     new + filter.add_many(some).await.unwrap()
                 }
             };
-            // Those that were not found are new, but for the few that have the bits of others among
-            // them.
+            // Elements that were not found are new, except the few whose bits are set by others.
             assert!(new <= free && free - new <= 1 + free / 20, "filter, seed {seed}, step {step}: {new} of {free}");
             model.extend(some.iter().copied());
             let anybody = &handles[random.usize(..2)];
@@ -66,8 +65,8 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
         let all: Vec<u64> = model.iter().copied().collect();
         assert!(handles[1].contains_many(&all).await.unwrap().iter().all(|found| *found), "filter, seed {seed}");
         assert_eq!(handles[0].add_many(&all).await.unwrap(), 0, "filter, seed {seed}");
-        // No more is found than was asked for, of what was never in; what came on the way was found
-        // less often.
+        // Of elements that were never added, no more are found than requested. While the filter was
+        // filled, even fewer were found.
         let others: Vec<u64> = (1 << 41..(1 << 41) + 6000).collect();
         let found = handles[1].contains_many(&others).await.unwrap().into_iter().filter(|found| *found).count();
         assert!((found as f64) < 6000.0 * share * 1.3, "filter, seed {seed}: {found} of 6000 at {share}");
