@@ -1,4 +1,4 @@
-//! Rotating passwords: nothing is lost, and no caller notices.
+//! Rotating passwords: no lock is lost, and no caller notices.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-/// The vault's answer, and the number of its calls.
+/// A vault: its reply, and the number of its calls.
 #[derive(Clone)]
 struct Vault(Arc<(Mutex<Says>, AtomicUsize)>);
 
@@ -48,7 +48,7 @@ impl CredentialProvider for Vault {
             }
             Says::Trouble(words) => Err(words.into()),
             Says::Nothing => std::future::pending().await,
-            Says::Panic => panic!("the vault fell over, as this test wants it to"),
+            Says::Panic => panic!("the vault panics in this test"),
         }
     }
 }
@@ -71,7 +71,7 @@ async fn client(server: &RedisServer, vault: &Vault) -> Client {
     client
 }
 
-/// How often connections that live have logged in anew.
+/// How many times the current connections have authenticated again.
 async fn logins(observer: &Observer) -> u64 {
     let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_auth:calls=")?.split(',').next()?.parse().ok());
@@ -112,13 +112,14 @@ async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
     });
     wait_until(SOON, async || two.stats().waiting >= 20).await;
 
-    // Both passwords count; the vault has the new one; then the old one counts no more.
+    // Both passwords are valid. Then the vault has the new one, and at last only the new one is
+    // valid.
     let before = logins(&observer).await;
     server.set_user("app", &[">second"]).await.unwrap();
     vault.says(Says::Password("second"));
     wait_until(SOON, async || logins(&observer).await >= before + 4).await;
     server.set_user("app", &["<first"]).await.unwrap();
-    // New connections log in with it, too.
+    // New connections log in with the new password, too.
     assert!(server.kill_connections_where(|client| client.user == "app").await.unwrap() >= 4);
     // A hold that was not renewed since would be lost by then.
     tokio::time::sleep(lease).await;
@@ -161,7 +162,7 @@ async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
 async fn a_logged_out_connection_logs_in_again_and_continues() {
     let server = server().await;
     let vault = Vault::new(Says::Password("first"));
-    // Only the rejection reveals it.
+    // Only the rejection shows that the password has changed.
     let config = config(&server, &vault).credentials_interval(Duration::from_secs(3600));
     let client = Client::connect(config).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
@@ -204,7 +205,7 @@ async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() 
             waited.is_err_and(|error| error.to_string().contains(words))
         })
         .await;
-        assert!(guard.is_held(), "by its lease");
+        assert!(guard.is_held(), "within its lease");
         vault.says(Says::Password("first"));
         client.wait_ready(SOON).await.unwrap();
         late.wait_ready(SOON).await.unwrap();
@@ -222,13 +223,13 @@ async fn the_provider_is_called_once_for_all_connections() {
     let client = Client::connect(config(&server, &vault).connections_per_node(8)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     wait_until(SOON, async || server.clients().await.unwrap().len() == 9).await;
-    assert!(vault.asked() >= 9, "each connection asks before it is set up");
+    assert!(vault.asked() >= 9, "each connection calls the provider before it is set up");
     let (asked, began) = (vault.asked(), tokio::time::Instant::now());
     tokio::time::sleep(EVERY * 10).await;
     wait_until(SOON, async || vault.asked() >= asked + 5).await;
-    // Twice per interval at most, and a little for a clock that is late.
+    // At most twice per interval, and a little more for a late timer.
     let (asked, intervals) = (vault.asked() - asked, (began.elapsed().as_millis() / EVERY.as_millis()) as usize);
-    assert!(asked <= 2 * intervals + 4, "{asked} questions in {intervals} intervals");
+    assert!(asked <= 2 * intervals + 4, "{asked} calls in {intervals} intervals");
     client.shutdown(SOON).await.unwrap();
 }
 
@@ -257,16 +258,16 @@ async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published(
     client.shutdown(SOON).await.unwrap();
     for sentinel in deployment.sentinels() {
         let refusals = sentinel.observer().await.unwrap().cmd(&["ACL", "LOG"]).await.unwrap();
-        // An empty list: nothing was refused.
+        // An empty list: the server refused nothing.
         assert_eq!(format!("{refusals:?}"), "array([])");
     }
-    // The password of the servers is not tried.
+    // The client does not try the password of the servers at the sentinels.
     let client = Client::connect(config("").retries(0)).await.unwrap();
     let text = client.wait_ready(Duration::from_secs(1)).await.unwrap_err().to_string();
     assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
 }
 
-/// Each subscription that is refused costs a connection, and was tried again at once.
+/// Each rejected subscription costs a connection. The client once tried again at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
     let rules = WATCHER.replace("+subscribe", "");
@@ -300,12 +301,12 @@ async fn a_hanging_provider_is_called_as_often_as_a_working_one() {
     vault.says(Says::Nothing);
     let (asked, began) = (vault.asked(), tokio::time::Instant::now());
     tokio::time::sleep(every * 5).await;
-    // Twice per interval at most, whatever the number of connections.
+    // At most twice per interval, whatever the number of connections.
     let (asked, intervals) = (vault.asked() - asked, began.elapsed().as_secs() as usize + 1);
-    assert!((1..=2 * intervals).contains(&asked), "{asked} questions in {intervals} intervals");
+    assert!((1..=2 * intervals).contains(&asked), "{asked} calls in {intervals} intervals");
 }
 
-/// Until the vault had answered, or its time was over, nothing of the connection was noticed.
+/// A lost connection was once noticed only after the vault's reply or its timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_noticed_while_the_vault_hangs() {
     let server = server().await;
@@ -320,7 +321,7 @@ async fn a_lost_connection_is_noticed_while_the_vault_hangs() {
     server.kill_connections_where(|client| client.name == "redgrid").await.unwrap();
     let noticed =
         async { while !matches!(events.recv().await.expect("the client lives"), ConnectionEvent::Lost { .. }) {} };
-    tokio::time::timeout(patience / 2, noticed).await.expect("long before the vault is given up");
+    tokio::time::timeout(patience / 2, noticed).await.expect("long before the timeout of the vault");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -342,7 +343,7 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     wait_until(SOON, async || vault.asked() >= asked + 4).await;
     for sentinel in deployment.sentinels() {
         sentinel.set_user("app", &["<first"]).await.unwrap();
-        // New connections log in with it, too.
+        // New connections log in with the new password, too.
         assert!(sentinel.kill_connections_where(|client| client.user == "app").await.unwrap() >= 2);
     }
     deployment.fail_over().await.unwrap();
@@ -354,12 +355,12 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     wait_until(SOON, async || client.health().await.trouble.is_some_and(|why| why.contains("no sentinel tells"))).await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     assert!(client.health().await.is_ready());
-    // There are none.
+    // This configuration has no sentinels.
     let refused = Config::single("host").unwrap().sentinel_password_from(vault).unwrap_err().to_string();
     assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it logs in at sentinels");
 }
 
-/// Words of a script: the server's own say that nothing was carried out.
+/// The first word of a script's error. If the server itself sends it, the request was not executed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_asks_for_a_login_is_run_once() {
     let server = server().await;

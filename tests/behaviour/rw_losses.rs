@@ -1,4 +1,5 @@
-//! Read-write locks with lost state on the server: its lifetime, a hold of ours, a dead reader.
+//! Read-write locks with lost state on the server: a shortened lifetime, a missing hold, and a dead
+//! reader.
 
 use std::time::{Duration, Instant};
 
@@ -8,27 +9,26 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A lease that nothing here waits for the end of.
+/// A lease whose end no test waits for.
 const LONG: Duration = Duration::from_secs(600);
 
 /// The field of the only reader.
 async fn reader(observer: &Observer) -> String {
     let fields: Vec<String> = observer.query(&["HKEYS", "a"]).await.unwrap();
-    fields.into_iter().find(|field| field != "mode").expect("it reads")
+    fields.into_iter().find(|field| field != "mode").expect("a reader")
 }
 
 async fn left(observer: &Observer, key: &str) -> Duration {
     observer.time_to_live(key).await.ok().flatten().unwrap_or_default()
 }
 
-/// Puts a reader of Redisson into the lock that has died: it has entered twice, and its leases have
-/// ended.
+/// Adds a dead Redisson reader to the lock: it has entered twice, and its leases have ended.
 async fn dies_inside(observer: &Observer) {
     observer.cmd(&["HSET", "a", "6c1d22a4-7f1e-4b5c-9d0e-3b8f0c1d2e3f:47", "2"]).await.unwrap();
 }
 
 /// Redisson's watchdog sets the lifetime of the hash to its own lease, and that of the level keys
-/// of all its fields.
+/// of all fields.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lifetime_shortened_by_a_foreign_watchdog_is_restored() {
     let server = server().await;
@@ -48,14 +48,13 @@ async fn a_lifetime_shortened_by_a_foreign_watchdog_is_restored() {
             .await;
         }
         assert!(read.is_held());
-        // Not longer than it was to be.
+        // Not longer than its lease.
         assert!(left(&observer, "a").await < LONG + LONG / 10);
         read.release().await.unwrap();
     }
 }
 
-/// A server at its memory limit refuses SET. Neither a renewal nor a change of a lease may need
-/// one.
+/// A server at its memory limit refuses SET. Neither a renewal nor a change of a lease may need it.
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_are_renewed_and_extended_on_a_full_server() {
     let server = server().await;
@@ -89,7 +88,7 @@ async fn a_hold_missing_on_the_server_is_not_converted() {
         observer.cmd(&["DEL", "a"]).await.unwrap();
         there.write().timeout(SOON).await.unwrap()
     };
-    // Others wrote, and have left; and others write still.
+    // Other clients wrote and have left; then another client still writes.
     for stay in [false, true] {
         let upgradable = here.upgradable_read().timeout(SOON).await.unwrap();
         let mut writer = Some(others_write().await).filter(|_| stay);
@@ -139,10 +138,10 @@ async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
     dies_inside(&observer).await;
     let upgrade = tokio::spawn(upgradable.upgrade());
     wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 3).await;
-    // A live holder is waited for.
+    // The upgrade waits for a live holder.
     assert!(alive.is_held() && !upgrade.is_finished());
     alive.release().await.unwrap();
-    let write = tokio::time::timeout(SOON, upgrade).await.expect("nobody else is in").unwrap().unwrap();
+    let write = tokio::time::timeout(SOON, upgrade).await.expect("no other holder").unwrap().unwrap();
     write.release().await.unwrap();
     there.try_write().await.unwrap().expect("it is free").release().await.unwrap();
 }
@@ -152,13 +151,13 @@ async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_it
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
-    // It leaves, and the lock's lifetime stays what it was.
+    // This reader leaves, and the lifetime of the lock stays.
     let long = RwLock::new(&one, "a").read().lease(LONG).await.unwrap();
     dies_inside(&observer).await;
     let writer = tokio::spawn(RwLock::new(&two, "a").write().timeout(SOON).into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
     long.release().await.unwrap();
-    let write = writer.await.unwrap().expect("nobody is in");
+    let write = writer.await.unwrap().expect("no other holder");
     write.release().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }

@@ -13,10 +13,10 @@ use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_topic::codecs::Text;
 use redgrid_topic::{PatternTopic, ShardedTopic, Subscription, Topic};
 
-/// Topics, of which patterns are of some.
+/// Topics; some patterns match several of them.
 const TOPICS: [&str; 5] = ["news:a", "news:b", "news:cc", "sport:a", "sport"];
 
-/// Patterns, and the topics that each is of.
+/// Patterns, and the topics that each of them matches.
 const PATTERNS: [(&str, &[usize]); 6] = [
     ("*", &[0, 1, 2, 3, 4]),
     ("news:*", &[0, 1, 2]),
@@ -37,11 +37,11 @@ struct Ear {
     is_sharded: bool,
     topics: Vec<usize>,
     heard: Subscription<String, Text>,
-    /// How many each publisher had begun to publish when it was confirmed.
+    /// How many messages each publisher had begun to publish when the subscription was confirmed.
     before: Vec<u64>,
 }
 
-/// Messages by their publishers: of each to which topic it goes, and whether to the sharded one.
+/// For each message of a publisher: its topic, and whether it goes to the sharded topic.
 type Plan = Vec<Vec<(usize, bool)>>;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,7 +54,7 @@ async fn published_messages_are_received_once_in_order() {
     }
 }
 
-/// Topics of several nodes have no order among each other: one of each has.
+/// In a cluster, messages of different topics have no order, but those of one topic have one.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_published_messages_are_received_once_in_order() {
     let cluster = Cluster::start(3, 0).await.unwrap();
@@ -72,7 +72,7 @@ async fn heard_by_all(clients: &[Client; 2], seed: u64, has_sharded: bool, by_to
         .map(|_| (0..120).map(|_| (random.usize(..TOPICS.len()), has_sharded && random.u8(..4) == 0)).collect())
         .collect();
     let begun: Arc<Vec<AtomicU64>> = Arc::new((0..PUBLISHERS).map(|_| AtomicU64::new(0)).collect());
-    // Some listen before, and some come and go while it is published.
+    // Some subscriptions begin before the messages, and some begin and end among them.
     let mut ears = Vec::new();
     for _ in 0..6 {
         ears.push(listen(clients, &mut random, has_sharded, &begun).await);
@@ -91,7 +91,7 @@ async fn heard_by_all(clients: &[Client; 2], seed: u64, has_sharded: bool, by_to
     for _ in 0..12 {
         let ear = listen(clients, &mut random, has_sharded, &begun).await;
         match random.u8(..3) {
-            // Others of the client go on with the same subscription at the server.
+            // Other subscriptions of this client share the subscription at the server.
             0 => drop(ear),
             1 => drop(std::mem::replace(&mut ears[random.usize(..3)], ear)),
             _ => ears.push(ear),
@@ -140,8 +140,8 @@ async fn listen(clients: &[Client; 2], random: &mut fastrand::Rng, has_sharded: 
     Ear { what, is_sharded, topics, heard, before }
 }
 
-/// Reads to the end of each topic, and compares: nothing that was published after it was confirmed
-/// is missing, nothing came twice or out of order.
+/// Reads to the end of each topic, and compares. No message published after the confirmation is
+/// missing, and none arrives twice or out of order.
 async fn all_of(mut ear: Ear, plan: &Plan, seed: u64, by_topic: bool) {
     let (what, is_sharded) = (ear.what, ear.is_sharded);
     let mut heard: BTreeMap<(usize, usize), Vec<u64>> = BTreeMap::new();
@@ -150,11 +150,11 @@ async fn all_of(mut ear: Ear, plan: &Plan, seed: u64, by_topic: bool) {
     while ends.len() < ear.topics.len() {
         let next = tokio::time::timeout(SOON, ear.heard.next()).await;
         let Ok(Some(Ok(message))) = next else { panic!("seed {seed}, {what}: {next:?} after {heard:?}") };
-        // In a cluster what was published before may come from node to node for a while.
+        // In a cluster, earlier messages may be forwarded between nodes for a while.
         let Some(text) = message.value.strip_prefix(&format!("{seed} ")) else { continue };
-        let topic = TOPICS.iter().position(|topic| *topic == message.channel).expect("it is one of ours");
+        let topic = TOPICS.iter().position(|topic| *topic == message.channel).expect("a topic of this test");
         assert!(ear.topics.contains(&topic), "seed {seed}, {what}: {message:?}");
-        assert!(!ends.contains(&topic), "seed {seed}, {what}: {message:?} behind the end");
+        assert!(!ends.contains(&topic), "seed {seed}, {what}: {message:?} after the end");
         match text.split_once(' ').map(|(who, n)| (who.parse(), n.parse())) {
             Some((Ok(who), Ok(n))) => {
                 let (who, n): Sent = (who, n);
@@ -171,7 +171,8 @@ async fn all_of(mut ear: Ear, plan: &Plan, seed: u64, by_topic: bool) {
             });
             let all: Vec<u64> = mine.map(|(n, _)| n).collect();
             let got = heard.remove(&(who, of)).unwrap_or_default();
-            // The last of all there were; and all that were begun afterwards are among them.
+            // The received messages are the last ones, and include all that were begun after the
+            // confirmation.
             let must = all.iter().filter(|n| *n >= before).count();
             assert!(
                 all.ends_with(&got) && got.len() >= must,
