@@ -61,10 +61,10 @@ async fn of_readers_and_a_writer_only_the_one_that_was_seen_loses_its_hold() {
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let (mine, theirs) = (here.read().await.unwrap(), there.read().await.unwrap());
     let readers = here.inspect().await.unwrap().expect("it is read").readers;
-    let theirs_seen = readers.iter().find(|reader| reader.client == two.id()).expect("it reads");
+    let theirs_seen = readers.iter().find(|reader| reader.client == two.id()).expect("a reader");
     assert!(here.force_release_if(theirs_seen).await.unwrap());
     lost(theirs.lost()).await;
-    assert!(!here.force_release_if(theirs_seen).await.unwrap(), "it reads no more");
+    assert!(!here.force_release_if(theirs_seen).await.unwrap(), "it is no longer a reader");
     assert!(mine.is_held(), "other readers stay");
     assert_eq!(here.inspect().await.unwrap().expect("it is read").holder_count, 1);
 
@@ -89,7 +89,7 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
     let proxy = Proxy::to(&server).await.unwrap();
     let forcing = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let holder = client(&server).await;
-    // The server knows the script.
+    // The server knows the script after this.
     drop(Lock::new(&forcing, "warm").steal().await.unwrap());
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let lock = Lock::new(&forcing, "a");
@@ -109,7 +109,7 @@ async fn a_large_hash_is_read_in_a_bounded_part() {
     observer.cmd(&["EVAL", fill, "1", "visits"]).await.unwrap();
     let state = Lock::new(&client, "visits").inspect().await.unwrap().expect("there are fields");
     assert_eq!((state.holders.len(), state.holder_count), (1000, 5000));
-    // A writer that waits looks for dead readers, once a second: it does not read them all either.
+    // A waiting writer checks for dead readers once a second. It does not read all fields either.
     observer.cmd(&["HSET", "visits", "mode", "read"]).await.unwrap();
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let wait = Duration::from_millis(2500);

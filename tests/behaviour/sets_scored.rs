@@ -137,7 +137,7 @@ async fn no_score_is_nan_and_ranges_go_forwards() {
     for told in told {
         assert!(told.as_ref().unwrap_err().to_string().contains("expected a number, got NaN"), "{told:?}");
     }
-    assert_eq!(set.len().await.unwrap(), 4, "nothing was asked");
+    assert_eq!(set.len().await.unwrap(), 4, "no request was sent");
     assert!(matches!(
         set.add_score("high", f64::NEG_INFINITY).await,
         Err(ObjectError::Failed(Failure::Refused { .. }))
@@ -213,7 +213,7 @@ async fn a_score_is_not_added_twice_when_an_answer_is_lost() {
     let proxy = Proxy::to(&server).await.unwrap();
     let hasty =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
-    // Only what is not answered is asked within so short a time.
+    // The timeout is so short that only the request with the lost reply uses this client.
     let (client, hasty) = (client(&server).await, ScoredSortedSet::<String>::new(&hasty, "set"));
     let set: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "set");
     set.insert("a", 1.0).await.unwrap();
@@ -245,7 +245,7 @@ async fn without_permission_for_ranks_nothing_is_added() {
     assert_eq!(set.entries().try_collect::<Vec<_>>().await.unwrap(), [("a".to_owned(), 1.0)]);
 }
 
-/// A set and what it is to be, through the same operations in any order.
+/// A scored set is compared with a model through random operations.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scored_set_matches_its_model() {
     let server = server().await;

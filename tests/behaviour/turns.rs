@@ -10,7 +10,7 @@ use redgrid_tests::contest::{Turns, work};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The most requests of an acquire: those of ten polls, which are a second, each with a look and an
+/// The maximum of requests for an acquire: ten polls, which take a second, each with a check and an
 /// attempt.
 const REQUESTS: u64 = 20;
 
@@ -57,8 +57,8 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
     assert!(waits[2] < Duration::from_secs(1), "{waits:?}");
 }
 
-/// Waiters of four processes enter in the order of their queue positions, by the server's own record.
-/// `cargo xtask fairness` does the same 100,000 times.
+/// Waiters of four processes enter in the order of their queue positions, by the server's own
+/// record. `cargo xtask fairness` does the same 100,000 times.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fair_lock_is_given_in_the_order_of_arrival_over_four_processes() {
     let server = server().await;

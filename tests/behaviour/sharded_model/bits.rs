@@ -10,7 +10,8 @@ use super::{Ground, ends};
 pub(super) async fn bit_sets(ground: &Ground, some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
-        // With parts that have no bit at all, and of a byte, and with neighbours.
+        // Sizes with shards that have no bit at all, with shards of one byte, and with neighbouring
+        // bits in different shards.
         let size = [1_u64, 7, 100, 1000, 4099][random.usize(..5)];
         let (name, shards) = (format!("bits{seed}"), 1 << random.u32(..5));
         let of = |client: &Client| ShardedBitSet::new(client, &name).with_shards(shards).with_size(size);
@@ -41,7 +42,7 @@ pub(super) async fn bit_sets(ground: &Ground, some: u64) {
     }
 }
 
-/// The bits that are set, from one on.
+/// The indexes of the bits that are set, from this one on.
 fn ones(model: &[bool], from: u64) -> Vec<u64> {
     (0..).zip(model).filter(|(index, bit)| **bit && *index >= from).map(|(index, _)| index).collect()
 }
@@ -110,7 +111,7 @@ async fn bits_step(
             if all {
                 model.fill(false);
             }
-            // Zeros may be stored, too.
+            // Stored zeros count as content, too.
             !all || {
                 let told = bits.clear().await.unwrap();
                 let fits = (told || !were) && (!told || *stored);

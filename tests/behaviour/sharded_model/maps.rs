@@ -97,7 +97,7 @@ async fn map_step(
                 && entries.into_iter().collect::<BTreeMap<_, _>>() == *model
                 && ones == expected.collect()
         }
-        // More than leave at a time for one part, put in and taken out again.
+        // More entries of one shard than one request deletes. They are inserted and removed.
         22 if one == 0 => {
             let many: BTreeMap<u64, i64> = (1000..2200).map(|key| (key, other)).collect();
             let keys: Vec<u64> = many.keys().rev().copied().chain([key, 7000]).collect();

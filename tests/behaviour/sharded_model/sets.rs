@@ -39,7 +39,7 @@ async fn set_step(
     random: &mut Rng,
 ) -> bool {
     let len = model.len();
-    // Some of them more than once.
+    // Some values occur more than once.
     let many: Vec<u32> = (0..count).map(|_| random.u32(..14)).collect();
     match step {
         0 | 1 => set.insert(&one).await.unwrap() == model.insert(one),
@@ -79,7 +79,7 @@ async fn set_step(
             all.len() == len && all.into_iter().collect::<BTreeSet<_>>() == *model
         }
         12 => set.len().await.unwrap() == len as u64 && set.is_empty().await.unwrap() == (len == 0),
-        // More than leave at a time for one part, put in and taken out again.
+        // More values of one shard than one request deletes. They are inserted and removed.
         13 if count == 0 => {
             let many: Vec<u32> = (1000..2200).collect();
             let asked: Vec<u32> = many.iter().rev().copied().chain([7000]).collect();
