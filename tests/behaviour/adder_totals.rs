@@ -1,4 +1,4 @@
-//! Adders whose clients save their counts.
+//! Adders that save their counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};

@@ -249,7 +249,7 @@ async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
     wait_until(SOON, async || listeners(&observer).await == 0).await;
 }
 
-/// Returns a client whose requests pass a proxy.
+/// Returns a client with all its requests passing a proxy.
 async fn through(proxy: &Proxy, server: &redgrid_testkit::RedisServer) -> Client {
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300));
     client_with(&server.url_via(proxy.addr()), quick).await

@@ -1,4 +1,4 @@
-//! Maps and sets whose entries have lifetimes.
+//! Maps and sets with a lifetime for each entry.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Sets whose values have lifetimes, and maps whose entries the server expires.
+//! Sets with a lifetime for each value, and maps with entries that the server expires.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! A map whose entries have lifetimes, compared with a model.
+//! A map with a lifetime for each entry, compared with a model.
 
 use std::collections::BTreeMap;
 

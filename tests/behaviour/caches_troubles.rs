@@ -149,7 +149,7 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
         }
         map.object().delete().await.unwrap();
     }
-    // The same with Redisson, whose `expire` adds an entry to the sets.
+    // Redisson's `expire` adds an entry to the sets.
     map.set("a", &1).await.unwrap();
     for set in [ENDS, IDLES] {
         observer.cmd(&["ZADD", set, "92233720368547758", "redisson__expiretag"]).await.unwrap();

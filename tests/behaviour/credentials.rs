@@ -233,7 +233,8 @@ async fn the_provider_is_called_once_for_all_connections() {
     client.shutdown(SOON).await.unwrap();
 }
 
-/// The permissions of a user at the sentinels in docs/operating/security.md and docs/operating/acl.md.
+/// The permissions of a user at the sentinels, from docs/operating/security.md and
+/// docs/operating/acl.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 

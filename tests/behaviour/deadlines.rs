@@ -175,7 +175,7 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
     let server = server().await;
     let (proxy, client) = slow_answers(&server, Duration::ZERO).await;
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(1500)).await.unwrap();
-    // An extension that is in time for the server, whose reply arrives after the local end of the
+    // The server executes the extension in time, but the reply arrives after the local end of the
     // lease.
     proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(2000)));
     let (extended, reason) = tokio::join!(guard.extend(Duration::from_secs(10)), guard.lost());

@@ -89,8 +89,8 @@ async fn leading_continues_past_the_lease_and_a_dead_leader_is_replaced() {
     tokio::time::sleep_until(began + 7000 * MS).await;
     assert!(first.is_leader());
     assert_eq!(Election::new(&one, "a").leader().await.unwrap().map(|leader| leader.id_text()), Some("first".into()));
-    // The same as if its host was gone: no reply arrives, and it stops leading before another
-    // candidate leads.
+    // The leader's host is gone: no reply arrives, and it stops leading before another candidate
+    // leads.
     let second = Election::new(&two, "a").campaign().proclaim("second").timeout(SOON);
     let second = tokio::spawn(second.into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;

@@ -318,7 +318,7 @@ async fn a_place_that_was_thrown_out_alive_lines_up_again() {
     let order = Arc::default();
     let waiting = [line_up(&client, 0, &order), line_up(&client, 1, &order)];
     until_waiting(&observer, 2).await;
-    // The same as when Redisson evicts an expired head.
+    // Evicts the head like Redisson evicts an expired one.
     let first = queue(&observer, "a").await.remove(0);
     observer.cmd(&["LPOP", "redisson_lock_queue:{a}"]).await.unwrap();
     observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &first]).await.unwrap();

@@ -79,7 +79,7 @@ fn pass() -> String {
     sha(&[common, include_str!("../../crates/redgrid-locks/src/scripts/fair_pass.lua")].concat())
 }
 
-/// Returns a client behind a proxy, whose server knows all scripts.
+/// Returns a client behind a proxy; the server knows all scripts.
 async fn behind(server: &RedisServer, timeout: Duration) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;

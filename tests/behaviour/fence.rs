@@ -84,7 +84,7 @@ async fn a_forgotten_fence_rejects_older_tokens_than_it_remembers() {
     fence.check_and_set(new).await.unwrap();
     let left = observer.time_to_live("redgrid_fence:{a}").await.unwrap();
     assert!(left.is_some_and(|left| left > hour - SOON && left <= hour), "{left:?}");
-    // The same as at the end of its lifetime.
+    // The server forgets the token, like at the end of its lifetime.
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
     assert!(matches!(fence.check_and_set(old).await, Err(FenceError::Expired { .. })));
     assert!(matches!(fence.set("{a}", "x", old).await, Err(FenceError::Expired { .. })));

@@ -1,4 +1,4 @@
-//! Locks whose tokens are counted in a key.
+//! Locks that count their tokens in a key.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};

@@ -44,7 +44,7 @@ pub(crate) async fn far_from_midnight(observer: &Observer) -> i64 {
     DAY / 2 - now(observer).await % DAY
 }
 
-/// Ids whose day ends in this number of seconds.
+/// Ids of a day that ends in this number of seconds.
 pub(crate) async fn midnight_in(observer: &Observer, client: &Client, name: &str, seconds: i64) -> TimeOrderedId {
     TimeOrderedId::new(client, name).day_offset(DAY - seconds - now(observer).await % DAY)
 }
@@ -77,7 +77,7 @@ async fn an_id_is_a_second_of_the_server_and_a_number_of_its_day() {
     assert!((1..=2).contains(&keys.len()), "{keys:?}");
     let first = ids.decode(had[0]).unwrap();
     assert_eq!(first.sequence, 1);
-    // The same value as a program computes that knows the format.
+    // A program that knows the format computes the same value.
     let expected = (second(&ids, had[0]) - 1_640_995_200) << 32 | i64::from(first.sequence);
     assert_eq!(had[0], expected);
     assert!(matches!(ids.decode(-1), Err(IdError::Failed(Failure::InvalidArgument { .. }))));

@@ -49,8 +49,8 @@ async fn not_held_is_never_reported_while_a_copy_may_still_acquire() {
     let told = asking.await.unwrap();
     held.release().await.unwrap();
     assert_eq!(harness.proxy.release_held().await, 1);
-    // The late copy acquired the lock, or was too late. In the first case the caller must not be
-    // told that it holds nothing.
+    // The late copy acquired the lock, or was too late. In the first case the reported error must
+    // not say that nothing is held.
     if harness.observer.exists("a").await.unwrap() {
         assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     }

@@ -239,7 +239,8 @@ async fn a_release_knows_an_undurable_lengthening() {
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
 }
 
-/// The lease that a release retains, in milliseconds, is what is left when the release gets through.
+/// The lease that a release retains, in milliseconds, is what is left when the release gets
+/// through.
 #[tokio::test(start_paused = true)]
 async fn a_retained_lease_is_recomputed_while_its_release_fails() {
     let silence = Duration::from_secs(10);

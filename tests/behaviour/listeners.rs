@@ -1,4 +1,4 @@
-//! Subscriptions of a client whose waiters use replicas.
+//! Subscriptions of a client with waiters that use replicas.
 
 use std::sync::Arc;
 

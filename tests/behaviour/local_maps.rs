@@ -1,4 +1,4 @@
-//! Maps whose values each process caches until they change.
+//! Maps with values that each process caches until they change.
 
 use std::collections::HashMap;
 use std::sync::Arc;

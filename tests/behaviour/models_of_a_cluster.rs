@@ -36,7 +36,7 @@ async fn objects_in_a_cluster_match_their_models() {
     set_combinations_model::modelled(clients, 2, cluster.nodes()[0].binary().version().major >= 7).await;
 }
 
-/// Objects whose elements are expired and removed by the servers.
+/// Objects with elements that the servers expire and remove.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_in_a_cluster_of_newer_servers_match_their_models() {
     let name = "objects_in_a_cluster_of_newer_servers_match_their_models";

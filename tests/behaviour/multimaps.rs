@@ -135,7 +135,7 @@ async fn a_failed_write_leaves_no_partial_change() {
     for told in [text.insert("a", &1).await.map(drop), text.len().await.map(drop), text.clear().await.map(drop)] {
         assert!(wrong(told.as_ref().unwrap_err()), "{told:?}");
     }
-    // A change whose reply is lost is not executed a second time.
+    // A change with a lost reply is not executed a second time.
     let list: ListMultimap<String, u32> = ListMultimap::new(&client, "list");
     list.insert("a", &1).await.unwrap();
     // It is the first change of this client. No other request of it is sent within this time.

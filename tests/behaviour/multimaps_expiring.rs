@@ -1,4 +1,4 @@
-//! Maps with several values per key, whose keys have lifetimes.
+//! Maps with several values and a lifetime for each key.
 
 use std::time::{Duration, SystemTime};
 
@@ -45,7 +45,7 @@ async fn keys_of(observer: &Observer) -> Vec<String> {
     sorted(observer.query(&["KEYS", "*"]).await.unwrap())
 }
 
-/// What is true of lifetimes in every kind of map.
+/// Checks the rules of lifetimes that every kind of map has.
 async fn lives<Y: Lifetimes>(map: &Multimap<String, u32, Json, Json, Y>, observer: &Observer) {
     let left = async |key: &str| map.key_lifetime(key).await.unwrap();
     let ends = async |key: &str| matches!(left(key).await, Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2);

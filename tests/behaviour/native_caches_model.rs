@@ -1,4 +1,4 @@
-//! A map whose entries the server expires, compared with a model.
+//! A map with entries that the server expires, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};

@@ -377,7 +377,7 @@ async fn the_published_lines_are_enough() {
     assert!(queue.change_priority(&pushed[1], 0).await.unwrap().is_some());
     assert_eq!((queue.pop().await.unwrap(), queue.pop_last().await.unwrap()), (Some((0, 2)), Some((6, 6))));
     assert_eq!(queue.move_to(End::Back, "next", End::Back).await.unwrap(), Some((5, 5)));
-    // An element whose caller has left is returned.
+    // An element without a caller is returned.
     let taken = match at_most(2, queue.take()).await {
         Some(taken) => taken.unwrap(),
         None => queue.take_within(SOON).await.unwrap().unwrap(),

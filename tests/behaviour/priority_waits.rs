@@ -35,7 +35,7 @@ async fn waits(observer: &Observer) {
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
 }
 
-/// Returns a client behind a proxy, whose server knows the scripts.
+/// Returns a client behind a proxy; the server knows the scripts.
 async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -148,7 +148,7 @@ async fn a_cancelled_waiter_loses_no_element_and_all_return_to_their_positions()
     println!("{} waits dropped, {} taken, {} left", dropped.iter().sum::<u64>(), got.len(), left.len());
 }
 
-/// Starts a take whose reply is lost, and drops it.
+/// Starts a take, loses the reply, and drops the take.
 async fn leaves(proxy: &Proxy, taking: impl Future<Output = Result<(i64, u64), ObjectError>>) {
     let swallowed = proxy.counts().swallowed;
     proxy.next(1, take(), Action::SwallowReply);

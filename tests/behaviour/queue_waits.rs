@@ -170,7 +170,7 @@ async fn a_cancelled_waiter_loses_and_repeats_no_element() {
     println!("{} waits dropped, {pushed} pushed, {taken} taken, {} left", dropped.into_inner(), left.len());
 }
 
-/// Returns a client behind a proxy, whose server knows the scripts.
+/// Returns a client behind a proxy; the server knows the scripts.
 async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;

@@ -391,7 +391,7 @@ async fn two_forgetful_servers_do_not_let_two_in() {
             assert!(believing <= 1, "seed {seed}: both hold the lock");
         }
         drop(held);
-        // The servers vote again, so no holder whose votes were lost can still hold the lock. The
+        // The servers vote again, so no holder can still hold the lock with forgotten votes. The
         // next schedule begins like this one.
         let probe = one.lock(format!("{name}:probe"));
         wait_until(SOON, async || {

@@ -176,7 +176,7 @@ async fn many_dead_are_streamed_moved_and_dropped() {
     assert_eq!((queue.dead().clear().await.unwrap(), queue.counts().await.unwrap().ready), (150, 100));
 }
 
-/// A client whose poll would come too late.
+/// A client with a poll that would come too late.
 async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(Duration::from_secs(600))).await
 }

@@ -45,7 +45,7 @@ struct One {
     priority: u8,
     attempts: u32,
     place: Place,
-    /// The delivery whose acknowledgement counts.
+    /// The delivery that may acknowledge the message.
     receipt: Option<usize>,
     /// Whether the message expires as soon as no delivery is in flight.
     ends: bool,
@@ -155,8 +155,8 @@ async fn apply(
         4..=7 => {
             let most = usize::from(value % 3) + 1;
             let visibility = if flag { SHORT } else { LONG };
-            // A delivery whose visibility ends now could still be in flight, so the test has waited
-            // above.
+            // A delivery could still be in flight at the end of its visibility, so the test has
+            // waited above.
             let given = queue.receive_many(most).visibility(visibility).timeout(Duration::ZERO).await.unwrap();
             model.tidy();
             let expected: Vec<_> = model.first().into_iter().take(most).collect();

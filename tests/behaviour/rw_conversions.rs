@@ -12,7 +12,7 @@ const MS: Duration = Duration::from_millis(1);
 /// clients.
 const AT_ONCE: Duration = SOON;
 
-/// A client whose poll interval is longer than any test waits.
+/// A client with a poll interval longer than any test waits.
 async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(10 * SOON).local_handover_window(400 * MS)).await
 }
@@ -332,8 +332,8 @@ async fn a_late_withdrawal_leaves_a_later_word_alone() {
     assert_eq!((withdraw("9").await, withdraw("11").await, withdraw("11").await), (0, 1, 0));
 }
 
-/// An upgrade does not wait for the release of its read lock, whose reply may arrive after the
-/// write lock was released.
+/// An upgrade does not wait for the release of its read lock. The reply to the release may arrive
+/// after the write lock was released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_released_late_behind_an_upgrade_does_not_stay() {
     let server = server().await;

@@ -9,7 +9,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A lease whose end no test waits for.
+/// A lease that ends after every test.
 const LONG: Duration = Duration::from_secs(600);
 
 /// The field of the only reader.

@@ -1,4 +1,4 @@
-//! A set whose values have lifetimes, compared with a model.
+//! A set with a lifetime for each value, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};

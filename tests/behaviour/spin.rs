@@ -10,7 +10,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-/// A client whose polls are so rare that no waiter completes by them.
+/// A client with polls so rare that no waiter completes by them.
 async fn patient(url: &str) -> Client {
     client_with(url, |config| config.poll_interval(2 * SOON)).await
 }

@@ -14,7 +14,7 @@ use redgrid_tests::process::Other;
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_transaction::{Transaction, TransactionError};
 
-/// The record of commits whose first key is `a`.
+/// The record of commits with `a` as the first key.
 const MEMORY: &str = "redgrid_once:{a}";
 
 /// Commits `n`: sets both buckets to it if they have `n - 1`, and adds it to a map and to a set.

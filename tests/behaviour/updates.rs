@@ -15,7 +15,7 @@ use redgrid_tests::before::Before;
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
-/// A client whose next request with this label is held back.
+/// A client that holds back its next request with this label.
 async fn stuck_at(server: &RedisServer, label: &'static str) -> (Client, Arc<Before>) {
     let config = Config::from_url(server.url()).unwrap();
     let before = Arc::new(Before::new(redgrid_core::server(&config).unwrap(), label));

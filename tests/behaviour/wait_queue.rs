@@ -1,4 +1,4 @@
-//! Core's queue of local waiters, on a resource whose polls are answered by the test.
+//! Core's queue of local waiters, on a resource with polls that the test answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// What the resource does with a reply.
+/// The reaction of the resource to a reply.
 type OnReply = Box<dyn FnOnce(&Arc<WaitQueue<Answered>>) -> NextPoll + Send>;
 
 /// A poll in flight: its waiters, and the channel for its reply.

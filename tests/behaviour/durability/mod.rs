@@ -117,7 +117,7 @@ async fn nothing_is_opened_or_sent_as_long_as_the_primary_is_enough() {
     for asked in [Durability::Primary, replicas(0, SOON)] {
         let since = grant(&node, "key").await;
         node.commit(since, asked, b"key").await.unwrap();
-        // The same for a reply whose durability cannot be proven.
+        // A reply on another connection proves nothing either.
         let gone = ConnectionId { run_id: "another".into(), connection: 9 };
         node.commit(gone.clone(), asked, b"key").await.unwrap();
         assert!(unproven(&node.commit(gone, replicas(1, SOON), b"key").await));

@@ -81,7 +81,7 @@ async fn a_primary_that_was_demoted_and_promoted_meanwhile_proves_nothing() {
     wait_until(SOON, async || info(&on_the_replica, "replication", "master_link_status").await == "up").await;
     assert_eq!(node.connection_id().borrow().clone(), Some(since.clone()));
     assert!(unproven(&node.commit(since.clone(), replicas(1, SOON), b"lost").await));
-    // After that, it counts as another connection, whose writes can be proven.
+    // After that, it counts as another connection, and its writes can be proven.
     wait_until(SOON, async || node.connection_id().borrow().as_ref().is_some_and(|epoch| *epoch != since)).await;
     let since = grant(&node, "key").await;
     node.commit(since, replicas(1, SOON), b"key").await.unwrap();

@@ -288,7 +288,7 @@ async fn a_clock_that_was_set_back_costs_one_window() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 2, 400 * MS).await;
     limiter.acquire().permits(2).await.unwrap();
-    // The same as if the clock had been an hour ahead.
+    // Moves all entries an hour ahead, like a clock that was set back.
     let shift = "for _, entry in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], 3600000, entry) end";
     observer.cmd(&["EVAL", shift, "1", "{a}:permits"]).await.unwrap();
     assert!(limiter.try_acquire().await.unwrap().is_none());
