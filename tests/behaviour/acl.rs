@@ -32,7 +32,7 @@ fn narrow() -> BTreeSet<&'static str> {
 
 /// A line once had a key pattern after `~*`, which is an error.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_published_line_is_taken_by_the_server_also_with_narrower_keys() {
+async fn every_published_line_is_accepted_with_narrower_keys_too() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // A server before 7.0 does not know all commands on the page.

@@ -96,7 +96,7 @@ impl Drop for Stop {
 /// Sums and saves overlap at every moment. Nothing is counted twice or missing, and resets leave
 /// nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_are_exact_while_all_save_all_the_time() {
+async fn sums_are_exact_while_all_clients_save() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     let [one, two] = [saving(&clients[0], OFTEN).await, saving(&clients[1], OFTEN).await];
@@ -190,7 +190,7 @@ async fn counts_saved_after_a_rounds_total_are_answered_or_reverted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_and_late_answers_save_once() {
+async fn lost_and_late_replies_save_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();

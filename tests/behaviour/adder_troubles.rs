@@ -226,7 +226,7 @@ async fn beyond_numbers_a_double_is_an_overflow_until_a_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_double_that_was_high_counts_small_again_after_a_reset() {
+async fn a_high_double_adds_small_values_again_after_a_reset() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);

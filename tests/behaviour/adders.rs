@@ -216,7 +216,7 @@ async fn listeners(observer: &Observer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
+async fn the_last_handle_or_a_shutdown_ends_the_subscription() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -308,7 +308,7 @@ async fn a_lost_reply_counts_no_member_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_that_arrives_late_takes_nothing_that_came_after_it() {
+async fn a_late_reset_clears_no_later_addition() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (one, two) = (client(&server).await, through(&proxy, &server).await);
@@ -445,7 +445,7 @@ async fn dropped_sums_leave_no_permanent_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_is_shut_down_meanwhile_holds_no_sum_up() {
+async fn a_client_that_shuts_down_delays_no_sum() {
     let server = server().await;
     let here = client(&server).await;
     let adder = &adders(&[&here]).await[0];

@@ -94,7 +94,7 @@ async fn a_holder_that_lost_its_lock_can_not_enter_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_of_zero_is_one_look() {
+async fn a_wait_of_zero_is_one_attempt() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let free = Lock::new(&one, "a").acquire().timeout(Duration::ZERO).await.unwrap();

@@ -53,7 +53,7 @@ async fn ten_tasks_add_a_hundred_thousand_by_far_fewer_commands_with_own_results
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_processes_add_and_every_number_is_had_once() {
+async fn three_processes_add_and_each_number_is_returned_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for once in ["", "once"] {
@@ -79,7 +79,7 @@ async fn three_processes_add_and_every_number_is_had_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn additions_and_subtractions_leave_together() {
+async fn additions_and_subtractions_are_batched_together() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;

@@ -171,7 +171,7 @@ async fn updates_inside_a_loop_over_updates_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_is_overtaken_ends_when_its_time_is_over() {
+async fn an_update_with_constant_conflicts_ends_at_its_timeout() {
     let server = server().await;
     let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(500)).retries(1);
     let n = AtomicLong::new(&client_with(&server.url(), quick).await, "n");

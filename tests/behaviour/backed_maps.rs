@@ -255,7 +255,7 @@ async fn changes_of_a_key_reach_map_and_store_in_one_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_goes_when_it_is_full_and_else_after_the_delay() {
+async fn a_batch_is_written_when_it_is_full_or_after_the_delay() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -411,7 +411,7 @@ async fn the_last_handle_leaves_no_unwritten_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_that_can_not_be_are_named() {
+async fn invalid_options_are_reported_by_name() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);

@@ -164,7 +164,7 @@ async fn a_change_with_a_lost_reply_reaches_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_which_nothing_can_be_learnt_counts_as_lost() {
+async fn a_change_with_an_unknown_outcome_counts_as_lost() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let brief = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(500)).retries(0);
@@ -183,7 +183,7 @@ async fn a_change_of_which_nothing_can_be_learnt_counts_as_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_is_shorter_than_a_batch_is_emptied_when_it_is_full() {
+async fn a_queue_shorter_than_a_batch_is_written_when_it_is_full() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);

@@ -158,7 +158,7 @@ async fn a_killed_party_is_not_counted_after_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_counts_for_many_leases_and_without_messages_is_through_by_its_own_look() {
+async fn a_waiter_counts_for_many_leases_and_without_messages_passes_by_its_poll() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();

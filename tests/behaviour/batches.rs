@@ -67,7 +67,7 @@ async fn each_call_has_its_own_result_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_one_stays_in_order_and_scripts_stay_where_they_stand() {
+async fn a_long_batch_and_its_scripts_stay_in_order() {
     let server = server().await;
     let client = client(&server).await;
     let mut batch = Batch::new(&client);
@@ -168,7 +168,7 @@ async fn an_atomic_batch_with_a_lost_reply_is_unknown_and_executed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_atomic_one_that_is_lost_before_exec_is_sent_again_and_carried_out_once() {
+async fn an_atomic_batch_lost_before_exec_is_sent_again_and_executed_once() {
     let (server, proxy, client) = lossy().await;
     let observer = server.observer().await.unwrap();
     let faults =

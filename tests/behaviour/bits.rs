@@ -147,7 +147,7 @@ async fn a_bit_set_matches_its_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sets_make_others_together_and_live_as_long_as_before() {
+async fn combined_sets_keep_their_lifetimes() {
     let server = server().await;
     let client = client(&server).await;
     let observer = server.observer().await.unwrap();

@@ -39,7 +39,7 @@ async fn score(observer: &Observer, set: &str, key: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_a_map() {
+async fn a_cache_is_a_map() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     assert!(map.is_empty().await.unwrap() && map.set("a", &1).await.unwrap() && !map.set("a", &2).await.unwrap());
@@ -134,7 +134,7 @@ async fn expired_entries_are_absent_for_every_operation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_call_takes_out_a_hundred_that_are_over() {
+async fn each_call_removes_a_hundred_expired_entries() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     let fill = async || {
@@ -228,7 +228,7 @@ async fn an_entry_ends_by_its_lifetime_and_by_its_idle_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_than_the_limit_go_by_their_use() {
+async fn entries_above_the_limit_are_evicted_by_use() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     let keys = async || sorted(map.keys().try_collect::<Vec<_>>().await.unwrap());
@@ -342,7 +342,7 @@ async fn entry_events_and_gaps_are_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_belongs_to_a_map_goes_with_it() {
+async fn companion_keys_follow_their_map() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_recently_used(100)).await.unwrap();

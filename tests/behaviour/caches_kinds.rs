@@ -10,7 +10,7 @@ use redgrid_tests::{SOON, client};
 use super::caches::{HOUR, ready};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_of_a_set_are_in_for_their_time() {
+async fn values_of_a_set_expire() {
     let (_server, client, observer) = ready().await;
     let set: SetCache<u32> = SetCache::new(&client, "s");
     assert!(set.is_empty().await.unwrap() && set.insert(&1).await.unwrap() && !set.insert(&1).await.unwrap());
@@ -50,8 +50,8 @@ async fn values_of_a_set_are_in_for_their_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_with_lifetimes_are_the_servers() {
-    let test = "fields_with_lifetimes_are_the_servers";
+async fn the_server_expires_fields_with_lifetimes() {
+    let test = "the_server_expires_fields_with_lifetimes";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());

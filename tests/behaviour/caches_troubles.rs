@@ -46,7 +46,7 @@ async fn a_native_map_replaces_on_every_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_map_takes_no_end_that_servers_do_not() {
+async fn a_native_map_rejects_ends_that_servers_reject() {
     let (_server, client, observer) = ready().await;
     let map: NativeMapCache<String, u32> = NativeMapCache::new(&client, "n");
     map.set("a", &1).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_native_map_takes_no_end_that_servers_do_not() {
 
 /// A user that may set fields and read their lifetimes, but not set them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_map_without_the_rights_is_as_it_was() {
+async fn a_native_map_without_permissions_is_unchanged() {
     let (server, client, observer) = ready().await;
     if !knows(&observer).await {
         return;
@@ -93,7 +93,7 @@ async fn a_native_map_without_the_rights_is_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listeners_hear_again_when_the_map_was_deleted() {
+async fn listeners_get_events_after_the_map_was_deleted() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set("a", &1).await.unwrap();
@@ -126,7 +126,7 @@ async fn listeners_resume_after_a_server_lost_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_has_nothing_of_the_end_of_the_one_before() {
+async fn a_new_map_has_no_lifetime_of_a_former_one() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     for how in ["remove", "clear", "expired"] {
@@ -203,7 +203,7 @@ async fn another_type_is_reported_before_any_write() {
 
 /// From Redis 7.0 on, a script can query the permissions of a user.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_with_a_part_of_the_rights_changes_nothing() {
+async fn a_user_with_some_of_the_permissions_changes_nothing() {
     let (server, client, observer) = ready().await;
     let asks = "return redis.acl_check_cmd and 1 or 0";
     if observer.query::<u64>(&["EVAL", asks, "0"]).await.unwrap() == 0 {
@@ -277,7 +277,7 @@ async fn an_expired_entry_displaces_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_call_takes_out_no_more_than_it_brings_and_a_hundred() {
+async fn one_call_removes_at_most_a_hundred_more_than_it_adds() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     fill(&map, &observer, 2000, 0).await;

@@ -32,7 +32,7 @@ async fn a_script_that_says_that_its_cluster_is_down_is_run_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_that_sends_elsewhere_is_not_followed() {
+async fn a_redirection_by_a_script_is_not_followed() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = client_with(&cluster.url(), |config| config).await;
     let slot = cluster.slot_of("n").await.unwrap();
@@ -89,7 +89,7 @@ async fn an_atomic_batch_follows_an_address_whose_server_became_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_atomic_batch_is_carried_out_where_other_requests_are() {
+async fn an_atomic_batch_is_executed_where_other_requests_are() {
     let (former, next) = (server().await, server().await);
     let (address, client) = by_address(&former).await;
     address.redirect(next.addr());
@@ -200,7 +200,7 @@ async fn an_atomic_batch_with_a_read_only_script_runs_on_servers_without_eval_ro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_batch_that_was_refused_until_its_time_was_over_that_is_said() {
+async fn a_batch_rejected_until_its_timeout_is_reported_as_rejected() {
     let (server, other) = (server().await, server().await);
     let client = client(&server).await;
     let (host, port) = (other.addr().ip().to_string(), other.addr().port().to_string());

@@ -188,7 +188,7 @@ async fn a_cancelled_caller_is_not_sent_and_an_abandoned_batch_is_dropped() {
 /// one thread. One batch continues although the other one, before or after it, is abandoned. Each
 /// caller gets its own result.
 #[tokio::test]
-async fn of_two_batches_the_abandoned_one_is_dropped() {
+async fn the_abandoned_one_of_two_batches_is_dropped() {
     for given_up in [0, 1] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
         let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
@@ -216,7 +216,7 @@ async fn of_two_batches_the_abandoned_one_is_dropped() {
 /// The waiters are divided equally between up to three batches. For many waiters two batches are
 /// enough.
 #[tokio::test]
-async fn three_batches_are_under_way_unless_many_ask() {
+async fn three_batches_are_in_flight_unless_many_callers_wait() {
     for batches in [vec![6], vec![4, 4, 4], vec![20, 20]] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
         let combiner = Arc::new(Batcher::new(InTurns::<3>(echo.clone())));
@@ -380,7 +380,7 @@ async fn callers_during_the_end_of_connections_are_notified() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_the_cancel_counter_strands_no_caller() {
+async fn a_panic_in_the_cancel_counter_leaves_no_caller_waiting() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, LONG).await;

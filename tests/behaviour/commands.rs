@@ -41,7 +41,7 @@ async fn an_uncontended_pair_is_two_script_calls_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_waits_twice_asks_once() {
+async fn a_holder_that_waits_twice_sends_one_request() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let other = client(&server).await;

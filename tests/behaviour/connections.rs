@@ -50,7 +50,7 @@ async fn names_are_spread_over_the_connections_and_each_keeps_to_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_epoch_changes_when_any_of_them_is_new_and_nothing_is_proven_of_the_one_before() {
+async fn a_new_connection_changes_the_epoch_and_proves_no_former_write() {
     let server = server().await;
     let node = redgrid_core::server(&config(&server).durability(Durability::Primary)).unwrap();
     let mut seen = HashSet::new();
@@ -128,7 +128,7 @@ async fn holds_and_waiters_outlive_each_connection() {
 
 /// A late event of a connection does not count for the next one, before its handshake.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_was_lost_is_followed_by_one_that_is_greeted_once() {
+async fn a_lost_connection_is_followed_by_one_handshake() {
     let server = server().await;
     let node = redgrid_core::server(&config(&server).connections_per_node(1)).unwrap();
     let mut told = node.connection_id();

@@ -79,7 +79,7 @@ async fn logins(observer: &Observer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
+async fn a_rotation_loses_no_hold_or_waiter_and_no_caller_notices() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let vault = Vault::new(Says::Password("first"));
@@ -178,7 +178,7 @@ async fn a_logged_out_connection_logs_in_again_and_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() {
+async fn while_the_vault_fails_connections_stay_and_new_ones_report_why() {
     let server = server().await;
     for (says, words) in [
         (Says::Trouble("the vault is sealed"), "the credential provider failed: the vault is sealed"),
@@ -239,7 +239,7 @@ const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +senti
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published() {
+async fn sentinels_have_their_own_login_with_the_published_permissions() {
     for page in [include_str!("../../docs/operating/security.md"), include_str!("../../docs/operating/acl.md")] {
         let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");

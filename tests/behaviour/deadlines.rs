@@ -104,23 +104,23 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_renewed_lock_is_believed_after_a_stopped_server_could_have_let_it_go() {
+async fn a_renewed_lock_ends_locally_before_a_stopped_server_frees_it() {
     believed_no_longer_than_the_server(server().await, true, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_fixed_lease_is_believed_after_a_stopped_server_could_have_let_it_go() {
+async fn a_fixed_lease_ends_locally_before_a_stopped_server_frees_it() {
     believed_no_longer_than_the_server(server().await, false, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_lock_is_believed_after_a_cut_off_server_could_have_let_it_go() {
+async fn a_lock_ends_locally_before_a_cut_off_server_frees_it() {
     believed_no_longer_than_the_server(server().await, true, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_lease_is_believed_too_long_on_the_newest_server_either() {
-    let test = "no_lease_is_believed_too_long_on_the_newest_server_either";
+async fn a_lock_ends_locally_before_the_newest_server_frees_it() {
+    let test = "a_lock_ends_locally_before_the_newest_server_frees_it";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     believed_no_longer_than_the_server(server, true, false).await;
@@ -152,7 +152,7 @@ async fn slow_answers(server: &RedisServer, delay: Duration) -> (Proxy, redgrid_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_is_counted_from_before_the_request_left() {
+async fn a_lease_starts_before_its_request_is_sent() {
     let server = server().await;
     let delay = Duration::from_millis(300);
     let (_proxy, client) = slow_answers(&server, delay).await;
@@ -185,7 +185,7 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_is_counted_from_before_it_left() {
+async fn a_renewed_lease_starts_before_its_request_is_sent() {
     let server = server().await;
     let (delay, lease) = (Duration::from_millis(400), Duration::from_secs(8));
     let (_proxy, client) = slow_answers(&server, delay).await;

@@ -58,7 +58,7 @@ async fn due_elements_are_taken_in_order_and_others_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_take_of_a_cancelled_caller_is_due_again_in_front() {
+async fn an_element_of_a_cancelled_take_is_due_again_first() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");

@@ -13,7 +13,7 @@ use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_process_believes_at_a_time_and_the_token_stays() {
+async fn one_process_holds_it_at_a_time_and_the_token_stays() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
@@ -44,7 +44,7 @@ async fn one_process_believes_at_a_time_and_the_token_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_that_attach_one_gets_it() {
+async fn of_many_attaches_one_succeeds() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     for round in 0..20 {
@@ -208,7 +208,7 @@ async fn a_lock_of_another_kind_stays_of_its_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_back() {
+async fn a_lost_reply_attaches_once_and_an_unused_attach_is_released() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: redgrid_core::Config| config.response_timeout(2000 * MS).retries(1);
@@ -242,7 +242,7 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
 /// The job began in the process that detached the lock, so its name is retained although the attach
 /// fails.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
+async fn a_failed_attach_leaves_the_name_taken_for_its_minimum_hold() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: redgrid_core::Config| config.response_timeout(1000 * MS).retries(1);
@@ -271,7 +271,7 @@ async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_least_and_max_hold_go_with_it() {
+async fn minimum_and_maximum_hold_are_attached_too() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let began = tokio::time::Instant::now();

@@ -62,7 +62,7 @@ async fn a_host_with_a_silent_address_is_reached_at_another_and_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_not_known_is_said_to_be() {
+async fn an_unknown_host_name_is_reported() {
     let resolver = Fixed { addresses: Arc::default(), asked: Arc::default() };
     let client = Client::connect(Config::single("db.other").unwrap().resolver(resolver)).await.unwrap();
     let trouble = async || client.health().timeout(Duration::from_millis(100)).await.nodes[0].trouble.clone();

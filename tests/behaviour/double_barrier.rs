@@ -144,7 +144,7 @@ async fn a_dropped_party_leaves_and_one_inside_counts_for_many_leases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_are_lost_delay_and_a_shutdown_leaves() {
+async fn lost_messages_cause_delays_and_a_shutdown_leaves() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();

@@ -129,7 +129,7 @@ async fn a_forced_takeover_of_leadership_is_reported_and_a_plain_holder_is_no_le
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_that_leaves_leads_no_longer() {
+async fn a_cancelled_campaign_leads_no_longer() {
     let server = server().await;
     let client = client(&server).await;
     let election = Election::new(&client, "a");
@@ -150,7 +150,7 @@ async fn a_candidate_that_leaves_leads_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_bounds_the_proclamation_as_well() {
+async fn a_timeout_includes_the_proclamation() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(3 * SOON)).await;
@@ -180,7 +180,7 @@ async fn resigning_succeeds_beside_foreign_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_elect_once_and_resign_once() {
+async fn lost_replies_elect_once_and_resign_once() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: redgrid_core::Config| config.response_timeout(2000 * MS);

@@ -68,7 +68,7 @@ async fn a_cancelled_extend_does_not_end_the_next_owners_renewed_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_attempt_per_name_is_in_flight_however_often_its_asker_leaves() {
+async fn one_attempt_per_name_is_in_flight_however_often_callers_leave() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -324,7 +324,7 @@ async fn a_try_beside_a_waiter_is_answered_when_the_waiter_enters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
+async fn a_wait_that_ends_before_it_begins_does_not_affect_the_name() {
     let server = server().await;
     let client = client(&server).await;
     for _ in 0..20 {

@@ -142,7 +142,7 @@ async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_leaves_no_place() {
+async fn a_shutdown_leaves_no_queue_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -200,7 +200,7 @@ async fn two_thousand_waits_dropped_at_random_leave_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_copy_of_lining_up_makes_no_place() {
+async fn a_late_copy_of_a_queue_request_leaves_no_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_late_copy_of_lining_up_makes_no_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
+async fn a_request_that_arrives_after_its_waiter_left_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -285,7 +285,7 @@ async fn an_expired_unpolled_waiter_blocks_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_lining_up_keeps_the_place() {
+async fn a_lost_reply_to_a_queue_request_keeps_the_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -310,7 +310,7 @@ async fn a_lost_answer_to_lining_up_keeps_the_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_was_thrown_out_alive_lines_up_again() {
+async fn an_evicted_live_waiter_is_queued_again() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -332,7 +332,7 @@ async fn a_place_that_was_thrown_out_alive_lines_up_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_so_many_waiters_of_a_process_have_places() {
+async fn the_queue_positions_of_a_process_are_limited() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.fair_depth(3)).await;
@@ -354,7 +354,7 @@ async fn only_so_many_waiters_of_a_process_have_places() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_sees_where_it_stands() {
+async fn a_waiter_can_read_its_queue_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -380,7 +380,7 @@ async fn a_waiter_sees_where_it_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
+async fn guards_leases_tokens_and_holders_work_like_those_of_a_lock() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -435,7 +435,7 @@ async fn a_lease_that_ends_without_a_message_admits_the_head() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_queue_has_a_lifetime_only_while_every_place_is_ours() {
+async fn the_queue_has_a_lifetime_only_while_all_positions_are_ours() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;

@@ -41,7 +41,7 @@ async fn kill(children: Vec<Child>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_twenty_five_waiters_that_were_killed_the_next_is_in_within_one_and_a_half_seconds() {
+async fn a_waiter_behind_25_killed_ones_enters_within_1500_ms() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -59,7 +59,7 @@ async fn behind_twenty_five_waiters_that_were_killed_the_next_is_in_within_one_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_waiters_of_ours_that_were_killed_redisson_is_in_after_a_fair_wait_each() {
+async fn redisson_enters_after_one_fair_wait_per_killed_waiter() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -258,7 +258,7 @@ async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
 
 /// Redisson's own waiters poll without a pause in this state.
 #[tokio::test(flavor = "multi_thread")]
-async fn ours_do_not_spin_behind_a_dead_redisson_head() {
+async fn our_waiters_do_not_spin_behind_a_dead_redisson_head() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -300,7 +300,7 @@ const FILL: &str = "
 /// The longest own time of any kind of call. For each kind, the fastest of several calls counts, by
 /// the server's clock. A busy machine makes a call look longer, never shorter.
 #[tokio::test(flavor = "multi_thread")]
-async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
+async fn no_call_among_a_thousand_positions_takes_five_milliseconds() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -375,7 +375,7 @@ end";
 
 /// Each removal searches the queue up to its position, so in a long queue one call removes fewer.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_call_removes_few_dead_places_of_a_long_queue() {
+async fn one_call_removes_few_dead_positions_of_a_long_queue() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let keys = ["a", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}", "redgrid_fair:{a}"];

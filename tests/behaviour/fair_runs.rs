@@ -177,7 +177,7 @@ async fn entering_tasks_confirm_in_the_servers_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_word_serves_many_under_one_field_unless_there_is_no_stretch() {
+async fn one_request_serves_many_owners_unless_there_is_no_window() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for (stretch, name) in [(None, "a"), (Some(Duration::ZERO), "b")] {
@@ -282,7 +282,7 @@ async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
 /// Before one lease is adjusted, the other one ends. Such a distance to the server is no reason to
 /// end the pass.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
+async fn a_slow_connection_does_not_end_a_local_pass() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (proxy, one) = behind(&server, SOON / 2).await;
@@ -382,7 +382,7 @@ async fn a_cancelled_waiter_is_skipped_by_a_pass_and_a_shutdown_leaves_nothing()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
+async fn a_process_killed_in_a_pass_keeps_its_positions_for_a_second() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;

@@ -11,7 +11,7 @@ async fn lost(lost: impl Future<Output = redgrid_locks::LostReason>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_came_since_keeps_the_lock() {
+async fn a_later_holder_keeps_the_lock() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     listening(&server, &two).await;
@@ -33,7 +33,7 @@ async fn a_holder_that_came_since_keeps_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_of_a_fair_queue_follows_the_holder_that_was_seen() {
+async fn the_first_of_a_fair_queue_follows_the_expected_holder() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -52,7 +52,7 @@ async fn the_next_of_a_fair_queue_follows_the_holder_that_was_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_readers_and_a_writer_only_the_one_that_was_seen_loses_its_hold() {
+async fn only_the_expected_reader_or_writer_loses_its_hold() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);

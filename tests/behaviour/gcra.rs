@@ -18,7 +18,7 @@ const MS: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
+async fn a_burst_is_granted_at_once_and_replenished_evenly() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = GcraLimiter::new(&client, "a", Quota::new(10, 10 * LONG).burst(4));
@@ -66,7 +66,7 @@ async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
+async fn no_period_exceeds_the_rate_and_little_is_lost_at_the_limit() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     let (rate, burst) = (400_u64, 100_u64);
@@ -125,7 +125,7 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
 
 /// The test has one thread, so timers that are due together run in order.
 #[tokio::test]
-async fn one_at_a_time_comes_evenly_and_in_order() {
+async fn single_permits_are_granted_evenly_and_in_order() {
     let server = server().await;
     let client = client(&server).await;
     let limiter = GcraLimiter::new(&client, "a", Quota::new(20, 1000 * MS).burst(1));
@@ -155,7 +155,7 @@ async fn one_at_a_time_comes_evenly_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_takes_once_and_a_clock_set_back_costs_a_burst() {
+async fn a_lost_reply_takes_once_and_a_clock_set_back_costs_a_burst() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: Config| config.response_timeout(150 * MS).retries(9);
@@ -212,7 +212,7 @@ fn asked(seen: &[SeenCommand]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_set_back_costs_a_burst_also_where_that_is_long() {
+async fn a_clock_set_back_by_hours_costs_a_burst() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = GcraLimiter::new(&client, "a", Quota::per_second(1));
@@ -248,7 +248,7 @@ async fn a_caller_beyond_the_batch_is_answered_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_server_all_of_a_long_line_end_together() {
+async fn without_a_server_all_callers_of_a_long_queue_end_together() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: Config| config.response_timeout(1000 * MS).retries(1);

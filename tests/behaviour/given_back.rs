@@ -43,7 +43,7 @@ async fn are(releases: &AtomicUsize, many: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn releases_go_once_more_to_another_process_and_not_to_another_connection() {
+async fn releases_are_repeated_to_another_process_but_not_connection() {
     let (server, client, releases) = granted();
     hold_and_release(&client, 3).await;
     // The same process, on another connection.
@@ -55,7 +55,7 @@ async fn releases_go_once_more_to_another_process_and_not_to_another_connection(
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_releases_the_last_are_remembered() {
+async fn only_the_last_releases_are_remembered() {
     let (server, client, releases) = granted();
     hold_and_release(&client, MOST + 10).await;
     server.restarted();
@@ -64,7 +64,7 @@ async fn of_many_releases_the_last_are_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn releases_are_forgotten_while_their_primary_answers_and_kept_while_it_is_missed() {
+async fn releases_are_forgotten_only_while_their_primary_responds() {
     let (server, client, releases) = granted();
     hold_and_release(&client, 3).await;
     tokio::time::sleep(3 * KEPT).await;

@@ -11,7 +11,7 @@ const MS: Duration = Duration::from_millis(1);
 /// The test has one thread. While the test blocks it, nothing of its client runs, as in a process
 /// that stalls.
 #[tokio::test(flavor = "current_thread")]
-async fn a_lock_that_ran_out_while_its_process_stood_still_is_not_handed_on() {
+async fn a_lock_that_expired_in_a_stalled_process_is_not_handed_over() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client =
@@ -107,7 +107,7 @@ async fn a_fixed_lease_ends_as_requested_although_the_key_lives_longer() {
 
 /// A poll finds that the lock is free. It must not restart the quiet period that ends a turn.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_ends_although_polls_are_more_frequent_than_its_silence() {
+async fn a_turn_ends_although_polls_are_more_frequent_than_its_quiet_period() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client =
@@ -127,7 +127,7 @@ async fn a_turn_ends_although_polls_are_more_frequent_than_its_silence() {
 
 /// By default, a name is polled every 100 ms if messages are not available.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_task_enters_after_the_stretch_although_its_process_may_not_subscribe() {
+async fn the_next_task_enters_after_the_window_without_subscribe_permission() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     server.set_user("mute", &["on", ">secret", "~*", "+@all", "resetchannels"]).await.unwrap();

@@ -55,7 +55,7 @@ async fn clients_take_blocks_in_turn_and_each_gives_rising_ids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_being_set_up_ids_begin_at_one_in_blocks_of_five_thousand() {
+async fn by_default_ids_begin_at_one_in_blocks_of_five_thousand() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     assert_eq!(some(&IdGenerator::new(&client, "a"), 3).await, [1, 2, 3]);
@@ -232,7 +232,7 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_leaves_out_a_block_and_setting_up_acts_once() {
+async fn a_lost_reply_skips_a_block_and_try_init_acts_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -327,7 +327,7 @@ async fn an_emptied_server_learns_the_last_id_once_despite_lost_replies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn handles_that_are_made_for_each_id_give_from_one_block_and_the_client_ends_without_them() {
+async fn short_lived_handles_share_one_block_and_do_not_keep_the_client() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let next = async || IdGenerator::new(&client, "a").next().await.unwrap();

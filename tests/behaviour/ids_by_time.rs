@@ -137,7 +137,7 @@ async fn programs_with_a_plain_counter_share_the_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_midnight_numbers_begin_anew_and_no_id_does() {
+async fn at_midnight_numbers_restart_and_ids_still_rise() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let ids = midnight_in(&observer, &client, "order", 6).await;
@@ -167,7 +167,7 @@ async fn at_midnight_numbers_begin_anew_and_no_id_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_day_without_numbers_left_says_so_until_the_next() {
+async fn an_exhausted_day_is_reported_until_the_next_day() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let ids = midnight_in(&observer, &client, "order", 8).await;

@@ -80,7 +80,7 @@ async fn a_deleted_counter_continues_above_issued_ids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_loss_of_contact_a_block_is_not_given_from() {
+async fn after_a_loss_of_contact_the_former_block_is_not_used() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let ids = TimeOrderedId::new(&client, "order").day_offset(far_from_midnight(&observer).await);

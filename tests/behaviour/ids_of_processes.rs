@@ -21,12 +21,12 @@ fn chunk() -> &'static str {
 const TROUBLES: u64 = 10;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_id_in_the_order_of_time_is_given_twice_by_processes_that_are_killed() {
+async fn killed_processes_repeat_no_time_ordered_id() {
     no_id_is_given_twice("times").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_id_of_a_block_is_given_twice_by_processes_that_are_killed() {
+async fn killed_processes_repeat_no_id_of_a_block() {
     no_id_is_given_twice("blocks").await;
 }
 

@@ -101,7 +101,7 @@ async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
 /// server, and half a round trip back. An earlier poll may be late, so rounds are repeated until
 /// one has three count-downs and no poll.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
+async fn a_hundred_waiters_wake_without_a_further_round_trip() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (counting, waiting) =
@@ -310,12 +310,12 @@ impl Waiters {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_in_ten_processes_go_on_by_the_message() {
+async fn a_thousand_in_ten_processes_wake_by_the_message() {
     println!("with messages, all awake after {:?}", a_thousand_in_ten_processes(false).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_in_ten_processes_go_on_within_the_poll_although_every_message_is_lost() {
+async fn a_thousand_in_ten_processes_wake_by_the_poll_if_messages_are_lost() {
     let awake = a_thousand_in_ten_processes(true).await;
     println!("without messages, all awake after {awake:?}");
     // Each process polls once per second, and ten processes print a thousand lines.

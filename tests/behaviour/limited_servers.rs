@@ -51,7 +51,7 @@ impl Limited {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_the_client_command_is_subscribed_at_without_new_connections() {
+async fn subscriptions_work_without_the_client_command() {
     let limited = Limited::without("CLIENT").await;
     let client = limited.client().await;
     wait_until(SOON, async || client.health().await.nodes[0].subscribed == 1).await;

@@ -52,7 +52,7 @@ async fn a_large_list_is_streamed_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_goes_by_index_while_others_change_the_list() {
+async fn a_stream_continues_by_index_while_others_change_the_list() {
     let (_server, client, _observer) = ground().await;
     let list = of(&client, "moving", &(0..30).collect::<Vec<_>>()).await;
     let mut on = list.stream().page(10);

@@ -213,7 +213,7 @@ async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outlives_a_break_of_the_subscription() {
+async fn no_cached_value_survives_a_lost_subscription() {
     let server = server().await;
     let ((_one, here), (_two, there)) = (prices(&server, "prices").await, prices(&server, "prices").await);
     let observer = server.observer().await.unwrap();
@@ -230,7 +230,7 @@ async fn nothing_outlives_a_break_of_the_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_much_is_kept_and_for_so_long() {
+async fn the_cache_keeps_its_limits_of_size_and_time() {
     let server = server().await;
     let client = client(&server).await;
     let few = Prices::with_options(&client, "few", told().max_entries(100));
@@ -269,7 +269,7 @@ async fn so_much_is_kept_and_for_so_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_that_has_gone_is_seen_to_have_gone() {
+async fn a_removed_map_is_noticed() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -322,7 +322,7 @@ async fn handles_share_a_cache_that_ends_with_the_last() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pulses_stop_when_nothing_is_read_and_begin_again() {
+async fn heartbeats_stop_without_reads_and_begin_again() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;

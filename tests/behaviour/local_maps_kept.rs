@@ -27,7 +27,7 @@ async fn kept(prices: &Prices, key: &str, value: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_that_expires_and_is_refilled_at_once_is_another() {
+async fn a_refilled_map_after_an_expiry_is_a_new_one() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (reader, writer) = (client(&server).await, client(&server).await);

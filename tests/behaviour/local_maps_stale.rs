@@ -69,7 +69,7 @@ async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<Atom
 
 /// The test of the bound. `REDGRID_STALE_TRIALS` for more trials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_is_read_that_was_overwritten_before_the_bound() {
+async fn no_value_is_read_that_was_overwritten_before_the_bound() {
     let trials = std::env::var("REDGRID_STALE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(20);
     let server = server().await;
     let (observer, proxy) = (server.observer().await.unwrap(), Proxy::to(&server).await.unwrap());

@@ -115,7 +115,7 @@ async fn lost_replies_to_reads_are_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_a_theft_leaves_one_thief() {
+async fn a_lost_reply_to_a_takeover_leaves_one_holder() {
     let harness = harness(QUICK).await;
     let victim = client(&harness.server).await;
     let held = Lock::new(&victim, "a").acquire().await.unwrap();
@@ -131,7 +131,7 @@ async fn a_lost_answer_to_a_theft_leaves_one_thief() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
+async fn lost_replies_at_a_retained_release_and_a_shutdown_do_no_harm() {
     let harness = harness(QUICK).await;
     let keep = Duration::from_secs(3);
     let turn = Lock::new(&harness.client, "a").acquire().hold_at_least(keep).await.unwrap();
@@ -231,7 +231,7 @@ async fn a_late_retransmission_of_a_cancelled_caller_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
+async fn a_late_shortening_never_frees_a_lock_that_counts_as_held() {
     let timeout = Duration::from_secs(2);
     let harness = harness(timeout).await;
     let guard = Lock::new(&harness.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();

@@ -51,7 +51,7 @@ async fn values_are_computed_one_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_are_computed_where_they_are_and_where_they_are_not() {
+async fn present_and_absent_values_are_computed() {
     let server = server().await;
     let client = client(&server).await;
     let map: Map<String, u64> = Map::new(&client, "m");
@@ -98,7 +98,7 @@ async fn a_change_without_the_keys_lock_is_not_overwritten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
+async fn a_lost_or_unavailable_lock_computes_nothing() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there): (Map<String, u64>, Map<String, u64>) = (Map::new(&one, "m"), Map::new(&two, "m"));

@@ -70,7 +70,7 @@ async fn a_large_map_is_streamed_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_restarts_behind_another_process() {
+async fn a_stream_restarts_after_a_restart_of_the_server() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;

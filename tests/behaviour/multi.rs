@@ -51,7 +51,7 @@ async fn all_are_taken_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_names_are_one_script_to_take_and_one_to_give_back() {
+async fn a_hundred_names_are_acquired_and_released_by_one_script_each() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -89,7 +89,7 @@ async fn a_waiter_for_one_name_holds_none_and_is_woken_by_its_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_is_over_and_one_that_is_dropped_leave_nothing() {
+async fn an_expired_wait_and_a_dropped_one_leave_nothing() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let both = MultiLock::new(&two, ["name:1", "name:2"]);
@@ -140,7 +140,7 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
 
 /// A name that an attempt took and released is free at once: it had no holder.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
+async fn a_withdrawn_attempt_retains_no_name() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -168,7 +168,7 @@ async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
 
 /// Two processes with two tasks each, in opposite orders; then three that overlap in a ring.
 #[tokio::test(flavor = "multi_thread")]
-async fn opposite_orders_neither_stall_nor_leave_a_part() {
+async fn opposite_orders_cause_no_deadlock_and_leave_no_lock() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let observer = server.observer().await.unwrap();
@@ -312,7 +312,7 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
 
 /// The caller's timeout ends in time; the request continues, and its grant is released.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_is_over_in_time_although_no_answer_comes() {
+async fn a_wait_ends_in_time_without_a_reply() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(3 * SOON)).await;
@@ -416,7 +416,7 @@ async fn ten_thousand_names_of_a_slot_are_few_scripts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_that_keeps_its_client_gives_all_back_and_says_so() {
+async fn the_last_user_of_a_client_releases_all_its_names() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for _ in 0..100 {

@@ -71,7 +71,7 @@ async fn a_key_has_a_list_of_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_one_is_streamed_and_cleared_page_by_page() {
+async fn a_large_multimap_is_streamed_and_cleared_page_by_page() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let map: SetMultimap<u32, u32> = SetMultimap::new(&client, "large");

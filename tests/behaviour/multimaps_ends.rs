@@ -76,7 +76,7 @@ async fn inserted_values_live_as_long_as_their_map() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ends_of_keys_live_as_long_as_their_map_whatever_was_there() {
+async fn stored_lifetimes_of_keys_last_as_long_as_their_map() {
     let (_server, client, observer) = ready().await;
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
     for alone in ["DEL", "PERSIST"] {

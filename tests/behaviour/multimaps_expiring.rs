@@ -98,8 +98,8 @@ async fn keys_live_as_long_as_they_are_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_fields_ends_keys() {
-    let Some(newest) = ServerBinary::newest_or_skip("a_server_that_ends_fields_ends_keys") else { return };
+async fn a_server_that_expires_fields_expires_keys() {
+    let Some(newest) = ServerBinary::newest_or_skip("a_server_that_expires_fields_expires_keys") else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     lives(&NativeSetMultimapCache::<String, u32>::new(&client, "m"), &observer).await;
@@ -117,7 +117,7 @@ async fn a_server_that_ends_fields_ends_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_lifetimes_of_fields_says_so() {
+async fn a_server_without_field_lifetimes_is_an_error() {
     let (_server, client, observer) = ready().await;
     let knows: u64 = observer
         .query(&["EVAL", "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')", "0"])
@@ -195,7 +195,7 @@ async fn expired_keys_are_absent_and_removed_by_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_an_answer_that_is_lost_is_made_once() {
+async fn a_change_with_a_lost_reply_is_made_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, url) = (client(&server).await, server.url_via(proxy.addr()));

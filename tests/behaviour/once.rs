@@ -53,7 +53,7 @@ async fn copies_that_come_late_add_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_at_once_with_answers_lost_at_random_each_is_added_once() {
+async fn concurrent_additions_with_lost_replies_are_each_added_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // Requests behind an unanswered one have enough time to wait for it.

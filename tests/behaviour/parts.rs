@@ -23,7 +23,7 @@ fn large(count: u64) -> BTreeMap<String, Bytes> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn buckets_go_by_500_and_by_4_mib() {
+async fn buckets_are_sent_in_chunks_of_500_or_4_mib() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let numbers: Buckets<u64, Long> = Buckets::<u64, Raw>::new(&client).with_codec(Long);
@@ -40,7 +40,7 @@ async fn buckets_go_by_500_and_by_4_mib() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn maps_go_by_500_and_by_4_mib() {
+async fn maps_are_sent_in_chunks_of_500_or_4_mib() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let numbers: Map<u64, u64, Long> = Map::new(&client, "numbers");
@@ -73,7 +73,7 @@ impl Writer<u64, u64> for Counts {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_gets_a_part_of_a_map_at_a_time() {
+async fn a_store_gets_a_map_in_chunks() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let map = Map::<u64, u64, Long>::new(&client, "numbers").backed().writer(Counts).build().unwrap();

@@ -112,7 +112,7 @@ async fn phases_of_many_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_are_not_waited_for_and_the_living_count_for_many_leases() {
+async fn dead_parties_are_not_waited_for_and_live_ones_count_for_many_leases() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
@@ -133,7 +133,7 @@ async fn the_dead_are_not_waited_for_and_the_living_count_for_many_leases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_arrive_once_and_lost_messages_delay() {
+async fn lost_replies_arrive_once_and_lost_messages_cause_delays() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();

@@ -116,7 +116,7 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
 /// After a data loss, the first party that leaves restores the phaser. It does not end it for the
 /// others.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
+async fn the_first_to_leave_a_lost_phaser_does_not_end_it() {
     let server = server().await;
     let (one, two) = (leased(&server).await, leased(&server).await);
     let (leaving, staying) =
@@ -170,7 +170,7 @@ async fn a_termination_with_a_lost_reply_returns_true() {
 
 /// A party has the place of a former party that has left, and a failover loses its registration.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_party_that_sits_where_another_has_left_is_there_again_after_a_failover() {
+async fn a_party_in_a_reused_place_is_restored_after_a_failover() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (leased(&server).await, leased(&server).await);

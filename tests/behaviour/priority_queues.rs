@@ -30,7 +30,7 @@ async fn number(observer: &Observer, section: &str, field: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_smallest_comes_first_exactly_and_equals_as_they_came() {
+async fn elements_are_ordered_by_priority_then_by_arrival() {
     let server = server().await;
     let client = client(&server).await;
     let queue: PriorityQueue<String> = PriorityQueue::new(&client, "jobs");
@@ -362,7 +362,7 @@ async fn an_element_moves_to_a_list_and_wakes_its_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_published_lines_are_enough() {
+async fn the_published_permissions_are_enough() {
     let page = include_str!("../../docs/operating/acl.md");
     let rules = |begins: &str| {
         let mut lines = page.lines().filter_map(|line| line.strip_prefix("ACL SETUSER app "));
@@ -387,7 +387,7 @@ async fn the_published_lines_are_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_priority_queue_has_one_key_which_goes_with_it() {
+async fn a_priority_queue_has_one_key() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u32> = PriorityQueue::new(&client, "jobs");

@@ -89,7 +89,7 @@ async fn a_job_that_must_run_once_is_not_run_again_when_its_process_is_killed() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_released_early_stays_taken_here_too() {
+async fn a_job_released_early_stays_taken_for_its_own_client_too() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;

@@ -167,7 +167,7 @@ async fn waiters_are_notified_while_a_put_back_is_unanswered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_comes_while_no_server_answers_waits_no_longer_than_those_before_it() {
+async fn a_later_call_without_a_server_waits_no_longer_than_earlier_ones() {
     let server = server().await;
     let (proxy, client) = harness(&server, Duration::from_secs(1), 1).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
@@ -253,7 +253,7 @@ async fn an_expired_take_gets_elements_that_arrived_since_the_last_poll() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_is_none_keeps_nothing_else() {
+async fn an_invalid_item_does_not_block_earlier_ones() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");

@@ -74,7 +74,7 @@ async fn a_kept_acquire_that_is_not_polled_delays_no_other() {
 
 /// Each server has one vote, even if several requests of one holder ask for it at the same time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_asked_twice_for_its_vote_has_one() {
+async fn a_server_has_one_vote_for_concurrent_requests() {
     let servers = servers().await;
     let (one, two) = (quorum(&servers).await, quorum(&servers).await);
     assert!(one.bootstrap().await.unwrap());
@@ -195,7 +195,7 @@ async fn servers_without_a_mark_abstain_until_the_longest_lease_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_five_that_are_gone_are_not_missed_and_three_are() {
+async fn a_quorum_of_five_works_without_two_servers_but_not_three() {
     let servers = servers().await;
     let quorum = quorum(&servers).await.share(400 * MS);
     quorum.bootstrap().await.unwrap();
@@ -308,7 +308,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_keep_it_and_it_is_lost_with_its_majority() {
+async fn renewals_keep_a_quorum_lock_until_its_majority_is_lost() {
     let servers = servers().await;
     let mut clients = Vec::new();
     for server in &servers {
@@ -352,7 +352,7 @@ async fn acquires_that_are_dropped_leave_nothing() {
 /// Two clients compete, and two servers of five lose their data, at seeded times: at most one
 /// client holds the lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_forgetful_servers_do_not_let_two_in() {
+async fn two_servers_that_lose_their_data_admit_one_holder() {
     let servers = servers().await;
     let longest = 400 * MS;
     let (one, two) = (quorum(&servers).await.longest_lease(longest), quorum(&servers).await.longest_lease(longest));

@@ -77,7 +77,7 @@ fn assert_spread((attempts, busiest): (usize, usize)) {
 }
 
 #[tokio::test]
-async fn clients_that_lost_their_server_together_do_not_come_back_together() {
+async fn clients_that_lost_a_server_together_reconnect_at_different_times() {
     let (server, outage) = (server().await, Outage::default());
     let proxy = Proxy::to(&server).await.unwrap();
     let clients = outage.clients(&server.url_via(proxy.addr())).await;
@@ -95,7 +95,7 @@ async fn clients_that_lost_their_server_together_do_not_come_back_together() {
 }
 
 #[tokio::test]
-async fn clients_that_never_had_a_server_do_not_come_together() {
+async fn clients_without_a_server_connect_at_different_times() {
     let outage = Outage::default();
     outage.begin();
     let _clients = outage.clients("redis://127.0.0.1:1").await;

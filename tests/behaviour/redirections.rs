@@ -153,7 +153,7 @@ async fn a_change_answered_by_a_replaced_primary_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_change_that_was_sent_on_is_waited_for_although_its_home_was_replaced() {
+async fn a_redirected_change_is_waited_for_although_its_owner_was_replaced() {
     let sends_on = |_: &Request| Err(ServerError::Refused { code: Code::Moved, message: "MOVED 1 target:1".into() });
     let owner = Arc::new(FakeServer::new("owner:1", sends_on));
     let target = Arc::new(FakeServer::new("target:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));

@@ -42,7 +42,7 @@ async fn an_address_that_was_given_to_another_server_is_followed_when_the_former
 /// A server that rejects writes and keeps its address is retried, with a new connection at most
 /// every two seconds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besieged() {
+async fn a_server_without_writes_is_waited_for_with_few_connections() {
     let (server, other) = (server().await, server().await);
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;

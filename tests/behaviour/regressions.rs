@@ -18,7 +18,7 @@ use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 const TOKEN: &str = "1700000000000000";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_longer_than_the_patience_without_contact_is_still_waiting() {
+async fn a_wait_with_contact_outlasts_the_contact_timeout() {
     let server = server().await;
     let holder = client(&server).await;
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(200)).retries(1);
@@ -229,7 +229,7 @@ async fn a_queued_request_is_notified_of_a_shutdown_at_once() {
 /// lock may have been stolen again, and the server may have lost its data. The check would then
 /// acquire the free lock without a caller.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
+async fn two_takeovers_leave_nothing_on_a_server_that_lost_its_data() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     observer.cmd(&["HSET", "a", "other:1", "1"]).await.unwrap();

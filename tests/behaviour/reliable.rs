@@ -33,7 +33,7 @@ async fn keys_of(observer: &Observer) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_come_by_priority_and_in_order_and_are_over_when_acknowledged() {
+async fn messages_are_delivered_by_priority_in_order_until_acknowledged() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     assert!(queue.try_receive().await.unwrap().is_none() && !queue.object().exists().await.unwrap());
@@ -156,7 +156,7 @@ async fn messages_are_given_back_extended_and_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_dead_are_streamed_moved_and_dropped() {
+async fn many_dead_messages_are_streamed_moved_and_dropped() {
     let server = server().await;
     let queue: ReliableQueue<u32> = ReliableQueue::new(&client(&server).await, "many");
     let all: Vec<u32> = (0..250).collect();
@@ -260,7 +260,7 @@ async fn tasks_of_a_process_receive_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deduplication_id_counts_within_its_window_although_the_message_is_over() {
+async fn a_deduplication_id_counts_within_its_window_after_the_message_ended() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     let first = queue.push("a").deduplicate("order-7").await.unwrap();

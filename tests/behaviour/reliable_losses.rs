@@ -153,7 +153,7 @@ async fn a_cancelled_caller_takes_no_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_is_dropped_goes_back_at_once_where_that_was_said() {
+async fn a_dropped_delivery_is_returned_at_once_on_request() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     queue.push(&1).await.unwrap();

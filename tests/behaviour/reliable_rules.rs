@@ -205,7 +205,7 @@ async fn remaining_is_never_too_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_are_counted_where_they_are_moved() {
+async fn dead_messages_are_counted_at_the_primary() {
     let replicated = Replicated::start(1).await.unwrap();
     let replicas = replicated.replicas().iter().map(|replica| replica.addr().to_string());
     let config = Config::master_slave(replicated.primary().addr().to_string(), replicas)
@@ -233,7 +233,7 @@ async fn the_dead_are_counted_where_they_are_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lifetime_is_as_long_however_often_a_message_is_moved_back() {
+async fn a_lifetime_stays_however_often_a_message_is_moved_back() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();

@@ -97,7 +97,7 @@ async fn unacknowledged_messages_are_redelivered_to_the_continuing_subscriber() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_as_many_out_as_may_be_it_waits() {
+async fn a_subscriber_waits_at_its_limit_of_unacknowledged_messages() {
     let (_server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().max_unacknowledged(2).await.unwrap();
@@ -126,7 +126,7 @@ async fn with_as_many_out_as_may_be_it_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_subscriber_is_taken_out_and_one_that_lives_is_not() {
+async fn only_a_silent_subscriber_is_removed() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
     let dead = topic.subscribe().as_subscriber("dead").await.unwrap();
@@ -285,7 +285,7 @@ async fn a_subscriber_that_lost_its_group_detects_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_nodes_a_stream_has_a_part_is_dropped_at_a_time() {
+async fn messages_are_dropped_in_parts_whatever_the_node_size() {
     let (_server, client, observer) = ready().await;
     for option in ["stream-node-max-entries", "stream-node-max-bytes"] {
         observer.cmd(&["CONFIG", "SET", option, "0"]).await.unwrap();

@@ -141,7 +141,7 @@ async fn a_rename_of_a_missing_object_leaves_no_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_renames_to_one_name_neither_takes_the_others_keys() {
+async fn two_renames_to_one_name_do_not_take_each_others_keys() {
     let on = Ground::new().await;
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     let other = on.object("a");

@@ -18,7 +18,7 @@ async fn script_calls(observer: &Observer) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_held_locks_are_renewed_a_hundred_to_a_script_also_after_a_burst() {
+async fn ten_thousand_locks_are_renewed_a_hundred_per_script_after_a_burst() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let lease = Duration::from_secs(12);
@@ -120,7 +120,7 @@ async fn the_longest_hold_ends_renewal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_command_connection_has_all_holds_looked_after() {
+async fn all_holds_are_verified_on_a_new_command_connection() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(10 * SOON)).await;

@@ -81,7 +81,7 @@ async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_reply_and_a_long_request_are_no_silence() {
+async fn a_connection_with_a_long_reply_or_request_is_not_silent() {
     let server = server().await;
     let narrow = Narrow { dials: Arc::default() };
     let slow = client_with(&server.url(), |config| {

@@ -64,7 +64,7 @@ async fn many_read_and_one_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_of_a_process_are_one_reader_on_the_wire() {
+async fn readers_of_a_process_are_one_reader_on_the_server() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     listening(&server, &client).await;
@@ -104,7 +104,7 @@ async fn readers_of_a_process_are_one_reader_on_the_wire() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_with_other_wishes_has_a_lease_of_its_own() {
+async fn a_reader_with_other_options_has_its_own_lease() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let observer = server.observer().await.unwrap();
@@ -214,7 +214,7 @@ async fn a_write_under_which_its_holder_reads_is_not_handed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_asks_to_write_would_wait_for_itself() {
+async fn a_reader_that_asks_to_write_gets_a_deadlock_error() {
     let server = server().await;
     let client = client(&server).await;
     let (lock, me) = (RwLock::new(&client, "a"), Holder::new());

@@ -280,7 +280,7 @@ async fn local_readers_wait_behind_a_waiting_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
+async fn a_cancelled_upgrade_withdraws_only_its_own_announcement() {
     let server = server().await;
     // Readers of a process share its grant for the hand-over window without asking the server.
     let (one, two) =
@@ -310,7 +310,7 @@ async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
 
 /// The scripts themselves: a late withdrawal does not remove a later announcement.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_withdrawal_leaves_a_later_word_alone() {
+async fn a_late_withdrawal_keeps_a_later_announcement() {
     const ANNOUNCE: &str = include_str!("../../crates/redgrid-locks/src/scripts/rw_announce.lua");
     const WITHDRAW: &str = include_str!("../../crates/redgrid-locks/src/scripts/rw_withdraw.lua");
     let server = server().await;

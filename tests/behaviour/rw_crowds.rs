@@ -94,7 +94,7 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_have_their_turn_between_writers_that_never_end() {
+async fn readers_get_their_turn_between_endless_writers() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let stop = Arc::new(AtomicBool::new(false));
@@ -219,7 +219,7 @@ fn line_up(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fair_one_is_entered_in_the_order_of_asking_by_readers_and_writers_of_all_processes() {
+async fn a_fair_lock_is_entered_in_request_order_by_all_processes() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await];

@@ -110,7 +110,7 @@ async fn a_hold_missing_on_the_server_is_not_converted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_that_waits_under_a_write_that_is_gone_waits_as_any_other() {
+async fn a_read_under_a_lost_write_waits_like_any_other() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
@@ -147,7 +147,7 @@ async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_its_lease() {
+async fn a_writer_waits_for_a_dead_reader_only_until_its_lease_ends() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();

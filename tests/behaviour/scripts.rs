@@ -40,7 +40,7 @@ async fn replies_are_decoded_as_requested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_go_and_come_by_codecs() {
+async fn values_are_encoded_and_decoded_by_codecs() {
     let server = server().await;
     let client = client(&server).await;
     let swap = Script::new("local old = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], ARGV[1]); return old");
@@ -164,7 +164,7 @@ async fn a_server_without_commands_for_reading_scripts_runs_them_all_the_same() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_that_does_not_end_is_ended() {
+async fn an_endless_script_is_killed() {
     let server = server().await;
     // On the connection of the script, the request would wait for its end.
     let client = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
@@ -253,7 +253,7 @@ async fn libraries_are_loaded_listed_dumped_and_restored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_function_that_does_not_end_is_seen_and_ended() {
+async fn an_endless_function_is_listed_and_killed() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let functions = Functions::new(&client);

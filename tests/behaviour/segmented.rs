@@ -72,7 +72,7 @@ async fn a_stock_in_segments_is_sold_to_the_last_piece_and_no_further() {
 
 /// The iterator returns the segment that is free first, whatever its order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tour_that_found_all_taken_goes_round_again() {
+async fn an_iterator_that_found_all_segments_taken_continues() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));

@@ -58,7 +58,7 @@ async fn permits_are_taken_and_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_never_set_says_so_or_waits_until_it_is() {
+async fn an_unset_semaphore_is_reported_or_waited_for() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::plain(&client, NAME);
@@ -105,7 +105,7 @@ async fn a_timeout_ends_a_wait_and_a_try_does_not_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_tasks_of_many_processes_never_have_more_than_there_are() {
+async fn many_tasks_of_many_processes_never_exceed_the_permits() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for leases in [true, false] {

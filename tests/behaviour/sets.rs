@@ -152,7 +152,7 @@ async fn a_lost_reply_is_reported_and_no_value_is_popped_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_sets_are_no_combination() {
+async fn a_combination_of_too_many_sets_is_rejected() {
     let server = server().await;
     let client = client(&server).await;
     let (set, due) = (Set::<u32>::new(&client, "s"), SortedSet::<u32>::new(&client, "due"));

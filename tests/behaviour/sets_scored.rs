@@ -187,7 +187,7 @@ async fn sorted_sets_are_combined() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_set_is_streamed_and_kept() {
+async fn a_large_set_is_streamed_and_reduced() {
     let server = server().await;
     let client = client(&server).await;
     let set: ScoredSortedSet<u32> = ScoredSortedSet::new(&client, "large");

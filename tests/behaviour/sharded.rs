@@ -252,7 +252,7 @@ async fn a_filter_of_other_sizes_for_the_same_numbers_is_the_same_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_a_filter_that_was_not_made_is_made() {
+async fn a_missing_shard_of_a_filter_is_created() {
     let server = server().await;
     let (here, elsewhere) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();

@@ -24,7 +24,7 @@ fn failed<T: std::fmt::Debug>(told: Result<T, ObjectError>) -> Vec<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_is_divided_once_and_all_others_go_by_it() {
+async fn the_first_layout_of_an_object_is_used_by_all_clients() {
     let server = server().await;
     let clients = join_all((0..4).map(|_| client(&server))).await;
     let of = |n: usize, shards: u32| -> ShardedMap<u32, u32> { ShardedMap::new(&clients[n], "m").with_shards(shards) };
@@ -159,7 +159,7 @@ async fn lost_replies_about_the_layout_are_retried_and_those_of_changes_reported
 /// The layout of an object outlives its shards. Otherwise later elements would be stored where no
 /// client reads them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lifetime_is_of_parts_and_not_of_their_division() {
+async fn a_lifetime_ends_shards_and_not_their_layout() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();

@@ -136,7 +136,7 @@ async fn a_stopped_waiter_is_queued_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_in_front_of_the_line_are_dropped_and_seats_are_swept_once_a_minute() {
+async fn dead_waiters_in_front_are_dropped_and_entries_are_swept_once_a_minute() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = leased(&server).await;

@@ -71,7 +71,7 @@ async fn a_waiter_completes_although_the_event_is_reset_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_events_lifetime_ends_it_and_can_be_left_out() {
+async fn an_event_ends_with_its_lifetime_which_is_optional() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -90,7 +90,7 @@ fn notified(client: &Client) -> JoinHandle<Result<(), WaitError>> {
 const LINE: &str = "redgrid_notify_line:{a}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
+async fn waiters_are_notified_in_order_and_one_notification_is_stored() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -164,7 +164,7 @@ async fn a_dropped_waiter_consumes_no_notification() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
+async fn dead_waiters_are_not_notified_and_lost_replies_notify_one() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -199,7 +199,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_leaves_the_line_and_passes_on() {
+async fn a_shutdown_leaves_the_queue_of_waiters() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (leaving, one) = (client(&server).await, client(&server).await);

@@ -40,7 +40,7 @@ async fn a_spinning_waiter_subscribes_nothing_and_enters_soon_after_a_silent_rel
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_publishes_nothing_whichever_way() {
+async fn no_kind_of_release_publishes() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let published = Arc::new(AtomicU64::new(0));
@@ -90,7 +90,7 @@ async fn tries_become_rarer_up_to_the_longest_pause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
+async fn tasks_pass_the_lock_on_and_two_processes_both_get_it() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let stop = Arc::new(AtomicBool::new(false));
@@ -123,7 +123,7 @@ async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spinning_waiters_that_leave_leave_nothing() {
+async fn cancelled_spinning_waiters_leave_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);

@@ -111,7 +111,7 @@ async fn a_deleted_group_is_reported_or_recreated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
+async fn with_lost_replies_each_entry_reaches_its_consumer() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -232,7 +232,7 @@ async fn a_consumer_ends_with_its_client() {
 /// No entry is lost when consumers are killed at random. `REDGRID_STREAM_ENTRIES` sets another
 /// number of entries.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_consumers_that_are_killed_no_entry_is_lost() {
+async fn killed_consumers_lose_no_entry() {
     let entries = std::env::var("REDGRID_STREAM_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(600_u64);
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());

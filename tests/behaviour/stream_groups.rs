@@ -223,7 +223,7 @@ async fn entries_of_a_lost_reply_are_pending() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_begins_with_new_entries_unless_said_otherwise() {
+async fn by_default_a_group_begins_with_new_entries() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");

@@ -158,7 +158,7 @@ async fn a_group_is_set_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_counts_more_than_there_is_hides_no_other() {
+async fn a_group_with_a_wrong_counter_hides_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");

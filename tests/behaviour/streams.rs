@@ -179,7 +179,7 @@ async fn an_entry_of_any_size_is_added_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_lost_leaves_one_entry() {
+async fn an_add_with_a_lost_reply_leaves_one_entry() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =

@@ -237,7 +237,7 @@ pub(crate) const TYPES: [&str; 24] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_belongs_to_an_object_goes_with_it() {
+async fn object_operations_act_on_all_keys() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // A renewal may recreate missing keys. With this lease no renewal occurs during the test.
@@ -364,7 +364,7 @@ async fn a_client_shuts_down_although_its_keys_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_has_nothing_in_hand_shuts_down_in_no_time() {
+async fn an_idle_client_shuts_down_at_once() {
     let server = server().await;
     for _ in 0..20 {
         client(&server).await.shutdown(Duration::ZERO).await.unwrap();

@@ -68,7 +68,7 @@ async fn a_lock_passes_between_clients_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_of_strangers_is_refused_in_clear_words() {
+async fn a_certificate_of_an_unknown_authority_is_rejected_clearly() {
     let Some(server) = start(RedisServer::builder().tls()).await else { return };
     let Some(stranger) = start(RedisServer::builder().tls()).await else { return };
     let text = trouble(config(&server, trusting(&stranger))).await;
@@ -84,7 +84,7 @@ async fn a_certificate_of_strangers_is_refused_in_clear_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_name_in_the_certificate_is_checked_and_may_be_another_than_the_host() {
+async fn the_name_in_the_certificate_is_checked_and_may_differ_from_the_host() {
     let Some(server) = start(RedisServer::builder().tls().config("bind 127.0.0.1 127.0.0.2")).await else { return };
     let there = |tls| {
         let url = server.tls_url().unwrap().replace("127.0.0.1", "127.0.0.2");
@@ -226,7 +226,7 @@ async fn the_nodes_of_a_cluster_are_reached_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_nodes_of_a_cluster_are_checked_by_the_host_they_announce_or_by_the_name_that_is_set() {
+async fn cluster_nodes_are_checked_by_their_announced_host_or_the_set_name() {
     // The only node of its cluster: it announces its TLS port to clients, and the name that is set
     // here.
     let node = RedisServer::builder()

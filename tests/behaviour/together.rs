@@ -135,7 +135,7 @@ fn an_error_of_one_request_is_reported_to_that_one() {
 /// A batch may fail half way, without permission for the remaining time. The releases before that
 /// point are executed, and get their replies.
 #[test]
-fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
+fn a_batch_that_fails_half_way_loses_no_replies() {
     on_each_runtime(async || {
         let server = server().await;
         let observer = server.observer().await.unwrap();
@@ -162,7 +162,7 @@ fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
 
 /// The outcome of the whole batch is unknown; each request finds its own.
 #[test]
-fn a_lost_answer_to_many_is_found_again_by_each() {
+fn each_request_of_a_batch_finds_its_lost_reply_again() {
     on_each_runtime(async || {
         let server = server().await;
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
@@ -193,7 +193,7 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
 
 /// A request that arrives after its caller's timeout takes nothing.
 #[test]
-fn many_that_arrive_too_late_are_not_carried_out() {
+fn a_batch_that_arrives_too_late_is_not_executed() {
     on_each_runtime(async || {
         let (server, timeout) = (server().await, Duration::from_millis(1500));
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
@@ -286,7 +286,7 @@ fn requests_are_pipelined_before_any_reply() {
 
 /// Each connection batches the requests for its own names.
 #[test]
-fn names_of_several_connections_leave_together_by_each() {
+fn each_connection_batches_its_own_requests() {
     on_each_runtime(async || {
         let server = server().await;
         let client = client_with(&server.url(), |config| config.connections_per_node(3)).await;

@@ -83,7 +83,7 @@ async fn subscribers_receive_messages_and_share_one_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_message_comes_once_for_each_pattern_that_it_is_of() {
+async fn each_message_is_delivered_once_per_matching_pattern() {
     let (_server, client, observer) = ready().await;
     let mut all = pattern(&client, "*").subscribe().await.unwrap();
     let mut news = pattern(&client, "news:*").subscribe().await.unwrap();
@@ -142,7 +142,7 @@ async fn topics_and_patterns_are_within_the_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sharded_topics_are_others_than_plain_ones() {
+async fn sharded_and_plain_topics_are_separate() {
     let (server, client, observer) = ready().await;
     let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
     if is_before_7(&server).await {

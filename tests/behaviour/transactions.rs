@@ -53,7 +53,7 @@ async fn only_values_stay(server: &RedisServer, names: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_lives_as_long_as_is_said() {
+async fn a_bucket_has_the_requested_lifetime() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let left = async |observer: &Observer| observer.query::<i64>(&["PTTL", "b"]).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_bucket_lives_as_long_as_is_said() {
 
 /// The anomalies between two transactions, and the isolation levels that allow them.
 #[tokio::test(flavor = "multi_thread")]
-async fn isolation_levels_allow_what_their_table_says() {
+async fn isolation_levels_allow_only_documented_anomalies() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     for isolation in BOTH {
@@ -193,7 +193,7 @@ async fn isolation_levels_allow_what_their_table_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conflict_is_tried_again_and_ends() {
+async fn a_conflict_is_retried_a_limited_number_of_times() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let other: Bucket<u32> = Bucket::new(&two, "n");
@@ -252,7 +252,7 @@ async fn a_conflict_is_tried_again_and_ends() {
 /// `run` neither commits nor rolls back a transaction that its function has ended. A conflict that
 /// the function returns is retried.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_deleted_within_a_run_is_not_deleted_again() {
+async fn a_transaction_ended_within_run_is_not_committed_again() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let other: Bucket<u32> = Bucket::new(&two, "n");

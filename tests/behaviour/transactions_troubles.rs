@@ -201,7 +201,7 @@ fn kills() -> usize {
 /// Four processes move money between a bucket and the accounts of a map, and log each move in a
 /// set. They are killed at random.
 #[tokio::test(flavor = "multi_thread")]
-async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
+async fn killed_processes_neither_create_nor_lose_money() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let (map, cash): (Map<u32, i64>, Bucket<i64>) = (Map::new(&client, "accounts"), Bucket::new(&client, "cash"));

@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 const REQUESTS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
+async fn a_waiter_that_may_only_poll_enters_within_a_few_polls() {
     let server = server().await;
     server.set_user("half", &["on", ">secret", "~*", "resetchannels", "&redgrid_client:*", "+@all"]).await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
 /// Waiters of four processes enter in the order of their queue positions, by the server's own
 /// record. `cargo xtask fairness` does the same 100,000 times.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fair_lock_is_given_in_the_order_of_arrival_over_four_processes() {
+async fn a_fair_lock_is_granted_in_order_of_arrival_to_four_processes() {
     let server = server().await;
     let role = std::path::Path::new(env!("CARGO_BIN_EXE_role"));
     let contest = redgrid_tests::fair::contest(&server, role, (4, 4, 50), SOON * 3).await.unwrap();

@@ -69,7 +69,7 @@ fn shares(order: &[usize], tasks: usize) -> Vec<usize> {
 /// The test has one thread. With several, a busy machine may stop one, together with the tasks on
 /// it.
 #[tokio::test]
-async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_server() {
+async fn tasks_of_one_process_take_turns_in_order_with_few_requests() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.local_handover_window(STRETCH)).await;
@@ -274,7 +274,7 @@ async fn a_reentry_does_not_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenure_found_gone_is_not_handed_on() {
+async fn a_lost_lease_is_not_handed_over() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
     let lock = Lock::new(&client, "a");
@@ -303,7 +303,7 @@ async fn without_a_window_every_task_sends_a_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_of_a_queue_holds_without_listening() {
+async fn the_last_of_a_queue_holds_without_a_subscription() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.local_handover_window(Duration::from_millis(500))).await;
     let lock = Lock::new(&client, "a");

@@ -126,7 +126,7 @@ async fn an_update_that_always_conflicts_is_reported_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_an_unknown_answer_an_update_does_not_go_on() {
+async fn an_update_ends_at_an_unknown_outcome() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =

@@ -164,7 +164,7 @@ async fn a_blocked_queue_is_polled_when_its_first_waiter_leaves_and_not_for_a_ne
 }
 
 #[tokio::test]
-async fn a_failed_poll_ends_the_waits_that_the_resource_says_and_is_repeated_for_the_others() {
+async fn a_failed_poll_ends_some_waits_and_is_repeated_for_the_others() {
     let server = server().await;
     let (queue, mut sent) = queue(&server).await;
     let (mut ending, staying) = (queue.enter(true), queue.enter(false));

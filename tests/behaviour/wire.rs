@@ -39,7 +39,7 @@ async fn a_lock_written_by_redisson_is_respected_and_its_message_wakes_us() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_only_speaks_redissons_protocol_is_woken_by_us() {
+async fn a_waiter_with_redissons_protocol_is_woken_by_redgrid() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;

@@ -153,7 +153,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_of_permits_are_believed_once_replicas_have_them() {
+async fn renewals_of_permits_count_once_replicas_have_them() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let lease = Duration::from_secs(3);
@@ -198,7 +198,7 @@ async fn a_permit_that_is_granted_while_its_client_shuts_down_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_extension_that_is_proven_late_is_not_believed_over_a_later_one() {
+async fn an_extension_proven_late_does_not_override_a_later_one() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let (client, observer) = (redgrid_tests::client(&primary).await, primary.observer().await.unwrap());

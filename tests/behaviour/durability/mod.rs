@@ -109,7 +109,7 @@ async fn acknowledged_writes_are_on_the_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_opened_or_sent_as_long_as_the_primary_is_enough() {
+async fn nothing_is_connected_or_sent_if_the_primary_is_enough() {
     let primary = server().await;
     let node = node(&primary).await;
     let observer = primary.observer().await.unwrap();
@@ -126,7 +126,7 @@ async fn nothing_is_opened_or_sent_as_long_as_the_primary_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_replica_is_a_shortfall_in_time_and_in_numbers() {
+async fn a_paused_replica_is_reported_in_time_with_numbers() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let node = node(&primary).await;
@@ -221,7 +221,7 @@ async fn weaker_requests_are_not_delayed_by_a_dead_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_is_refused_by_a_server_that_can_not_tell() {
+async fn disk_durability_is_rejected_by_servers_without_support() {
     let primary = RedisServer::builder().append_only(true).config("appendfsync always").start().await.unwrap();
     if primary.binary().version().major > 7 || primary.binary().version().minor >= 2 {
         return;

@@ -106,7 +106,7 @@ async fn without_permission_for_other_keys_objects_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_is_all_there_is() {
+async fn a_client_with_a_namespace_sees_only_its_keys() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     // Special characters in the namespace are not a pattern.
@@ -190,7 +190,7 @@ async fn patterns_and_types_filter_the_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_live_and_are_deleted_together() {
+async fn many_objects_expire_and_are_deleted_together() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -230,7 +230,7 @@ async fn many_live_and_are_deleted_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_name_is_for_all_that_belongs_to_it() {
+async fn a_rename_includes_companion_keys() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);

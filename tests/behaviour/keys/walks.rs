@@ -14,7 +14,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 use super::HOUR;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_has_a_page_at_a_time_and_loses_nothing_when_it_is_dropped_at_an_await() {
+async fn a_stream_reads_page_by_page_and_loses_nothing_when_a_poll_is_dropped() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     fill(&observer, 5_000).await;
@@ -45,7 +45,7 @@ async fn fill(observer: &Observer, keys: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_was_restarted_is_looked_through_anew() {
+async fn a_restarted_server_is_scanned_again() {
     let server = RedisServer::builder().append_only(true).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     fill(&observer, 3_000).await;
@@ -66,7 +66,7 @@ async fn a_server_that_was_restarted_is_looked_through_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_goes_by_a_pattern_in_bounded_parts() {
+async fn all_objects_are_deleted_by_a_pattern_or_a_flush() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);

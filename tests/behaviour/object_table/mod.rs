@@ -236,20 +236,20 @@ async fn table(server: &RedisServer, types: impl Iterator<Item = Type>, namespac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_any_type_is_one_thing() {
+async fn an_object_of_any_type_includes_all_its_keys() {
     let server = redgrid_tests::server().await;
     table(&server, all().into_iter().filter(|of| !of.native), "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_any_type_is_one_thing_under_a_namespace() {
+async fn an_object_of_any_type_includes_all_its_keys_under_a_namespace() {
     let server = redgrid_tests::server().await;
     table(&server, all().into_iter().filter(|of| !of.native), "prod").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_any_type_is_one_thing_on_the_newest_server() {
-    let test = "an_object_of_any_type_is_one_thing_on_the_newest_server";
+async fn an_object_of_any_type_includes_all_its_keys_on_the_newest_server() {
+    let test = "an_object_of_any_type_includes_all_its_keys_on_the_newest_server";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     table(&server, all().into_iter(), "").await;

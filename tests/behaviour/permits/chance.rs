@@ -91,7 +91,7 @@ async fn random_requests_agree_with_a_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_are_dropped_wherever_they_are_leave_nothing() {
+async fn requests_dropped_at_any_point_leave_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for leases in [true, false] {

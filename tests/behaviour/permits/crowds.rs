@@ -181,7 +181,7 @@ async fn processes_take_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fair_one_serves_processes_in_the_order_of_asking() {
+async fn a_fair_semaphore_serves_processes_in_request_order() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let semaphores = [&one, &two].map(|client| Semaphore::new(client, "mail", 3).fair());
@@ -212,7 +212,7 @@ async fn a_fair_one_serves_processes_in_the_order_of_asking() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_do_not_keep_the_line_of_a_fair_one() {
+async fn dead_waiters_do_not_block_a_fair_semaphore() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();

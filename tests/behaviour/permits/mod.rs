@@ -83,7 +83,7 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
 /// A number of permits was set again, without its former lifetime. Leases once ended with that
 /// lifetime, and their permits did not return.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
+async fn a_new_number_changes_the_lifetime_of_its_leases() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let (mail, seats) = (Semaphore::plain(&client, "seats"), PermitExpirableSemaphore::new(&client, "seats"));

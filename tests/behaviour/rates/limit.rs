@@ -86,7 +86,7 @@ async fn no_window_ever_has_more_than_the_rate_and_little_is_lost_at_the_limit()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_of_a_process_come_in_their_order_and_one_request_at_a_time_asks_for_all() {
+async fn tasks_of_a_process_are_served_in_order_by_one_request_at_a_time() {
     let server = server().await;
     let (client, observer) = (patient(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 10, SECOND).await;

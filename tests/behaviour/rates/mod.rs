@@ -231,7 +231,7 @@ async fn each_client_has_its_own_rate_and_learns_of_a_new_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_is_wrong_is_made_right() {
+async fn a_wrong_value_is_corrected() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 10, LONG).await;

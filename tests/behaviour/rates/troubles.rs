@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 use super::{AT_ONCE, LONG, MS, limiter, log, until_waiting};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_takes_once() {
+async fn a_request_with_a_lost_reply_takes_once() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: Config| config.response_timeout(150 * MS);
