@@ -165,12 +165,12 @@ async fn doubles_are_added_together_in_their_order() {
 }
 
 /// How many replies are lost: 60, or `REDGRID_LOST_ANSWERS`.
-fn lost_answers() -> u64 {
+fn lost_replies() -> u64 {
     std::env::var("REDGRID_LOST_ANSWERS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
 /// Makes a proxy lose some replies about a number: the connection stays silent, or is cut.
-fn loses_answers(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
+fn lose_replies(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
     let (lost, asked) = (Arc::clone(lost), AtomicU64::new(0));
     proxy.on_request(move |request| {
         if !request.iter().any(|part| part.ends_with(name.as_bytes())) {
@@ -189,7 +189,7 @@ fn loses_answers(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
 
 /// Starts a server, and clients with lost replies and short timeouts. More losses need more
 /// clients, because these mostly wait.
-async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy, Client)>, Arc<AtomicU64>) {
+async fn lossy_clients(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy, Client)>, Arc<AtomicU64>) {
     let (server, lost) = (server().await, Arc::default());
     let mut clients = Vec::new();
     for _ in 0..if enough > 1_000 { 16 } else { 3 } {
@@ -198,7 +198,7 @@ async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy,
             config.response_timeout(Duration::from_millis(250)).retries(99).retry_delay(Duration::from_millis(2))
         };
         let client = client_with(&server.url_via(proxy.addr()), quick).await;
-        loses_answers(&proxy, &lost, name);
+        lose_replies(&proxy, &lost, name);
         clients.push((proxy, client));
     }
     (server, clients, lost)
@@ -206,8 +206,8 @@ async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
-    let enough = lost_answers();
-    let (server, clients, lost) = forgetful(enough, "{once}:n").await;
+    let enough = lost_replies();
+    let (server, clients, lost) = lossy_clients(enough, "{once}:n").await;
     let tasks = clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 4)).map(|client| {
         let (n, lost) = (AtomicLong::new(client, "{once}:n").exactly_once(), Arc::clone(&lost));
         tokio::spawn(async move {
@@ -251,7 +251,7 @@ async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_lost_answers_doubles_and_updates_are_changed_exactly_once_too() {
-    let (server, clients, lost) = forgetful(0, "{twice}:n").await;
+    let (server, clients, lost) = lossy_clients(0, "{twice}:n").await;
     let tasks =
         clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 2)).enumerate().map(|(task, client)| {
             let (n, lost) = (AtomicDouble::new(client, "{twice}:n").exactly_once(), Arc::clone(&lost));

@@ -20,7 +20,7 @@ fn is_script(request: &[Bytes]) -> bool {
 }
 
 /// Lets the server learn the script of updates, so that its text need not be sent.
-async fn knows_the_script(server: &RedisServer) {
+async fn load_script(server: &RedisServer) {
     AtomicLong::new(&client(server).await, "another").update(|n| n).await.unwrap();
 }
 
@@ -72,7 +72,7 @@ async fn an_unanswered_update_lets_the_next_one_continue() {
     observer.cmd(&["SET", "n", "1"]).await.unwrap();
     let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(150)).retries(99);
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), quick).await, "n");
-    knows_the_script(&server).await;
+    load_script(&server).await;
     proxy.on_request(|request| match is_script(request) {
         true => Action::SwallowReply,
         false => Action::Forward,
@@ -91,7 +91,7 @@ async fn a_dropped_update_lets_the_next_one_continue() {
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     observer.cmd(&["SET", "n", "3"]).await.unwrap();
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), |config| config).await, "n");
-    knows_the_script(&server).await;
+    load_script(&server).await;
     proxy.on_request(|request| match is_script(request) {
         true => Action::Hold,
         false => Action::Forward,

@@ -53,7 +53,7 @@ async fn harness(phase: Phase) -> Harness {
 }
 
 impl Harness {
-    fn fall(&self) {
+    fn break_network(&self) {
         match self.phase {
             Phase::BeforeConnecting => {}
             Phase::Requests => self.proxy.set(Direction::ToServer, Fault::BlackHole),
@@ -66,7 +66,7 @@ impl Harness {
 /// Runs `call` in a broken network; it has to end within `bound` plus the slack.
 async fn ends<T>(what: &str, phase: Phase, bound: Duration, call: impl AsyncFn(&Client) -> T) {
     let harness = harness(phase).await;
-    harness.fall();
+    harness.break_network();
     let watch = Stopwatch::start();
     let _ = tokio::time::timeout(SOON, call(&harness.client))
         .await
@@ -139,7 +139,7 @@ async fn held_locks_are_released_or_extended_within_their_lease() {
         let harness = harness(Phase::Both).await;
         let watch = Stopwatch::start();
         let guard = Lock::new(&harness.client, "a").acquire().lease(lease).await.unwrap();
-        harness.fall();
+        harness.break_network();
         let failed =
             if extend { guard.extend(Duration::from_secs(5)).await.is_err() } else { guard.release().await.is_err() };
         assert!(failed);

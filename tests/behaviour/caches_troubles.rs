@@ -11,7 +11,7 @@ use redgrid_tests::{SOON, client_with};
 use super::caches::{Cache, ENDS, HOUR, IDLES, OPTIONS, USES, next, ready};
 
 /// Whether the server supports lifetimes of fields.
-async fn knows(observer: &Observer) -> bool {
+async fn supports_field_lifetimes(observer: &Observer) -> bool {
     let script = "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')";
     observer.query::<u64>(&["EVAL", script, "0"]).await.unwrap() > 0
 }
@@ -59,7 +59,7 @@ async fn a_native_map_rejects_ends_that_servers_reject() {
     }
     assert!(other.set("a", &2).expires_at(far).await.unwrap(), "a packed map accepts it");
     let last = far - Duration::from_millis(1);
-    if knows(&observer).await {
+    if supports_field_lifetimes(&observer).await {
         assert!(!map.set("a", &3).expires_at(last).await.unwrap());
     }
 }
@@ -68,7 +68,7 @@ async fn a_native_map_rejects_ends_that_servers_reject() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_without_permissions_is_unchanged() {
     let (server, client, observer) = ready().await;
-    if !knows(&observer).await {
+    if !supports_field_lifetimes(&observer).await {
         return;
     }
     let map: NativeMapCache<String, u32> = NativeMapCache::new(&client, "n");

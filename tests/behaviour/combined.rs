@@ -85,19 +85,19 @@ impl Echo {
 }
 
 /// Counts batches that are abandoned: it is dropped, unless the batch gets its reply.
-struct Unanswered<'a>(&'a AtomicU64);
+struct Abandoned<'a>(&'a AtomicU64);
 
-impl Drop for Unanswered<'_> {
+impl Drop for Abandoned<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Executing this request panics.
-const UNHEARD_OF: u64 = 13;
+const PANICKING: u64 = 13;
 
 /// Checking whether this request fits panics.
-const UNFIT: u64 = 14;
+const CHECK_PANICS: u64 = 14;
 
 /// Replying to this request takes 1.5 seconds on a paused clock.
 const LONG: u64 = 15;
@@ -107,14 +107,14 @@ impl BatchExecutor for Echo {
     type Reply = u64;
 
     fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
-        asks.inspect(|ask| assert_ne!(**ask, UNFIT, "a request that never fits")).count()
+        asks.inspect(|ask| assert_ne!(**ask, CHECK_PANICS, "a request that never fits")).count()
     }
 
     async fn execute(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
         self.asked.lock().unwrap().push(batch.clone());
-        let unanswered = Unanswered(&self.given_up);
+        let unanswered = Abandoned(&self.given_up);
         self.may.acquire().await.unwrap().forget();
-        assert!(!batch.contains(&UNHEARD_OF), "a request that panics");
+        assert!(!batch.contains(&PANICKING), "a request that panics");
         tokio::task::yield_now().await;
         if batch.contains(&LONG) {
             // Polled once, because no caller is notified of its timeout meanwhile.
@@ -126,9 +126,9 @@ impl BatchExecutor for Echo {
 }
 
 /// An echo with a limit of batches in flight.
-struct InTurns<const WAYS: usize>(Echo);
+struct Limited<const WAYS: usize>(Echo);
 
-impl<const WAYS: usize> BatchExecutor for InTurns<WAYS> {
+impl<const WAYS: usize> BatchExecutor for Limited<WAYS> {
     type Request = u64;
     type Reply = u64;
 
@@ -191,7 +191,7 @@ async fn a_cancelled_caller_is_not_sent_and_an_abandoned_batch_is_dropped() {
 async fn the_abandoned_one_of_two_batches_is_dropped() {
     for given_up in [0, 1] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(Limited::<2>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut halves = [Vec::new(), Vec::new()];
         for ask in 2..=11 {
@@ -219,7 +219,7 @@ async fn the_abandoned_one_of_two_batches_is_dropped() {
 async fn three_batches_are_in_flight_unless_many_callers_wait() {
     for batches in [vec![6], vec![4, 4, 4], vec![20, 20]] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Batcher::new(InTurns::<3>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(Limited::<3>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut others = Vec::new();
         let all = batches.iter().sum::<usize>();
@@ -242,7 +242,7 @@ async fn three_batches_are_in_flight_unless_many_callers_wait() {
 #[tokio::test]
 async fn callers_of_two_batches_get_their_own_results() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
-    let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
+    let combiner = Arc::new(Batcher::new(Limited::<2>(echo.clone())));
     let asking = (0..20).map(|who| {
         let (combiner, client) = (Arc::clone(&combiner), client.clone());
         tokio::spawn(async move {
@@ -265,10 +265,10 @@ async fn callers_of_two_batches_get_their_own_results() {
 async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     for panics in [false, true] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(Limited::<2>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut others = Vec::new();
-        for ask in [2, 3, 4, 5, 6, if panics { UNHEARD_OF } else { 7 }, 8, 9, 10, 11] {
+        for ask in [2, 3, 4, 5, 6, if panics { PANICKING } else { 7 }, 8, 9, 10, 11] {
             others.push(asks(&combiner, &client, ask).await);
         }
         echo.may.add_permits(1);
@@ -347,10 +347,10 @@ async fn a_shutdown_notifies_callers_in_flight_and_queued() {
 async fn a_panic_notifies_callers_in_flight_and_queued() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
-    let alone = asks(&combiner, &client, UNHEARD_OF).await;
+    let alone = asks(&combiner, &client, PANICKING).await;
     echo.may.add_permits(1);
     assert!(alone.await.unwrap_err().is_panic());
-    let first = asks(&combiner, &client, UNHEARD_OF).await;
+    let first = asks(&combiner, &client, PANICKING).await;
     let behind = asks(&combiner, &client, 1).await;
     echo.may.add_permits(1);
     let told = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
@@ -386,7 +386,7 @@ async fn a_panic_in_the_cancel_counter_leaves_no_caller_waiting() {
     let first = asks(&combiner, &client, LONG).await;
     let late = asks(&combiner, &client, 1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let unfit = asks(&combiner, &client, UNFIT).await;
+    let unfit = asks(&combiner, &client, CHECK_PANICS).await;
     echo.may.add_permits(1);
     for (who, task) in [("the late one", late), ("the unfit one", unfit)] {
         let told = tokio::time::timeout(SOON, task).await.unwrap_or_else(|_| panic!("{who} was not notified")).unwrap();

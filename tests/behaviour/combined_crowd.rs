@@ -49,7 +49,7 @@ impl BatchExecutor for Echo {
 
 /// One place in the crowd, where one call follows the other.
 #[derive(Default)]
-struct ObjectRef {
+struct Place {
     asks: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// The number of its last poll: an outdated waker has no effect.
     polled: u64,
@@ -59,7 +59,7 @@ struct ObjectRef {
 struct Crowd {
     combiner: Batcher<Echo>,
     client: Client,
-    places: Vec<Mutex<ObjectRef>>,
+    places: Vec<Mutex<Place>>,
     /// The pollers: a place, and the number of the poll whose waker was woken.
     pollers: Vec<mpsc::UnboundedSender<(usize, u64)>>,
     begun: AtomicU64,
@@ -83,7 +83,7 @@ impl Wake for Woken {
 }
 
 impl Crowd {
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.told.load(Ordering::Relaxed) < self.goal.load(Ordering::Relaxed)
     }
 
@@ -95,7 +95,7 @@ impl Crowd {
             return;
         }
         // Some calls are cancelled, and others follow.
-        if self.goes_on() && fastrand::u8(..8) == 0 {
+        if self.is_running() && fastrand::u8(..8) == 0 {
             place.asks = None;
         }
         place.polled += 1;
@@ -111,7 +111,7 @@ impl Crowd {
 
     /// Sends requests until all together have enough results.
     async fn ask(self: Arc<Self>) {
-        while self.goes_on() {
+        while self.is_running() {
             let what = self.begun.fetch_add(1, Ordering::Relaxed);
             assert_eq!(self.combiner.submit(&self.client, what).await.unwrap(), what);
             self.told.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl Crowd {
         while let Some((at, polled)) = woken.recv().await {
             self.poll(at, Some(polled));
             // Some calls are polled without reason, and have another waker after that.
-            if self.goes_on() && fastrand::u8(..4) == 0 {
+            if self.is_running() && fastrand::u8(..4) == 0 {
                 self.poll(fastrand::usize(..self.places.len()), None);
             }
         }

@@ -13,10 +13,10 @@ use redgrid_tests::SOON;
 
 /// A vault: its reply, and the number of its calls.
 #[derive(Clone)]
-struct Vault(Arc<(Mutex<Says>, AtomicUsize)>);
+struct Vault(Arc<(Mutex<Reply>, AtomicUsize)>);
 
 #[derive(Clone)]
-enum Says {
+enum Reply {
     Password(&'static str),
     Trouble(&'static str),
     Nothing,
@@ -24,11 +24,11 @@ enum Says {
 }
 
 impl Vault {
-    fn new(says: Says) -> Self {
+    fn new(says: Reply) -> Self {
         Vault(Arc::new((Mutex::new(says), AtomicUsize::new(0))))
     }
 
-    fn says(&self, says: Says) {
+    fn replies(&self, says: Reply) {
         *self.0.0.lock().unwrap() = says;
     }
 
@@ -43,12 +43,12 @@ impl CredentialProvider for Vault {
         self.0.1.fetch_add(1, Ordering::Relaxed);
         let says = self.0.0.lock().unwrap().clone();
         match says {
-            Says::Password(password) => {
+            Reply::Password(password) => {
                 Ok(Credentials { username: Some("app".into()), password: Secret::new(password) })
             }
-            Says::Trouble(words) => Err(words.into()),
-            Says::Nothing => std::future::pending().await,
-            Says::Panic => panic!("the vault panics in this test"),
+            Reply::Trouble(words) => Err(words.into()),
+            Reply::Nothing => std::future::pending().await,
+            Reply::Panic => panic!("the vault panics in this test"),
         }
     }
 }
@@ -82,7 +82,7 @@ async fn logins(observer: &Observer) -> u64 {
 async fn a_rotation_loses_no_hold_or_waiter_and_no_caller_notices() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let lease = Duration::from_secs(3);
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -116,7 +116,7 @@ async fn a_rotation_loses_no_hold_or_waiter_and_no_caller_notices() {
     // valid.
     let before = logins(&observer).await;
     server.set_user("app", &[">second"]).await.unwrap();
-    vault.says(Says::Password("second"));
+    vault.replies(Reply::Password("second"));
     wait_until(SOON, async || logins(&observer).await >= before + 4).await;
     server.set_user("app", &["<first"]).await.unwrap();
     // New connections log in with the new password, too.
@@ -141,12 +141,12 @@ async fn a_rotation_loses_no_hold_or_waiter_and_no_caller_notices() {
 async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let client = client(&server, &vault).await;
     let guard = Lock::new(&client, "a").acquire().await.unwrap();
     let ids = |clients: Vec<redgrid_testkit::ClientInfo>| clients.into_iter().map(|c| c.id).collect::<Vec<_>>();
     let before = ids(server.clients().await.unwrap());
-    vault.says(Says::Password("second"));
+    vault.replies(Reply::Password("second"));
     let tried = logins(&observer).await;
     wait_until(SOON, async || logins(&observer).await >= tried + 4).await;
     Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
@@ -161,13 +161,13 @@ async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_logged_out_connection_logs_in_again_and_continues() {
     let server = server().await;
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     // Only the rejection shows that the password has changed.
     let config = config(&server, &vault).credentials_interval(Duration::from_secs(3600));
     let client = Client::connect(config).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     server.set_user("app", &[">second", "<first"]).await.unwrap();
-    vault.says(Says::Password("second"));
+    vault.replies(Reply::Password("second"));
     client.command("RESET").query::<String>().await.unwrap();
     client.command("SET").key("a").unwrap().arg("b").query::<()>().await.unwrap();
     let both = (client.command("GET").key("a").unwrap(), client.command("GET").key("a").unwrap());
@@ -181,17 +181,17 @@ async fn a_logged_out_connection_logs_in_again_and_continues() {
 async fn while_the_vault_fails_connections_stay_and_new_ones_report_why() {
     let server = server().await;
     for (says, words) in [
-        (Says::Trouble("the vault is sealed"), "the credential provider failed: the vault is sealed"),
-        (Says::Nothing, "the credential provider did not answer within 300ms"),
-        (Says::Panic, "the credential provider panicked"),
+        (Reply::Trouble("the vault is sealed"), "the credential provider failed: the vault is sealed"),
+        (Reply::Nothing, "the credential provider did not answer within 300ms"),
+        (Reply::Panic, "the credential provider panicked"),
     ] {
-        let vault = Vault::new(Says::Password("first"));
+        let vault = Vault::new(Reply::Password("first"));
         let settings = config(&server, &vault).connect_timeout(Duration::from_millis(300));
         let settings = settings.response_timeout(Duration::from_millis(300)).retries(2);
         let client = Client::connect(settings.clone()).await.unwrap();
         client.wait_ready(SOON).await.unwrap();
         let guard = Lock::new(&client, "a").acquire().await.unwrap();
-        vault.says(says);
+        vault.replies(says);
         let asked = vault.asked();
         wait_until(SOON, async || vault.asked() >= asked + 2).await;
         Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
@@ -206,7 +206,7 @@ async fn while_the_vault_fails_connections_stay_and_new_ones_report_why() {
         })
         .await;
         assert!(guard.is_held(), "within its lease");
-        vault.says(Says::Password("first"));
+        vault.replies(Reply::Password("first"));
         client.wait_ready(SOON).await.unwrap();
         late.wait_ready(SOON).await.unwrap();
         guard.release().await.unwrap();
@@ -219,7 +219,7 @@ async fn while_the_vault_fails_connections_stay_and_new_ones_report_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_provider_is_called_once_for_all_connections() {
     let server = server().await;
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let client = Client::connect(config(&server, &vault).connections_per_node(8)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     wait_until(SOON, async || server.clients().await.unwrap().len() == 9).await;
@@ -293,13 +293,13 @@ async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_provider_is_called_as_often_as_a_working_one() {
     let server = server().await;
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let every = Duration::from_secs(1);
     let config = config(&server, &vault).credentials_interval(every).connect_timeout(Duration::from_millis(200));
     let client = Client::connect(config.connections_per_node(8)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     wait_until(SOON, async || server.clients().await.unwrap().len() == 9).await;
-    vault.says(Says::Nothing);
+    vault.replies(Reply::Nothing);
     let (asked, began) = (vault.asked(), tokio::time::Instant::now());
     tokio::time::sleep(every * 5).await;
     // At most twice per interval, whatever the number of connections.
@@ -311,12 +311,12 @@ async fn a_hanging_provider_is_called_as_often_as_a_working_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_noticed_while_the_vault_hangs() {
     let server = server().await;
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let patience = SOON * 2;
     let client = Client::connect(config(&server, &vault).connect_timeout(patience)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     let mut events = client.events();
-    vault.says(Says::Nothing);
+    vault.replies(Reply::Nothing);
     let asked = vault.asked();
     wait_until(SOON, async || vault.asked() > asked).await;
     server.kill_connections_where(|client| client.name == "redgrid").await.unwrap();
@@ -330,7 +330,7 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     let sentinels = RedisServer::builder().password("nobody").user("app", "on >first &* +@all");
     let deployment = Sentinels::builder().sentinels(2).replicas(1).sentinel_options(sentinels).start().await.unwrap();
     let addresses = deployment.addrs().into_iter().map(|addr| addr.to_string());
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let config = Config::sentinel(deployment.master_name(), addresses).unwrap().scan_interval(EVERY);
     let config = config.credentials_interval(EVERY).sentinel_password_from(vault.clone()).unwrap();
     let client = Client::connect(config).await.unwrap();
@@ -339,7 +339,7 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     for sentinel in deployment.sentinels() {
         sentinel.set_user("app", &[">second"]).await.unwrap();
     }
-    vault.says(Says::Password("second"));
+    vault.replies(Reply::Password("second"));
     let asked = vault.asked();
     wait_until(SOON, async || vault.asked() >= asked + 4).await;
     for sentinel in deployment.sentinels() {
@@ -365,7 +365,7 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_asks_for_a_login_is_run_once() {
     let server = server().await;
-    let client = client(&server, &Vault::new(Says::Password("first"))).await;
+    let client = client(&server, &Vault::new(Reply::Password("first"))).await;
     let script =
         redgrid_script::Script::new("redis.call('INCR', KEYS[1]); return redis.error_reply('NOAUTH at this shop')");
     let told = script.call().key("n").query::<i64>(&client).await.unwrap_err();

@@ -41,7 +41,7 @@ async fn last_expiries(observer: &Observer) -> Vec<u64> {
 
 /// Acquires a thousand locks and cuts the server off. For each lock, records the last instant at
 /// which it counted as held, and the instant at which its loss was reported.
-async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, cut: bool) {
+async fn ends_before_the_server_frees_it(server: RedisServer, renewed: bool, cut: bool) {
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;
     // All at once: on a busy machine the first lease must not end before the last one begins.
@@ -76,16 +76,16 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
         server.pause().await.unwrap()
     }
     machine.restart();
-    let mut last_believed = vec![0; HOLDS];
-    let mut believing = true;
-    while believing {
-        believing = false;
+    let mut last_held = vec![0; HOLDS];
+    let mut holding = true;
+    while holding {
+        holding = false;
         for (n, guard) in guards.iter().enumerate() {
             // The clock is read first, so the recorded time is not later than the check.
             let now = now_millis();
             if guard.is_held() {
-                last_believed[n] = now;
-                believing = true;
+                last_held[n] = now;
+                holding = true;
             }
         }
         tokio::task::yield_now().await;
@@ -95,7 +95,7 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
     let late = machine.delay().as_millis() as u64;
     for (n, told) in told.into_iter().enumerate() {
         let (told, expiry) = (told.unwrap().unwrap(), expiries[n]);
-        assert!(last_believed[n] < expiry, "{n}: held at {}, expired at {expiry}", last_believed[n]);
+        assert!(last_held[n] < expiry, "{n}: held at {}, expired at {expiry}", last_held[n]);
         assert!(told < expiry + late, "{n}: reported at {told}, expired at {expiry}; the machine was {late} ms late");
     }
     if !cut {
@@ -105,17 +105,17 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewed_lock_ends_locally_before_a_stopped_server_frees_it() {
-    believed_no_longer_than_the_server(server().await, true, false).await;
+    ends_before_the_server_frees_it(server().await, true, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_ends_locally_before_a_stopped_server_frees_it() {
-    believed_no_longer_than_the_server(server().await, false, false).await;
+    ends_before_the_server_frees_it(server().await, false, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_ends_locally_before_a_cut_off_server_frees_it() {
-    believed_no_longer_than_the_server(server().await, true, true).await;
+    ends_before_the_server_frees_it(server().await, true, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +123,7 @@ async fn a_lock_ends_locally_before_the_newest_server_frees_it() {
     let test = "a_lock_ends_locally_before_the_newest_server_frees_it";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
-    believed_no_longer_than_the_server(server, true, false).await;
+    ends_before_the_server_frees_it(server, true, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

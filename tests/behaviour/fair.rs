@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 const MS: Duration = Duration::from_millis(1);
 
 /// Starts a task that waits, and records its number when it enters.
-fn line_up(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
+fn enqueue(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
     let (lock, order) = (FairLock::new(client, "a"), Arc::clone(order));
     tokio::spawn(async move {
         let guard = lock.acquire().timeout(SOON).await.unwrap();
@@ -35,7 +35,7 @@ async fn the_first_request_enters_first_across_processes() {
     let mut waiting = Vec::new();
     for number in 0..24 {
         // Sometimes two waiters of one process follow each other.
-        waiting.push(line_up(&clients[(number / 2) % 3], number, &order));
+        waiting.push(enqueue(&clients[(number / 2) % 3], number, &order));
         until_waiting(&observer, number + 1).await;
     }
     gate.release().await.unwrap();
@@ -107,7 +107,7 @@ async fn a_cancelled_waiter_leaves_the_queue_and_the_next_enters() {
     let late = tokio::spawn(FairLock::new(&two, "a").acquire().timeout(3000 * MS).into_future());
     until_waiting(&observer, 2).await;
     let order = Arc::default();
-    let last = line_up(&two, 0, &order);
+    let last = enqueue(&two, 0, &order);
     until_waiting(&observer, 3).await;
     dropped.abort();
     assert!(matches!(late.await.unwrap(), Err(AcquireError::TimedOut { .. })));
@@ -129,7 +129,7 @@ async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     assert!(!java.try_for(SOON).await);
     let order = Arc::default();
-    let next = line_up(&two, 0, &order);
+    let next = enqueue(&two, 0, &order);
     until_waiting(&observer, 2).await;
     gate.release().await.unwrap();
     // Redisson's waiters leave without a message.
@@ -273,7 +273,7 @@ async fn an_expired_unpolled_waiter_blocks_no_other() {
         place = kept => place,
     };
     let order = Arc::default();
-    let next = line_up(&two, 0, &order);
+    let next = enqueue(&two, 0, &order);
     wait_until(SOON, async || queue(&observer, "a").await.last() != place.last()).await;
     // Its position is given up without a poll.
     wait_until(SOON, async || !queue(&observer, "a").await.contains(&place[0])).await;
@@ -295,10 +295,10 @@ async fn a_lost_reply_to_a_queue_request_keeps_the_position() {
     let gate = FairLock::new(&two, "a").acquire().await.unwrap();
     proxy.next(1, "{a}", Action::SwallowReply);
     let order = Arc::default();
-    let first = line_up(&one, 0, &order);
+    let first = enqueue(&one, 0, &order);
     until_waiting(&observer, 1).await;
     let place = queue(&observer, "a").await;
-    let second = line_up(&two, 1, &order);
+    let second = enqueue(&two, 1, &order);
     until_waiting(&observer, 2).await;
     wait_until(SOON, async || proxy.counts().swallowed == 1 && one.stats().channels == 1).await;
     assert_eq!(queue(&observer, "a").await[0], place[0]);
@@ -316,7 +316,7 @@ async fn an_evicted_live_waiter_is_queued_again() {
     let client = client(&server).await;
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let order = Arc::default();
-    let waiting = [line_up(&client, 0, &order), line_up(&client, 1, &order)];
+    let waiting = [enqueue(&client, 0, &order), enqueue(&client, 1, &order)];
     until_waiting(&observer, 2).await;
     // Evicts the head like Redisson evicts an expired one.
     let first = queue(&observer, "a").await.remove(0);
@@ -338,7 +338,7 @@ async fn the_queue_positions_of_a_process_are_limited() {
     let client = client_with(&server.url(), |config| config.fair_depth(3)).await;
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let order = Arc::default();
-    let waiting: Vec<_> = (0..9).map(|number| line_up(&client, number, &order)).collect();
+    let waiting: Vec<_> = (0..9).map(|number| enqueue(&client, number, &order)).collect();
     wait_until(SOON, async || client.stats().waiting == 9).await;
     until_waiting(&observer, 3).await;
     let mut most = 0;
@@ -448,7 +448,7 @@ async fn the_queue_has_a_lifetime_only_while_all_positions_are_ours() {
     };
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let order = Arc::default();
-    let one = line_up(&client, 0, &order);
+    let one = enqueue(&client, 0, &order);
     until_waiting(&observer, 1).await;
     assert_eq!(lifetimes().await, [true, true, true]);
     let java = Theirs::new(&observer, "a", 1, 0);

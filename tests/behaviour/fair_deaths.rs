@@ -15,7 +15,7 @@ use tokio::process::Child;
 const MS: Duration = Duration::from_millis(1);
 
 /// How often the client renews its queue positions.
-const BEAT: Duration = Duration::from_millis(250);
+const KEEPALIVE: Duration = Duration::from_millis(250);
 
 /// These tests measure time, so they run one at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -158,7 +158,7 @@ async fn a_stopped_server_costs_no_queue_position() {
         let over = Instant::now() + 1500 * MS;
         wait_until(SOON, async || Instant::now() > over).await;
         server.resume().await.unwrap();
-        let over = Instant::now() + 3 * BEAT;
+        let over = Instant::now() + 3 * KEEPALIVE;
         wait_until(SOON, async || Instant::now() > over).await;
         let after = queue(&observer, "a").await;
         gate.release().await.unwrap();

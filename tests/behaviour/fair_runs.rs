@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 const MS: Duration = Duration::from_millis(1);
 
 /// Longer than a local pass is valid without another request.
-const BELIEVED: Duration = Duration::from_millis(600);
+const PASS_VALID: Duration = Duration::from_millis(600);
 
 async fn until_over(time: Duration) {
     let over = Instant::now() + time;
@@ -40,7 +40,7 @@ impl Report {
     }
 
     /// Starts a task that waits, records its entry, and leaves.
-    fn line_up(&self, client: &Client, number: usize) -> JoinHandle<()> {
+    fn enqueue(&self, client: &Client, number: usize) -> JoinHandle<()> {
         let (lock, report) = (FairLock::new(client, "a"), self.clone());
         tokio::spawn(async move {
             let guard = lock.acquire().timeout(SOON).await.unwrap();
@@ -50,10 +50,10 @@ impl Report {
     }
 
     /// Starts so many waiters of a client, one after the other in the queue.
-    async fn line_up_all(&self, client: &Client, observer: &Observer, waiters: usize) -> Vec<JoinHandle<()>> {
+    async fn enqueue_all(&self, client: &Client, observer: &Observer, waiters: usize) -> Vec<JoinHandle<()>> {
         let mut waiting = Vec::new();
         for number in 0..waiters {
-            waiting.push(self.line_up(client, number));
+            waiting.push(self.enqueue(client, number));
             until_waiting(observer, number + 1).await;
         }
         waiting
@@ -105,7 +105,7 @@ async fn a_local_pass_ends_at_another_processs_waiter() {
     let mut waiting = Vec::new();
     // A Java client is the fourth.
     for (number, who) in [&one, &one, &two, &one, &two, &two, &one, &one].into_iter().enumerate() {
-        waiting.push(report.line_up(who, number));
+        waiting.push(report.enqueue(who, number));
         until_waiting(&observer, number + 1 + usize::from(number > 2)).await;
         if number == 2 {
             assert!(!java.try_for(SOON).await);
@@ -180,9 +180,9 @@ async fn entering_tasks_confirm_in_the_servers_order() {
 async fn one_request_serves_many_owners_unless_there_is_no_window() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    for (stretch, name) in [(None, "a"), (Some(Duration::ZERO), "b")] {
-        let client = client_with(&server.url(), |config| match stretch {
-            Some(stretch) => config.local_handover_window(stretch),
+    for (window, name) in [(None, "a"), (Some(Duration::ZERO), "b")] {
+        let client = client_with(&server.url(), |config| match window {
+            Some(window) => config.local_handover_window(window),
             None => config,
         })
         .await;
@@ -197,8 +197,8 @@ async fn one_request_serves_many_owners_unless_there_is_no_window() {
         });
         all(working.collect()).await;
         let each = (scripts(&observer).await - before) as f64 / 400.0;
-        println!("{each} scripts for each owner with {stretch:?}");
-        assert_eq!(each < 1.5, stretch.is_none(), "{each} for each owner with {stretch:?}");
+        println!("{each} scripts for each owner with {window:?}");
+        assert_eq!(each < 1.5, window.is_none(), "{each} for each owner with {window:?}");
         nothing_is_left(&observer, &[&client]).await;
     }
 }
@@ -212,15 +212,15 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     let report = Report::default();
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     proxy.next(1, pass(), Action::SwallowReply);
-    let mut waiting = vec![report.line_up(&one, 0)];
+    let mut waiting = vec![report.enqueue(&one, 0)];
     until_waiting(&observer, 1).await;
-    waiting.push(report.line_up(&two, 1));
+    waiting.push(report.enqueue(&two, 1));
     until_waiting(&observer, 2).await;
     wait_until(SOON, async || proxy.counts().swallowed == 1).await;
-    waiting.push(report.line_up(&one, 2));
+    waiting.push(report.enqueue(&one, 2));
     until_waiting(&observer, 3).await;
     // The reply to the releasing request is lost, too; its first copy was executed.
-    until_over(BELIEVED).await;
+    until_over(PASS_VALID).await;
     proxy.next(1, pass(), Action::SwallowReply);
     gate.release().await.unwrap();
     all(waiting).await;
@@ -240,7 +240,7 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let next = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
     let asked = scripts(&observer).await;
-    until_over(BELIEVED).await;
+    until_over(PASS_VALID).await;
     // The lock is free, and the request for the next waiter is held by the proxy. Its copy uses
     // another connection.
     proxy.next(1, pass(), Action::Hold);
@@ -260,7 +260,7 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
 async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let (proxy, one) = behind(&server, 3 * BELIEVED).await;
+    let (proxy, one) = behind(&server, 3 * PASS_VALID).await;
     let two = client(&server).await;
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     proxy.next(1, pass(), Action::SwallowReply);
@@ -271,7 +271,7 @@ async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     tokio::time::timeout(SOON, gate.lost()).await.unwrap();
     let next = next.await.unwrap().unwrap();
     let other = tokio::spawn(FairLock::new(&two, "a").acquire().timeout(SOON).into_future());
-    until_over(5 * BELIEVED).await;
+    until_over(5 * PASS_VALID).await;
     assert!(next.is_held() && !other.is_finished() && observer.exists("a").await.unwrap());
     next.release().await.unwrap();
     other.await.unwrap().unwrap().release().await.unwrap();
@@ -291,7 +291,7 @@ async fn a_slow_connection_does_not_end_a_local_pass() {
     let next = tokio::spawn(lock.acquire().timeout(SOON).lease(SOON).into_future());
     until_waiting(&observer, 1).await;
     proxy.set_both(Fault::Delay(175 * MS));
-    until_over(BELIEVED).await;
+    until_over(PASS_VALID).await;
     gate.release().await.unwrap();
     next.await.unwrap().unwrap().release().await.unwrap();
     proxy.heal();
@@ -305,7 +305,7 @@ async fn a_local_pass_continues_after_a_forced_takeover() {
     let (one, two) = (client(&server).await, client(&server).await);
     let report = Report::default();
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
-    let waiting = report.line_up_all(&one, &observer, 3).await;
+    let waiting = report.enqueue_all(&one, &observer, 3).await;
     let thief = FairLock::new(&two, "a").steal().await.unwrap();
     tokio::time::timeout(SOON, gate.lost()).await.unwrap();
     assert!(report.numbers().is_empty() && thief.token() > gate.token());
@@ -358,14 +358,14 @@ async fn a_cancelled_waiter_is_skipped_by_a_pass_and_a_shutdown_leaves_nothing()
     let (one, two) = (client(&server).await, client(&server).await);
     let report = Report::default();
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
-    let waiting = report.line_up_all(&one, &observer, 4).await;
+    let waiting = report.enqueue_all(&one, &observer, 4).await;
     let lock = FairLock::new(&one, "a");
     // This waiter enters and stays inside.
     let inside = tokio::spawn(lock.acquire().into_future());
     until_waiting(&observer, 5).await;
     let outside = tokio::spawn(lock.acquire().into_future());
     until_waiting(&observer, 6).await;
-    let last = report.line_up(&two, 7);
+    let last = report.enqueue(&two, 7);
     until_waiting(&observer, 7).await;
     waiting[0].abort();
     waiting[2].abort();
@@ -389,11 +389,11 @@ async fn a_process_killed_in_a_pass_keeps_its_positions_for_a_second() {
     let mut child = contending(env!("CARGO_BIN_EXE_role"), &server.url(), "a", (8, 1_000_000)).await;
     wait_until(SOON, async || queue(&observer, "a").await.len() > 3).await;
     let report = Report::default();
-    let mut next = report.line_up(&client, 0);
+    let mut next = report.enqueue(&client, 0);
     // Between the local passes of the other process, it enters again and again.
     for number in 1..20 {
         next.await.unwrap();
-        next = report.line_up(&client, number);
+        next = report.enqueue(&client, number);
     }
     child.kill().await.unwrap();
     // The lock was left with the long lease of a renewed hold.

@@ -36,7 +36,7 @@ async fn hold_and_release(client: &Client, many: usize) {
 }
 
 /// Waits for this number of releases, and checks that no more follow.
-async fn are(releases: &AtomicUsize, many: usize) {
+async fn sent_exactly(releases: &AtomicUsize, many: usize) {
     wait_until(SOON, async || releases.load(Ordering::Relaxed) >= many).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(releases.load(Ordering::Relaxed), many);
@@ -48,9 +48,9 @@ async fn releases_are_repeated_to_another_process_but_not_connection() {
     hold_and_release(&client, 3).await;
     // The same process, on another connection.
     server.up();
-    are(&releases, 3).await;
+    sent_exactly(&releases, 3).await;
     server.restarted();
-    are(&releases, 6).await;
+    sent_exactly(&releases, 6).await;
     client.shutdown(SOON).await.unwrap();
 }
 
@@ -59,7 +59,7 @@ async fn only_the_last_releases_are_remembered() {
     let (server, client, releases) = granted();
     hold_and_release(&client, MOST + 10).await;
     server.restarted();
-    are(&releases, MOST + 10 + MOST).await;
+    sent_exactly(&releases, MOST + 10 + MOST).await;
     client.shutdown(SOON).await.unwrap();
 }
 
@@ -71,11 +71,11 @@ async fn releases_are_forgotten_only_while_their_primary_responds() {
     server.lost();
     tokio::time::sleep(KEPT).await;
     server.restarted();
-    are(&releases, 3).await;
+    sent_exactly(&releases, 3).await;
     hold_and_release(&client, 2).await;
     server.lost();
     tokio::time::sleep(10 * KEPT).await;
     server.restarted();
-    are(&releases, 3 + 2 + 2).await;
+    sent_exactly(&releases, 3 + 2 + 2).await;
     client.shutdown(SOON).await.unwrap();
 }

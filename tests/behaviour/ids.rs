@@ -70,20 +70,20 @@ async fn by_default_ids_begin_at_one_in_blocks_of_five_thousand() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_of_three_clients_share_requests_and_no_id_is_given_twice() {
     let server = server().await;
-    let mut rigs = Vec::new();
+    let mut clients = Vec::new();
     for _ in 0..3 {
-        rigs.push(counted(&server, "a").await);
+        clients.push(counted(&server, "a").await);
     }
-    IdGenerator::new(&rigs[0].0, "a").try_init(1, 100).await.unwrap();
+    IdGenerator::new(&clients[0].0, "a").try_init(1, 100).await.unwrap();
     let tasks = (0..24).map(|task| {
-        let ids = IdGenerator::new(&rigs[task % 3].0, "a");
+        let ids = IdGenerator::new(&clients[task % 3].0, "a");
         tokio::spawn(async move { some(&ids, 500).await })
     });
     let had: Vec<Vec<i64>> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
     assert!(had.iter().all(|had| had.is_sorted()));
     let all: BTreeSet<i64> = had.iter().flatten().copied().collect();
     assert_eq!(all.len(), 12_000);
-    let asked: u64 = rigs.iter().map(|(_, _, asked)| asked.load(Ordering::Relaxed)).sum();
+    let asked: u64 = clients.iter().map(|(_, _, asked)| asked.load(Ordering::Relaxed)).sum();
     // 120 blocks are used, and at most two of each client are not.
     assert!((100..=130).contains(&asked), "{asked} requests");
 }

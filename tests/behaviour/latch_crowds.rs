@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 /// So long that a test fails if only the poll would help.
 const NO_POLL: Duration = Duration::from_secs(600);
 
-fn looks(seen: &[SeenCommand]) -> usize {
+fn polls(seen: &[SeenCommand]) -> usize {
     let [.., look] = scripts();
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
 }
@@ -37,7 +37,7 @@ async fn the_reply_to_the_last_count_down_completes_local_waits() {
         let mut seen = Vec::new();
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
-            looks(&seen) >= 2
+            polls(&seen) >= 2
         })
         .await;
         assert_eq!(latch.count_down().await.unwrap(), 1);
@@ -47,7 +47,7 @@ async fn the_reply_to_the_last_count_down_completes_local_waits() {
         for task in tasks {
             tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
         }
-        looks(&monitor.take().await.unwrap()) == 0
+        polls(&monitor.take().await.unwrap()) == 0
     };
     assert!(in_some_round(without_a_poll).await);
 }
@@ -121,10 +121,10 @@ async fn a_hundred_waiters_wake_without_a_further_round_trip() {
         // confirmation.
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
-            looks(&seen) >= 2
+            polls(&seen) >= 2
         })
         .await;
-        assert!(looks(&seen) <= 10, "{} polls for a hundred", looks(&seen));
+        assert!(polls(&seen) <= 10, "{} polls for a hundred", polls(&seen));
         waiting.command("PING").query::<String>().await.unwrap();
         monitor.take().await.unwrap();
         for _ in 0..3 {
@@ -169,9 +169,9 @@ async fn a_thousand_local_waiters_share_a_subscription_and_its_polls() {
     wait_until(SOON, async || waiting.stats().channels == 0).await;
     let seen = monitor.take().await.unwrap();
     let subscriptions = seen.iter().filter(|command| command.name == "SUBSCRIBE").count();
-    println!("a thousand waiters: {} polls, {subscriptions} subscription", looks(&seen));
+    println!("a thousand waiters: {} polls, {subscriptions} subscription", polls(&seen));
     // They arrive while polls are in flight, and each poll serves all waiters before it.
-    assert!(looks(&seen) <= 20 && subscriptions == 1, "{} polls, {subscriptions}", looks(&seen));
+    assert!(polls(&seen) <= 20 && subscriptions == 1, "{} polls, {subscriptions}", polls(&seen));
 }
 
 #[tokio::test(flavor = "multi_thread")]

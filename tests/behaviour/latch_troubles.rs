@@ -18,7 +18,7 @@ const NO_POLL: Duration = Duration::from_secs(600);
 /// than the retries of temporary rejections.
 const BOUND: Duration = Duration::from_secs(5);
 
-async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
+async fn completes(task: JoinHandle<Result<(), WaitError>>) {
     tokio::time::timeout(SOON, task).await.expect("the waiter did not complete").unwrap().unwrap();
 }
 
@@ -110,7 +110,12 @@ async fn a_wait_with_contact_says_that_the_latch_was_closed() {
 }
 
 /// A waiter that lost its subscription. Connections are refused until `accept_connections`.
-async fn deaf(server: &RedisServer, proxy: &Proxy, latch: &CountDownLatch, waiting: &redgrid_core::Client) -> Deaf {
+async fn unsubscribed(
+    server: &RedisServer,
+    proxy: &Proxy,
+    latch: &CountDownLatch,
+    waiting: &redgrid_core::Client,
+) -> Unsubscribed {
     let observer = server.observer().await.unwrap();
     let task = waiter(waiting, latch).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
@@ -118,10 +123,10 @@ async fn deaf(server: &RedisServer, proxy: &Proxy, latch: &CountDownLatch, waiti
     proxy.refuse_connections().await.unwrap();
     observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().is_empty()).await;
-    Deaf { task, observer }
+    Unsubscribed { task, observer }
 }
 
-struct Deaf {
+struct Unsubscribed {
     task: JoinHandle<Result<(), WaitError>>,
     observer: Observer,
 }
@@ -135,21 +140,21 @@ async fn a_waiter_that_missed_its_rounds_end_is_not_kept_by_redissons_round() {
     let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
     for deleted in [false, true] {
         set.try_set_count(1).await.unwrap();
-        let Deaf { task, observer } = deaf(&server, &proxy, &latch, &waiting).await;
+        let Unsubscribed { task, observer } = unsubscribed(&server, &proxy, &latch, &waiting).await;
         match deleted {
             true => assert!(set.delete().await.unwrap()),
             false => assert_eq!(set.count_down().await.unwrap(), 0),
         }
         observer.cmd(&["SET", "a", "1"]).await.unwrap();
         proxy.accept_connections().await.unwrap();
-        goes_on(task).await;
+        completes(task).await;
         wait_until(SOON, async || waiting.stats().channels == 0).await;
         // A new waiter waits for Redisson's round, and our ended number is not published again.
         let next = waiter(&waiting, &latch).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         assert!(latch.wait().timeout(Duration::ZERO).await.is_err() && !next.is_finished());
         assert_eq!(set.count_down().await.unwrap(), 0);
-        goes_on(next).await;
+        completes(next).await;
         wait_until(SOON, async || waiting.stats().channels == 0).await;
     }
 }
@@ -168,12 +173,12 @@ async fn a_waiter_that_missed_its_rounds_end_completes_despite_a_clock_set_back(
     let number = async || observer.get::<u64>("redgrid_latch:{a}").await.unwrap().unwrap();
     let ahead = number().await + HOUR;
     observer.cmd(&["SET", "redgrid_latch:{a}", &ahead.to_string(), "KEEPTTL"]).await.unwrap();
-    let Deaf { task, .. } = deaf(&server, &proxy, &latch, &waiting).await;
+    let Unsubscribed { task, .. } = unsubscribed(&server, &proxy, &latch, &waiting).await;
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();
     assert_eq!(number().await, ahead + 1);
     proxy.accept_connections().await.unwrap();
-    goes_on(task).await;
+    completes(task).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,7 +70,7 @@ fn lock_by(server: Arc<FakeServer>, config: Config) -> (Lock, Client) {
 }
 
 /// Sets a lease without getting a reply, and releases the lock.
-async fn set_in_vain(held: LockGuard, lease: Duration) {
+async fn set_without_reply(held: LockGuard, lease: Duration) {
     assert!(held.extend(lease).await.is_err());
     release_at_last(held).await;
 }
@@ -84,7 +84,7 @@ async fn release_at_last(held: LockGuard) {
 
 /// Releases a lock that another task of the process waits for. The lease of that task is set
 /// without a reply.
-async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
+async fn hand_over_without_reply(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
     let next = tokio::spawn(next.into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
     held.release().await.unwrap();
@@ -101,9 +101,9 @@ async fn a_release_waits_for_an_unanswered_lengthening() {
         let (lock, client) = lock_on(server);
         let first = lock.acquire().lease(Duration::from_secs(2)).await.unwrap();
         if by_its_owner {
-            set_in_vain(first, Duration::from_secs(30)).await;
+            set_without_reply(first, Duration::from_secs(30)).await;
         } else {
-            passed_on_in_vain(&client, first, lock.acquire().timeout(Duration::from_secs(6)), &released).await;
+            hand_over_without_reply(&client, first, lock.acquire().timeout(Duration::from_secs(6)), &released).await;
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
@@ -118,11 +118,11 @@ async fn a_release_waits_for_an_unanswered_shortening() {
         let (server, released) = silent_from("lock/extend", None, Duration::from_secs(5));
         let (lock, client) = lock_on(server);
         if by_its_owner {
-            set_in_vain(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
+            set_without_reply(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
         } else {
             let (first, next) =
                 (lock.acquire().await.unwrap(), lock.acquire().lease(short).timeout(Duration::from_secs(3)));
-            passed_on_in_vain(&client, first, next, &released).await;
+            hand_over_without_reply(&client, first, next, &released).await;
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }

@@ -22,7 +22,7 @@ async fn of(client: &Client, name: &str, all: &[i64]) -> List<i64, Long> {
     list
 }
 
-async fn ground() -> (RedisServer, Client, Observer) {
+async fn fixture() -> (RedisServer, Client, Observer) {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     (server, client, observer)
@@ -30,7 +30,7 @@ async fn ground() -> (RedisServer, Client, Observer) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_list_is_streamed_page_by_page() {
-    let (_server, client, observer) = ground().await;
+    let (_server, client, observer) = fixture().await;
     let all: Vec<i64> = (0..5000).collect();
     let list = of(&client, "large", &all).await;
     assert_eq!((list.len().await.unwrap(), calls(&observer, "rpush").await), (5000, 10));
@@ -53,7 +53,7 @@ async fn a_large_list_is_streamed_page_by_page() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_continues_by_index_while_others_change_the_list() {
-    let (_server, client, _observer) = ground().await;
+    let (_server, client, _observer) = fixture().await;
     let list = of(&client, "moving", &(0..30).collect::<Vec<_>>()).await;
     let mut on = list.stream().page(10);
     let mut back = list.stream_reversed().page(10);
@@ -77,7 +77,7 @@ async fn a_stream_continues_by_index_while_others_change_the_list() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn consumers_of_a_stream_get_each_page_once() {
-    let (server, one, observer) = ground().await;
+    let (server, one, observer) = fixture().await;
     let two = client(&server).await;
     let all: Vec<i64> = (0..2000).collect();
     let list = of(&one, "shared", &all).await;
@@ -109,7 +109,7 @@ async fn consumers_of_a_stream_get_each_page_once() {
 /// A cursor's name may be that of any key.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_cursor_is_neither_moved_nor_removed() {
-    let (_server, client, observer) = ground().await;
+    let (_server, client, observer) = fixture().await;
     let list = of(&client, "list", &[1, 2, 3]).await;
     for words in [
         &["SET", "stock", "7"][..],
@@ -147,7 +147,7 @@ async fn an_invalid_cursor_is_neither_moved_nor_removed() {
 /// An insertion in front costs only the inserted elements, however long the list is.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_elements_are_inserted_in_front_in_whole_chunks() {
-    let (_server, client, observer) = ground().await;
+    let (_server, client, observer) = fixture().await;
     let scripts = async || calls(&observer, "evalsha").await;
     let all: Vec<i64> = (0..5000).collect();
     let list = of(&client, "list", &[-1, -2, -3]).await;
@@ -173,7 +173,7 @@ async fn many_elements_are_inserted_in_front_in_whole_chunks() {
 /// Calls that would block the server for long are chunked, and complete.
 #[tokio::test(flavor = "multi_thread")]
 async fn bulk_calls_are_chunked() {
-    let (_server, client, observer) = ground().await;
+    let (_server, client, observer) = fixture().await;
     let all: Vec<i64> = (0..25_000).collect();
     let list = of(&client, "large", &all).await;
     let scripts = async || calls(&observer, "evalsha").await + calls(&observer, "eval").await;

@@ -17,11 +17,11 @@ type Model = BTreeMap<u64, i64>;
 const KEYS: u64 = 10;
 
 /// Longer than the test: every change seen came from a message, not from the bound.
-const TOLD: Duration = Duration::from_secs(3600);
+const LONG_BOUND: Duration = Duration::from_secs(3600);
 
 /// The options for this seed.
 fn options(seed: u64) -> Options {
-    let told = Options::default().max_stale(TOLD);
+    let told = Options::default().max_stale(LONG_BOUND);
     match seed % 8 {
         0 => told,
         1 => told.keep_absent(true),
@@ -124,7 +124,7 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
                     assert_eq!(object.delete().await.unwrap(), there, "seed {seed} after {story:?}");
                     // Nor does a deletion send a message. With a short bound, the caches notice it
                     // in time.
-                    if sides[who].options.max_stale(TOLD) == sides[who].options {
+                    if sides[who].options.max_stale(LONG_BOUND) == sides[who].options {
                         sides[who].any(&mut random).clear_all_local().await.unwrap();
                     } else {
                         for side in &sides {

@@ -19,10 +19,10 @@ struct Harness {
 
 /// A client behind a proxy, with this response timeout; every script is loaded on the server.
 async fn harness(timeout: Duration) -> Harness {
-    rig_on(server().await, timeout).await
+    harness_on(server().await, timeout).await
 }
 
-async fn rig_on(server: RedisServer, timeout: Duration) -> Harness {
+async fn harness_on(server: RedisServer, timeout: Duration) -> Harness {
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -177,7 +177,7 @@ async fn a_lost_reply_to_an_extension_is_reported_or_repaired() {
 /// lets the first one arrive.
 async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
     let timeout = Duration::from_secs(2);
-    let harness = rig_on(server, timeout).await;
+    let harness = harness_on(server, timeout).await;
     harness.proxy.next(1, script!("acquire"), Action::Hold);
     let asking = tokio::spawn({
         let lock = Lock::new(&harness.client, "a");

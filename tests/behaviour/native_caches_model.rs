@@ -25,7 +25,7 @@ async fn a_native_map_matches_its_model_beside_expired_entries() {
 
 /// The lifetime given with a put.
 #[derive(Debug, Clone, Copy)]
-enum Said {
+enum Given {
     /// No lifetime is given. A change of an existing value keeps its lifetime; a value that may be
     /// new never expires.
     Nothing,
@@ -33,15 +33,15 @@ enum Said {
     End(End),
 }
 
-impl Said {
-    fn any(n: u8) -> Said {
+impl Given {
+    fn any(n: u8) -> Given {
         match n {
-            0..3 => Said::Nothing,
-            3 => Said::AsBefore,
-            4 => Said::End(End::Never),
-            5 => Said::End(End::Past),
-            6..9 => Said::End(End::In(n.into())),
-            _ => Said::End(End::At(n.into())),
+            0..3 => Given::Nothing,
+            3 => Given::AsBefore,
+            4 => Given::End(End::Never),
+            5 => Given::End(End::Past),
+            6..9 => Given::End(End::In(n.into())),
+            _ => Given::End(End::At(n.into())),
         }
     }
 }
@@ -50,12 +50,12 @@ impl Said {
 macro_rules! put {
     ($put:expr, $said:expr) => {
         match $said {
-            Said::Nothing => $put,
-            Said::AsBefore => $put.keep_lifetime(),
-            Said::End(End::Never) => $put.no_expiry(),
-            Said::End(End::In(hours)) => $put.expires_in(HOUR * hours.into()),
-            Said::End(End::At(hours)) => $put.expires_at(SystemTime::UNIX_EPOCH + FAR + HOUR * hours.into()),
-            Said::End(End::Past) => $put.expires_at(SystemTime::UNIX_EPOCH + HOUR),
+            Given::Nothing => $put,
+            Given::AsBefore => $put.keep_lifetime(),
+            Given::End(End::Never) => $put.no_expiry(),
+            Given::End(End::In(hours)) => $put.expires_in(HOUR * hours.into()),
+            Given::End(End::At(hours)) => $put.expires_at(SystemTime::UNIX_EPOCH + FAR + HOUR * hours.into()),
+            Given::End(End::Past) => $put.expires_at(SystemTime::UNIX_EPOCH + HOUR),
         }
         .await
         .unwrap()
@@ -78,12 +78,12 @@ impl Model {
 
     /// Sets a value, or removes it if its end has passed. `as_before`: without a given lifetime,
     /// the previous one stays.
-    fn put(&mut self, key: u16, value: i64, said: Said, as_before: bool) {
+    fn put(&mut self, key: u16, value: i64, said: Given, as_before: bool) {
         let before = self.entries.get(&key).map_or(End::Never, |(_, end)| *end);
         let end = match said {
-            Said::End(end) => end,
-            Said::Nothing if !as_before => End::Never,
-            Said::Nothing | Said::AsBefore => before,
+            Given::End(end) => end,
+            Given::Nothing if !as_before => End::Never,
+            Given::Nothing | Given::AsBefore => before,
         };
         match end {
             End::Past => self.entries.remove(&key),
@@ -143,7 +143,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
 
 /// Operations that set values.
 async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u16, u16, i64, u8)) -> bool {
-    let (was, said) = (model.value(key), Said::any(n));
+    let (was, said) = (model.value(key), Given::any(n));
     match step {
         0..3 => {
             model.put(key, one, said, false);
@@ -218,8 +218,8 @@ async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8
             map.update(&key, |value| *value += 7).await.unwrap() == model.value(key)
         }
         18..21 => {
-            let end = match Said::any(n) {
-                Said::End(end) => end,
+            let end = match Given::any(n) {
+                Given::End(end) => end,
                 _ => End::Never,
             };
             let (only, mut done) = (step == 20, 0);
@@ -227,7 +227,7 @@ async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8
                 if model.entries.get(&key).is_some_and(|(_, had)| !only || *had == End::Never) {
                     done += 1;
                     let value = model.value(key).unwrap();
-                    model.put(key, value, Said::End(end), true);
+                    model.put(key, value, Given::End(end), true);
                 }
             }
             let named = [key, other, key];

@@ -149,7 +149,7 @@ async fn a_cancelled_waiter_loses_no_element_and_all_return_to_their_positions()
 }
 
 /// Starts a take, loses the reply, and drops the take.
-async fn leaves(proxy: &Proxy, taking: impl Future<Output = Result<(i64, u64), ObjectError>>) {
+async fn drop_after_lost_reply(proxy: &Proxy, taking: impl Future<Output = Result<(i64, u64), ObjectError>>) {
     let swallowed = proxy.counts().swallowed;
     proxy.next(1, take(), Action::SwallowReply);
     let mut taking = Box::pin(taking);
@@ -167,13 +167,13 @@ async fn a_lost_reply_is_retried_and_a_late_copy_takes_nothing() {
     assert_eq!(queue.take().await.unwrap(), (1, 1));
     assert_eq!(proxy.counts().swallowed, 1);
     // Its caller has left when the reply arrives: the element goes to the next take.
-    leaves(&proxy, queue.take()).await;
+    drop_after_lost_reply(&proxy, queue.take()).await;
     assert_eq!(queue.take().await.unwrap(), (2, 2));
     // Or the element returns to its position, at either end.
     let before = members(&observer).await;
-    leaves(&proxy, queue.take()).await;
+    drop_after_lost_reply(&proxy, queue.take()).await;
     wait_until(SOON, async || members(&observer).await == before).await;
-    leaves(&proxy, queue.take_last()).await;
+    drop_after_lost_reply(&proxy, queue.take_last()).await;
     wait_until(SOON, async || members(&observer).await == before).await;
     for key in observer.keys("redgrid_once:*").await.unwrap() {
         assert!(observer.time_to_live(&key).await.unwrap().is_some(), "{key}");

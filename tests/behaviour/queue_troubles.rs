@@ -48,11 +48,11 @@ async fn given(queue: &Queue<u64>) -> impl Future<Output = Result<u64, ObjectErr
 
 /// The log of a test's thread.
 #[derive(Clone, Default)]
-struct Book(Arc<Mutex<String>>);
+struct LogText(Arc<Mutex<String>>);
 
-impl Book {
+impl LogText {
     /// Whether one line contains all of these.
-    fn tells(&self, all: &[&str]) -> bool {
+    fn has_line(&self, all: &[&str]) -> bool {
         self.0.lock().unwrap().lines().any(|line| all.iter().all(|one| line.contains(one)))
     }
 }
@@ -65,7 +65,7 @@ impl Visit for Line {
     }
 }
 
-impl tracing::Subscriber for Book {
+impl tracing::Subscriber for LogText {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -135,7 +135,7 @@ async fn an_unpolled_take_is_put_back_when_the_client_ends() {
 
 #[tokio::test]
 async fn waiters_are_notified_while_a_put_back_is_unanswered() {
-    let book = Book::default();
+    let book = LogText::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -163,7 +163,7 @@ async fn waiters_are_notified_while_a_put_back_is_unanswered() {
     assert!(waits.await.is_err());
     assert!(!ending.is_finished(), "waiters are notified at once");
     ending.await.unwrap().unwrap_err();
-    wait_until(SOON, async || book.tells(&["ERROR", "jobs", "elements=1"])).await;
+    wait_until(SOON, async || book.has_line(&["ERROR", "jobs", "elements=1"])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,7 +190,7 @@ async fn a_later_call_without_a_server_waits_no_longer_than_earlier_ones() {
 
 #[tokio::test]
 async fn lost_elements_are_reported() {
-    let book = Book::default();
+    let book = LogText::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -201,21 +201,21 @@ async fn lost_elements_are_reported() {
     observer.cmd(&["SET", &memory, "1000000 x"]).await.unwrap();
     let told = queue.take().await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    assert!(book.tells(&["ERROR", "jobs", "not known"]));
+    assert!(book.has_line(&["ERROR", "jobs", "not known"]));
     observer.cmd(&["DEL", &memory]).await.unwrap();
     // An element that cannot be returned before the shutdown.
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
     drop(leaves);
-    wait_until(SOON, async || book.tells(&["WARN", "jobs", "elements=1"])).await;
-    assert!(!book.tells(&["ERROR", "elements=1"]));
+    wait_until(SOON, async || book.has_line(&["WARN", "jobs", "elements=1"])).await;
+    assert!(!book.has_line(&["ERROR", "elements=1"]));
     one.shutdown(SOON).await.unwrap();
-    assert!(book.tells(&["ERROR", "jobs", "elements=1"]));
+    assert!(book.has_line(&["ERROR", "jobs", "elements=1"]));
 }
 
 #[tokio::test]
 async fn a_failing_put_back_does_not_keep_the_client_alive() {
-    let book = Book::default();
+    let book = LogText::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -224,10 +224,10 @@ async fn a_failing_put_back_does_not_keep_the_client_alive() {
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
     drop((leaves, queue));
-    wait_until(SOON, async || book.tells(&["WARN", "jobs", "elements=1"])).await;
+    wait_until(SOON, async || book.has_line(&["WARN", "jobs", "elements=1"])).await;
     drop(client);
     wait_until(SOON, async || proxy.counts().open == 0).await;
-    assert!(book.tells(&["ERROR", "jobs", "elements=1"]));
+    assert!(book.has_line(&["ERROR", "jobs", "elements=1"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

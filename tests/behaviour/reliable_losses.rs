@@ -183,7 +183,7 @@ async fn a_waiter_is_notified_of_a_shutdown() {
 
 /// The deliveries of a message, and its successful acknowledgements.
 #[derive(Default)]
-struct Heard {
+struct Deliveries {
     value: u64,
     attempts: Vec<u64>,
     acknowledged: u64,
@@ -216,7 +216,7 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     for _ in 0..WORKERS {
         workers.push(worker().await);
     }
-    let (mut heard, mut kills, mut stale): (HashMap<MessageId, Heard>, u64, u64) = (HashMap::new(), 0, 0);
+    let (mut heard, mut kills, mut stale): (HashMap<MessageId, Deliveries>, u64, u64) = (HashMap::new(), 0, 0);
     let mut random = fastrand::Rng::with_seed(11);
     let lines = (messages / 5).min(1_000) + 20;
     let mut lines_to_death = random.u64(0..lines);
@@ -233,11 +233,11 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
             over = counts.totals.pushed == messages && counts.ready + counts.delayed + counts.in_flight == 0;
             continue;
         };
-        hear(&mut heard, &mut stale, &said);
+        record(&mut heard, &mut stale, &said);
         if lines_to_death == 0 && kills < 1_000 {
             let dead = std::mem::replace(&mut workers[at], worker().await);
             for said in dead.kill_and_hear().await {
-                hear(&mut heard, &mut stale, &said);
+                record(&mut heard, &mut stale, &said);
             }
             (kills, lines_to_death) = (kills + 1, random.u64(0..lines));
         }
@@ -267,7 +267,7 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     );
 }
 
-fn hear(heard: &mut HashMap<MessageId, Heard>, stale: &mut u64, said: &str) {
+fn record(heard: &mut HashMap<MessageId, Deliveries>, stale: &mut u64, said: &str) {
     let words: Vec<&str> = said.split(' ').collect();
     match words[..] {
         ["got", id, value, attempt] => {

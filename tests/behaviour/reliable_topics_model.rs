@@ -28,8 +28,8 @@ async fn published_messages_reach_each_subscriber_in_order() {
     let publishers = [client(&server).await, client(&server).await];
     for seed in seeds(8) {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut room = Room { publishers: &publishers, name: format!("news:{seed}"), log: Vec::new() };
-        let mut ears: Vec<Ear> = Vec::new();
+        let mut room = TopicLog { publishers: &publishers, name: format!("news:{seed}"), log: Vec::new() };
+        let mut subs: Vec<Subscriber> = Vec::new();
         let mut story = Vec::new();
         // The subscribers' connections are cut, and their processes end.
         let connect = async || client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -39,50 +39,50 @@ async fn published_messages_reach_each_subscriber_in_order() {
             story.push((what, at, n));
             let about = format!("seed {seed}, after {story:?}");
             let home = random.usize(..2);
-            match (what, ears.get_mut(at)) {
-                (0..5, Some(ear)) => room.publish_beside(ear, n, &mut random, &about).await,
+            match (what, subs.get_mut(at)) {
+                (0..5, Some(sub)) => room.publish_beside(sub, n, &mut random, &about).await,
                 (0..5, None) => room.publish(n, &mut random).await,
-                (5..9, Some(ear)) => {
-                    let taken = ear.take(n, ear.sure(room.log.len())).await;
-                    ear.check(taken, &room.log, &about);
+                (5..9, Some(sub)) => {
+                    let taken = sub.take(n, sub.sure(room.log.len())).await;
+                    sub.check(taken, &room.log, &about);
                 }
-                (9..13, Some(ear)) => ear.acknowledge(&mut random).await,
-                (13, Some(ear)) => drop(ear.any_out(&mut random)),
+                (9..13, Some(sub)) => sub.acknowledge(&mut random).await,
+                (13, Some(sub)) => drop(sub.any_out(&mut random)),
                 (14, None) => {
                     let most = [1, 4, 100][random.usize(..3)];
-                    ears.push(Ear::new(&room, &homes[home], format!("ear:{step}"), most).await);
+                    subs.push(Subscriber::new(&room, &homes[home], format!("ear:{step}"), most).await);
                 }
-                (15 | 16, Some(ear)) if ear.ends.is_some() => {
+                (15 | 16, Some(sub)) if sub.ends.is_some() => {
                     // The process ends, with its deliveries and connections, without unsubscribing.
-                    ear.ends = None;
+                    sub.ends = None;
                     homes[home] = connect().await;
                 }
-                (15 | 16, Some(ear)) => ear.resume(&room, &homes[home]).await,
-                (17, Some(_)) => ears.swap_remove(at).leave(&room).await,
+                (15 | 16, Some(sub)) => sub.resume(&room, &homes[home]).await,
+                (17, Some(_)) => subs.swap_remove(at).leave(&room).await,
                 (18, _) => proxy.cut_all(),
-                (19, Some(ear)) if ear.is_clean() => {
-                    assert!(room.topic(0).remove_subscriber(&ear.id).await.unwrap(), "{about}");
-                    ear.is_removed = true;
+                (19, Some(sub)) if sub.is_clean() => {
+                    assert!(room.topic(0).remove_subscriber(&sub.id).await.unwrap(), "{about}");
+                    sub.is_removed = true;
                 }
                 _ => {}
             }
-            let removed = ears.iter().any(|ear| ear.is_removed);
+            let removed = subs.iter().any(|sub| sub.is_removed);
             let there = room.topic(1).count_subscribers().await.unwrap();
-            assert!(removed || there == ears.len() as u64, "{there} of {} {about}", ears.len());
+            assert!(removed || there == subs.len() as u64, "{there} of {} {about}", subs.len());
         }
         room.publish(1, &mut random).await;
         let about = format!("seed {seed}, in the end of {story:?}");
-        for ear in &mut ears {
-            if ear.ends.is_none() {
-                ear.resume(&room, &homes[0]).await;
+        for sub in &mut subs {
+            if sub.ends.is_none() {
+                sub.resume(&room, &homes[0]).await;
             }
-            ear.finish(&room.log, &about).await;
+            sub.finish(&room.log, &about).await;
         }
-        if !ears.is_empty() {
+        if !subs.is_empty() {
             // The last acknowledgement may be lost; the next one covers it.
             room.publish(1, &mut random).await;
-            for ear in &mut ears {
-                ear.finish(&room.log, &about).await;
+            for sub in &mut subs {
+                sub.finish(&room.log, &about).await;
             }
             wait_until(SOON, async || room.topic(0).is_empty().await.unwrap()).await;
         }
@@ -90,13 +90,13 @@ async fn published_messages_reach_each_subscriber_in_order() {
 }
 
 /// A topic, and what was published to it.
-struct Room<'r> {
+struct TopicLog<'r> {
     publishers: &'r [Client; 2],
     name: String,
     log: Vec<(MessageId, String)>,
 }
 
-impl Room<'_> {
+impl TopicLog<'_> {
     fn topic(&self, by: usize) -> News {
         ReliableTopic::new(&self.publishers[by], &self.name)
     }
@@ -133,11 +133,11 @@ impl Room<'_> {
     }
 
     /// Publishes while a subscription receives.
-    async fn publish_beside(&mut self, ear: &mut Ear, count: usize, random: &mut fastrand::Rng, about: &str) {
-        let sure = ear.sure(self.log.len()) + if ear.is_removed { 0 } else { count };
-        let (more, taken) = futures_util::join!(self.published(count, random), ear.take(count, sure));
+    async fn publish_beside(&mut self, sub: &mut Subscriber, count: usize, random: &mut fastrand::Rng, about: &str) {
+        let sure = sub.sure(self.log.len()) + if sub.is_removed { 0 } else { count };
+        let (more, taken) = futures_util::join!(self.published(count, random), sub.take(count, sure));
         self.log.extend(more);
-        ear.check(taken, &self.log, about);
+        sub.check(taken, &self.log, about);
     }
 }
 
@@ -145,7 +145,7 @@ impl Room<'_> {
 type Taken = Vec<Result<Delivery<String>, Gap>>;
 
 /// A subscriber, and its expected messages by their position in the log.
-struct Ear {
+struct Subscriber {
     id: String,
     most: usize,
     /// `Some` while its process lives.
@@ -173,16 +173,16 @@ struct Listening {
     sure: usize,
 }
 
-impl Ear {
-    async fn new(room: &Room<'_>, home: &Client, id: String, most: usize) -> Ear {
+impl Subscriber {
+    async fn new(room: &TopicLog<'_>, home: &Client, id: String, most: usize) -> Subscriber {
         let end = room.log.len();
-        let mut ear = Ear { id, most, ends: None, behind: end, told: end, gap: 0, is_removed: false };
-        ear.resume(room, home).await;
-        ear
+        let mut sub = Subscriber { id, most, ends: None, behind: end, told: end, gap: 0, is_removed: false };
+        sub.resume(room, home).await;
+        sub
     }
 
     /// Another process resumes the subscription, from what the server has.
-    async fn resume(&mut self, room: &Room<'_>, home: &Client) {
+    async fn resume(&mut self, room: &TopicLog<'_>, home: &Client) {
         let deliveries = loop {
             let topic = News::new(home, &room.name);
             let subscribing = topic.subscribe().as_subscriber(&self.id).max_unacknowledged(self.most);
@@ -201,7 +201,7 @@ impl Ear {
     }
 
     /// Unsubscribes.
-    async fn leave(mut self, room: &Room<'_>) {
+    async fn leave(mut self, room: &TopicLog<'_>) {
         let left = match self.ends.take() {
             Some(listening) => listening.deliveries.leave().await.is_ok(),
             None => false,

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
-const STRETCH: Duration = Duration::from_millis(10);
+const WINDOW: Duration = Duration::from_millis(10);
 
 /// Tasks that read for ever, so that at each instant at least one of them reads.
 struct Readers {
@@ -64,7 +64,7 @@ impl Readers {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_writer_enters_however_readers_overlap() {
     let server = server().await;
-    let of = async || client_with(&server.url(), |config| config.local_handover_window(STRETCH)).await;
+    let of = async || client_with(&server.url(), |config| config.local_handover_window(WINDOW)).await;
     let clients = [of().await, of().await, of().await];
     let section = 40 * MS;
     let readers = Readers::of(&clients, 24, section);
@@ -83,7 +83,7 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
         // Expected is the longest read and a hand-over window. The rest is for messages and timers
         // on a busy machine. Waiting for a moment without readers would take much longer: there is
         // none.
-        let most = Duration::from_micros(readers.longest.load(SeqCst)) + STRETCH;
+        let most = Duration::from_micros(readers.longest.load(SeqCst)) + WINDOW;
         println!("{waits:?}, with sections of at most {most:?} and a hand-over window");
         assert!(waits[5] <= most * 4 + 500 * MS, "{waits:?}, {most:?}");
         assert!(waits[9] <= most * 4 + 5000 * MS, "{waits:?}, {most:?}");
@@ -195,7 +195,7 @@ async fn readers_and_writers_of_two_processes_exclude_each_other() {
 }
 
 /// Enters the lock in turn, and records its number. Readers stay until the test ends them.
-fn line_up(
+fn enqueue(
     lock: &RwLock,
     number: usize,
     writes: bool,
@@ -233,7 +233,7 @@ async fn a_fair_lock_is_entered_in_request_order_by_all_processes() {
     let mut waiting = Vec::new();
     // Readers in pairs, each pair between two writers.
     for number in 0..9 {
-        waiting.push(line_up(&locks[number / 2 % 2], number, number % 3 == 0, &order, &leave));
+        waiting.push(enqueue(&locks[number / 2 % 2], number, number % 3 == 0, &order, &leave));
         wait_until(SOON, async || in_line().await == number as u64 + 1).await;
     }
     // No request overtakes, even if it could be granted at once.

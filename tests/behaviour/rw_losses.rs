@@ -23,7 +23,7 @@ async fn left(observer: &Observer, key: &str) -> Duration {
 }
 
 /// Adds a dead Redisson reader to the lock: it has entered twice, and its leases have ended.
-async fn dies_inside(observer: &Observer) {
+async fn add_dead_reader(observer: &Observer) {
     observer.cmd(&["HSET", "a", "6c1d22a4-7f1e-4b5c-9d0e-3b8f0c1d2e3f:47", "2"]).await.unwrap();
 }
 
@@ -135,7 +135,7 @@ async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
     let observer = server.observer().await.unwrap();
     let upgradable = here.upgradable_read().await.unwrap();
     let alive = there.read().await.unwrap();
-    dies_inside(&observer).await;
+    add_dead_reader(&observer).await;
     let upgrade = tokio::spawn(upgradable.upgrade());
     wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 3).await;
     // The upgrade waits for a live holder.
@@ -153,7 +153,7 @@ async fn a_writer_waits_for_a_dead_reader_only_until_its_lease_ends() {
     let observer = server.observer().await.unwrap();
     // This reader leaves, and the lifetime of the lock stays.
     let long = RwLock::new(&one, "a").read().lease(LONG).await.unwrap();
-    dies_inside(&observer).await;
+    add_dead_reader(&observer).await;
     let writer = tokio::spawn(RwLock::new(&two, "a").write().timeout(SOON).into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
     long.release().await.unwrap();

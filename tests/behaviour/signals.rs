@@ -38,7 +38,7 @@ async fn an_event_wakes_all_waiters_until_it_is_reset() {
     }
     assert!(!event.set().await.unwrap(), "it is set already");
     happened(&two).await.unwrap().unwrap();
-    all_end_but_events(&observer).await;
+    event_lives_for_weeks(&observer).await;
     assert!(event.reset().await.unwrap() && !event.is_set().await.unwrap());
     let late = Event::new(&two, "a").wait().timeout(1000 * MS).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
@@ -46,7 +46,7 @@ async fn an_event_wakes_all_waiters_until_it_is_reset() {
     all_end(&observer).await;
 }
 
-async fn all_end_but_events(observer: &Observer) {
+async fn event_lives_for_weeks(observer: &Observer) {
     let left: i64 = observer.query(&["PTTL", "redgrid_event:{a}"]).await.unwrap();
     assert!(left > 29 * 24 * 3_600_000, "{left}");
 }

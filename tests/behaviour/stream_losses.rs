@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 use crate::stream_consumers::{Texts, add, id, next};
 
 /// The hash of the script that requests new entries.
-fn gives() -> String {
+fn read_script() -> String {
     sha(include_str!("../../crates/redgrid-stream/src/scripts/read_group.lua"))
 }
 
@@ -29,7 +29,7 @@ async fn reads(observer: &Observer) -> u64 {
 }
 
 /// Polls the consumer until it has requested entries this many times more.
-async fn looks(consumer: &mut Consumer<String, u32>, observer: &Observer, times: u64) {
+async fn poll_times(consumer: &mut Consumer<String, u32>, observer: &Observer, times: u64) {
     let before = reads(observer).await;
     tokio::select! {
         told = consumer.try_next() => panic!("{told:?}"),
@@ -54,10 +54,10 @@ async fn a_late_retransmission_delivers_nothing() {
     add(&theirs, [1]).await;
     let mut consumer = Texts::new(&client, "s").group("g").consumer("c").create_if_missing(Start::Beginning);
     let one = next(&mut consumer).await;
-    proxy.next(1, gives(), Action::Hold);
+    proxy.next(1, read_script(), Action::Hold);
     is_held(&mut consumer, &proxy).await;
     // The consumer has given up the copy and read the pending entries. It now requests new ones.
-    looks(&mut consumer, &observer, 3).await;
+    poll_times(&mut consumer, &observer, 3).await;
     // The copy expires, and so does the time in which the consumer checks for its entries.
     let past = tokio::time::timeout(Duration::from_secs(1), consumer.try_next()).await;
     assert!(past.is_err(), "{past:?}");
@@ -79,11 +79,11 @@ async fn entries_of_a_cancelled_read_go_to_the_next_of_its_name() {
     let mut first = Texts::new(&client, "s").group("g").consumer("c").create_if_missing(Start::Beginning);
     add(&theirs, [1]).await;
     next(&mut first).await.ack().await.unwrap();
-    proxy.next(1, gives(), Action::Hold);
+    proxy.next(1, read_script(), Action::Hold);
     is_held(&mut first, &proxy).await;
     drop(first);
     let mut second = theirs.group("g").consumer("c");
-    looks(&mut second, &observer, 3).await;
+    poll_times(&mut second, &observer, 3).await;
     add(&theirs, [2]).await;
     // The copy is executed in time: the server gives entry 2 to the dropped consumer.
     assert_eq!(proxy.release_held().await, 1);
@@ -104,7 +104,7 @@ async fn entries_of_a_lost_reply_after_a_group_reset_are_delivered() {
         one.ack().await.unwrap();
     }
     theirs.group("g").set_id(Start::Beginning).await.unwrap();
-    proxy.next(1, gives(), Action::SwallowReply);
+    proxy.next(1, read_script(), Action::SwallowReply);
     add(&theirs, [4]).await;
     for ms in 1..=4 {
         assert_eq!(next(&mut consumer).await.id, id(ms));
@@ -135,7 +135,7 @@ async fn claimed_and_new_entries_alternate_despite_a_lost_reply() {
     assert_eq!(proxy.counts().swallowed, 1);
     hand.push(next(&mut consumer).await);
     // The same for a new entry.
-    proxy.next(1, gives(), Action::SwallowReply);
+    proxy.next(1, read_script(), Action::SwallowReply);
     add(&theirs, [6]).await;
     hand.extend([next(&mut consumer).await, next(&mut consumer).await]);
     let told: Vec<_> = hand.iter().map(|one| one.id.ms).collect();

@@ -310,41 +310,41 @@ fn waiting_for(kind: &str, client: &Client, name: &str) -> Option<JoinHandle<()>
 /// How an object in use is removed: by renaming or deletion, with or without a waiter. With `kept`,
 /// its holder keeps it until the client has shut down.
 #[derive(Clone, Copy, Debug)]
-struct Going {
+struct Removal {
     renamed: bool,
     waits: bool,
     kept: bool,
 }
 
 /// Removes an object in use and shuts down its clients. Returns a description if that fails.
-async fn ends_without(url: &str, kind: &str, name: String, going: Going) -> Option<String> {
+async fn removed_in_use(url: &str, kind: &str, name: String, removal: Removal) -> Option<String> {
     // Without the long lease, failing requests would be repeated until a short lease ends.
     let client = async || client_with(url, |config| config.watchdog_lease(HOUR)).await;
     let (one, two) = (client().await, client().await);
     let (object, used) = one_of(kind, &one, &name).await;
     let mut waiting = Vec::new();
-    if going.waits {
+    if removal.waits {
         waiting.extend([&one, &two].into_iter().filter_map(|client| waiting_for(kind, client, &name)));
         // Most waiters subscribe to a channel. For the other types, 500 ms are enough.
         let hear = async || two.stats().channels > 0;
         let _ = tokio::time::timeout(Duration::from_millis(500), wait_until(SOON, hear)).await;
     }
-    match going.renamed {
+    match removal.renamed {
         true => object.rename(format!("{name} elsewhere")).await,
         false => object.delete().await,
     }
     .unwrap();
-    let used = going.kept.then_some(used);
+    let used = removal.kept.then_some(used);
     let began = std::time::Instant::now();
     let ended = tokio::join!(one.shutdown(SOON), two.shutdown(SOON));
     let took = began.elapsed();
     drop(used);
     if ended.0.is_err() || ended.1.is_err() {
-        return Some(format!("{kind}, {going:?}: {ended:?} after {took:?}"));
+        return Some(format!("{kind}, {removal:?}: {ended:?} after {took:?}"));
     }
     for waits in waiting {
         if tokio::time::timeout(SOON, waits).await.is_err() {
-            return Some(format!("{kind}, {going:?}: the waiter did not end"));
+            return Some(format!("{kind}, {removal:?}: the waiter did not end"));
         }
     }
     None
@@ -355,9 +355,9 @@ async fn a_client_shuts_down_although_its_keys_are_gone() {
     let server = server().await;
     let (url, mut wrong) = (server.url(), Vec::new());
     for (nth, kind) in TYPES.into_iter().enumerate() {
-        let goings = (0..8).map(|of| Going { renamed: of & 1 != 0, waits: of & 2 != 0, kept: of & 4 != 0 });
+        let removals = (0..8).map(|of| Removal { renamed: of & 1 != 0, waits: of & 2 != 0, kept: of & 4 != 0 });
         let name = |at: usize| format!("of{nth:02}going{at:02}");
-        let ends = goings.enumerate().map(|(at, going)| ends_without(&url, kind, name(at), going));
+        let ends = removals.enumerate().map(|(at, removal)| removed_in_use(&url, kind, name(at), removal));
         wrong.extend(join_all(ends).await.into_iter().flatten());
     }
     assert_eq!(wrong, Vec::<String>::new());

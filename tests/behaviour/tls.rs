@@ -39,7 +39,7 @@ async fn connected(config: Config) -> Client {
 }
 
 /// The cause of a failed connection.
-async fn trouble(config: Config) -> String {
+async fn failure(config: Config) -> String {
     let client = Client::connect(config).await.unwrap();
     let text = client.wait_ready(A_WHILE).await.expect_err("a refused connection").to_string();
     let _ = client.shutdown(A_WHILE).await;
@@ -71,7 +71,7 @@ async fn a_lock_passes_between_clients_over_tls() {
 async fn a_certificate_of_an_unknown_authority_is_rejected_clearly() {
     let Some(server) = start(RedisServer::builder().tls()).await else { return };
     let Some(stranger) = start(RedisServer::builder().tls()).await else { return };
-    let text = trouble(config(&server, trusting(&stranger))).await;
+    let text = failure(config(&server, trusting(&stranger))).await;
     assert!(text.contains("not signed by a trusted authority") && text.contains("tls_ca_file"), "{text}");
     // No authority of the system signed it either. A system without authorities is reported at
     // once.
@@ -90,9 +90,9 @@ async fn the_name_in_the_certificate_is_checked_and_may_differ_from_the_host() {
         let url = server.tls_url().unwrap().replace("127.0.0.1", "127.0.0.2");
         Config::from_url(&url).unwrap().tls(tls)
     };
-    let text = trouble(there(trusting(&server))).await;
+    let text = failure(there(trusting(&server))).await;
     assert!(text.contains("not for the expected name") && text.contains("`127.0.0.1`, `localhost`"), "{text}");
-    let text = trouble(config(&server, trusting(&server).server_name("elsewhere"))).await;
+    let text = failure(config(&server, trusting(&server).server_name("elsewhere"))).await;
     assert!(text.contains("not for the expected name") && text.contains("tls_server_name"), "{text}");
     connected(there(trusting(&server).server_name("localhost"))).await.shutdown(SOON).await.unwrap();
 }
@@ -118,9 +118,9 @@ async fn a_client_presents_its_certificate_on_request() {
 async fn both_sides_must_agree_to_speak_tls() {
     let Some(server) = start(RedisServer::builder().tls()).await else { return };
     let plain = server.tls_url().unwrap().replace("rediss:", "redis:");
-    trouble(Config::from_url(&plain).unwrap()).await;
+    failure(Config::from_url(&plain).unwrap()).await;
     let encrypted = Config::from_url(server.url()).unwrap().tls(trusting(&server));
-    let text = trouble(encrypted).await;
+    let text = failure(encrypted).await;
     assert!(text.contains("TLS"), "{text}");
 }
 
@@ -203,7 +203,7 @@ async fn sentinels_and_the_primaries_they_name_are_reached_over_tls() {
         client.shutdown(SOON).await.unwrap();
     }
     let stranger = RedisServer::builder().tls().start().await.unwrap();
-    let text = trouble(Config::from_url(deployment.url()).unwrap().tls(trusting(&stranger))).await;
+    let text = failure(Config::from_url(deployment.url()).unwrap().tls(trusting(&stranger))).await;
     assert!(text.contains("sentinel") && text.contains("not signed by a trusted authority"), "{text}");
 }
 
@@ -244,7 +244,7 @@ async fn cluster_nodes_are_checked_by_their_announced_host_or_the_set_name() {
     .await;
     let config = |tls| Config::cluster([node.tls().unwrap().addr().to_string()]).unwrap().tls(tls);
     // The seed address is in the certificate; the name that the node announces is not.
-    let text = trouble(config(trusting(&node))).await;
+    let text = failure(config(trusting(&node))).await;
     assert!(text.contains("not for the expected name") && text.contains("`127.0.0.1`, `localhost`"), "{text}");
     let client = connected(config(trusting(&node).server_name("localhost"))).await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();

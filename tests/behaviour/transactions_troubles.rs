@@ -18,7 +18,7 @@ use redgrid_transaction::{Transaction, TransactionError};
 const MEMORY: &str = "redgrid_once:{a}";
 
 /// Commits `n`: sets both buckets to it if they have `n - 1`, and adds it to a map and to a set.
-async fn both_to(client: &Client, n: u32) -> Result<(), TransactionError> {
+async fn commit_both(client: &Client, n: u32) -> Result<(), TransactionError> {
     let tx = Transaction::new(client).timeout(SOON);
     for name in ["a", "b"] {
         let bucket = tx.bucket::<u32>(name);
@@ -46,11 +46,11 @@ async fn a_commit_with_lost_replies_is_executed_once_and_reported() {
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
-    both_to(&client, 1).await.unwrap();
+    commit_both(&client, 1).await.unwrap();
     for n in 2..5 {
         // A second execution would report a conflict with the first one.
         proxy.next(2, MEMORY, Action::SwallowReply);
-        both_to(&client, n).await.unwrap();
+        commit_both(&client, n).await.unwrap();
         assert_eq!((both(&client).await, proxy.counts().swallowed), (n, u64::from(n - 1) * 2));
     }
     // A conflict, too, is reported by the retransmission, which writes nothing.
@@ -74,20 +74,20 @@ async fn an_unanswered_commit_is_unknown_and_atomic() {
     let hasty = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(2)).retries(0);
     let client = client_with(&server.url_via(proxy.addr()), hasty).await;
     let observing = redgrid_tests::client(&server).await;
-    both_to(&observing, 1).await.unwrap();
+    commit_both(&observing, 1).await.unwrap();
     // More than there are retransmissions.
     proxy.next(100, MEMORY, Action::SwallowReply);
-    let told = both_to(&client, 2).await.unwrap_err();
+    let told = commit_both(&client, 2).await.unwrap_err();
     proxy.heal();
     assert!(matches!(told, TransactionError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     // The first copy was executed. The next commit of this client is executed after the last copy.
     assert_eq!(both(&observing).await, 2);
-    wait_until(SOON, async || both_to(&client, 3).await.is_ok()).await;
+    wait_until(SOON, async || commit_both(&client, 3).await.is_ok()).await;
     assert_eq!(both(&observing).await, 3);
     // This commit never reaches the server. A failed read does not have an unknown outcome.
     proxy.cut_all();
     proxy.refuse_connections().await.unwrap();
-    let told = both_to(&client, 4).await.unwrap_err();
+    let told = commit_both(&client, 4).await.unwrap_err();
     assert!(matches!(told, TransactionError::Object(_)), "{told:?}");
     assert_eq!(both(&observing).await, 3);
 }
@@ -99,7 +99,7 @@ async fn a_dropped_transaction_is_atomic_at_any_time() {
     let mut ended = 0;
     for polls in 0..24 {
         let n = both(&client).await + 1;
-        match at_most(polls, both_to(&client, n)).await {
+        match at_most(polls, commit_both(&client, n)).await {
             Some(done) => {
                 done.unwrap();
                 ended += 1;
@@ -113,7 +113,7 @@ async fn a_dropped_transaction_is_atomic_at_any_time() {
     }
     assert!(ended > 0, "some were not dropped");
     let n = both(&client).await + 1;
-    both_to(&client, n).await.unwrap();
+    commit_both(&client, n).await.unwrap();
     assert_eq!(both(&client).await, n);
 }
 

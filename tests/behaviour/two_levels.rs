@@ -9,7 +9,7 @@ use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, server};
 
 /// How long a process may hand the lock over locally before other processes get a turn.
-const STRETCH: Duration = Duration::from_millis(10);
+const WINDOW: Duration = Duration::from_millis(10);
 
 /// The scripts of locks that went through a proxy, in their order.
 fn scripts(proxy: &Proxy) -> Arc<Mutex<Vec<&'static str>>> {
@@ -72,7 +72,7 @@ fn shares(order: &[usize], tasks: usize) -> Vec<usize> {
 async fn tasks_of_one_process_take_turns_in_order_with_few_requests() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.local_handover_window(STRETCH)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.local_handover_window(WINDOW)).await;
     listening(&server, &client).await;
     let seen = scripts(&proxy);
     for lease in [None, Some(Duration::from_secs(10))] {
@@ -85,10 +85,10 @@ async fn tasks_of_one_process_take_turns_in_order_with_few_requests() {
         assert!(*most as f64 <= *least as f64 * 1.1 + 1.0, "{lease:?}: {shares:?}");
         let asked = std::mem::take(&mut *seen.lock().unwrap());
         // Two scripts for each window, however many tasks enter in it.
-        let stretches = began.elapsed().as_micros() / STRETCH.as_micros();
+        let windows = began.elapsed().as_micros() / WINDOW.as_micros();
         assert!(
-            asked.len() as u128 <= 2 * stretches + 4,
-            "{lease:?}: {} scripts in {stretches} stretches",
+            asked.len() as u128 <= 2 * windows + 4,
+            "{lease:?}: {} scripts in {windows} windows",
             asked.len()
         );
         // One task of the process sends requests at a time: each acquire is followed by the release
@@ -175,7 +175,7 @@ async fn servers() -> Vec<RedisServer> {
 }
 
 /// The first owner's lease, the second's, and the scripts between them.
-async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncFnOnce(&Lock) -> LockGuard) -> Across {
+async fn passed(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncFnOnce(&Lock) -> LockGuard) -> Passed {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     // A long window, which does not end while a slow machine gets this far.
@@ -194,10 +194,10 @@ async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncF
     let asked = std::mem::take(&mut *seen.lock().unwrap());
     let remaining = second.remaining();
     second.release().await.unwrap();
-    Across { asked, left, remaining }
+    Passed { asked, left, remaining }
 }
 
-struct Across {
+struct Passed {
     asked: Vec<&'static str>,
     left: Duration,
     remaining: Duration,
@@ -209,22 +209,22 @@ async fn a_handover_gives_each_task_its_requested_lease() {
     let fixed = |lease: u64| async move |lock: &Lock| lock.acquire().lease(secs(lease)).await.unwrap();
     let renewed = |lease: u64| async move |lock: &Lock| lock.acquire().auto_renew(secs(lease)).await.unwrap();
     let job = |keep: u64| async move |lock: &Lock| lock.acquire().hold_at_least(secs(keep)).await.unwrap();
-    let check = |what: &str, got: Across, asked: &[&str], remaining: u64, left: std::ops::RangeInclusive<u64>| {
+    let check = |what: &str, got: Passed, asked: &[&str], remaining: u64, left: std::ops::RangeInclusive<u64>| {
         assert_eq!(got.asked, asked, "{what}");
         let (least, most) = (secs(remaining) * 9 / 10, secs(remaining));
         assert!(got.remaining >= least && got.remaining <= most, "{what}: {:?}", got.remaining);
         let (least, most) = (secs(*left.start()), secs(*left.end()));
         assert!(got.left >= least && got.left <= most, "{what}: {:?} left", got.left);
     };
-    check("the same", across(fixed(10), fixed(10)).await, &[], 10, 10..=12);
-    check("watchdog again", across(renewed(30), renewed(30)).await, &[], 30, 28..=30);
-    check("short to long", across(fixed(10), fixed(60)).await, &["renew"], 60, 60..=65);
-    check("long to a little shorter", across(fixed(10), fixed(8)).await, &[], 8, 9..=12);
-    check("long to short", across(fixed(600), fixed(10)).await, &["extend"], 10, 9..=12);
-    check("watchdog to explicit", across(renewed(30), fixed(5)).await, &["extend"], 5, 4..=7);
-    check("explicit to watchdog", across(fixed(10), renewed(30)).await, &["renew"], 30, 28..=30);
-    check("shorter to longer watchdog", across(renewed(10), renewed(30)).await, &["renew"], 30, 28..=30);
-    check("a job that must run once", across(renewed(30), job(100)).await, &["renew"], 100, 100..=110);
+    check("the same", passed(fixed(10), fixed(10)).await, &[], 10, 10..=12);
+    check("watchdog again", passed(renewed(30), renewed(30)).await, &[], 30, 28..=30);
+    check("short to long", passed(fixed(10), fixed(60)).await, &["renew"], 60, 60..=65);
+    check("long to a little shorter", passed(fixed(10), fixed(8)).await, &[], 8, 9..=12);
+    check("long to short", passed(fixed(600), fixed(10)).await, &["extend"], 10, 9..=12);
+    check("watchdog to explicit", passed(renewed(30), fixed(5)).await, &["extend"], 5, 4..=7);
+    check("explicit to watchdog", passed(fixed(10), renewed(30)).await, &["renew"], 30, 28..=30);
+    check("shorter to longer watchdog", passed(renewed(10), renewed(30)).await, &["renew"], 30, 28..=30);
+    check("a job that must run once", passed(renewed(30), job(100)).await, &["renew"], 100, 100..=110);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,7 +83,7 @@ async fn a_waiter_for_an_update_turn_ends_with_the_client() {
 }
 
 /// Runs an update with a concurrent change before each comparison.
-async fn overtaken(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
+async fn with_conflicts(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let config = Config::from_url(server.url()).unwrap().response_timeout(Duration::from_millis(1500)).retries(1);
@@ -118,7 +118,7 @@ async fn overtaken(label: &'static str, key: &'static str, field: &'static str) 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_that_always_conflicts_is_reported_in_time() {
     for (label, key) in [("bucket/compare_and_set", "bucket"), ("map/compare_and_set", "map")] {
-        let told = overtaken(label, key, "1").await;
+        let told = with_conflicts(label, key, "1").await;
         // Two seconds without pauses allow hundreds of rounds. Ten rounds without pauses, and some
         // with them, are more than ten.
         assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if (11..100).contains(&times)), "{told:?}");

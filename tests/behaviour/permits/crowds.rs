@@ -166,8 +166,8 @@ async fn processes_take_turns() {
         wait_until(SOON, async || both().await.iter().all(|share| *share > 0)).await;
         let from = both().await;
         // Each window takes some 10 ms.
-        let stretches = u32::try_from(times("REDGRID_HANDOVER_WINDOWS", 150)).unwrap();
-        tokio::time::sleep(stretches * 10 * MS).await;
+        let windows = u32::try_from(times("REDGRID_HANDOVER_WINDOWS", 150)).unwrap();
+        tokio::time::sleep(windows * 10 * MS).await;
         let to = both().await;
         over.store(true, Ordering::Relaxed);
         for done in join_all(tasks).await {

@@ -8,9 +8,9 @@ use redgrid_sharded::codecs::Text;
 use redgrid_sharded::{ObjectError, ShardedBloomFilter};
 use redgrid_tests::model::seeds;
 
-use super::{Ground, ends};
+use super::{Fixture, ends};
 
-pub(super) async fn filters(ground: &Ground, some: u64) {
+pub(super) async fn filters(fixture: &Fixture, some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
         let shards = 1 << random.u32(..3);
@@ -19,7 +19,7 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
         let of = |client: &Client| -> ShardedBloomFilter<u64, Text> {
             ShardedBloomFilter::<u64, Text>::new(client, &name).with_shards(shards)
         };
-        let handles: Vec<ShardedBloomFilter<u64, Text>> = ground.clients.iter().map(of).collect();
+        let handles: Vec<ShardedBloomFilter<u64, Text>> = fixture.clients.iter().map(of).collect();
         let told = handles[0].add(&1).await;
         assert!(matches!(&told, Err(ObjectError::Absent { .. })), "filter, seed {seed}: {told:?}");
         assert!(handles[0].try_init(room, share).await.unwrap() && !handles[1].try_init(9, 0.5).await.unwrap());
@@ -27,7 +27,7 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
         let mut step = 0;
         while (model.len() as u64) < room {
             step += 1;
-            let anew = of(ground.any(&mut random));
+            let anew = of(fixture.any(&mut random));
             let filter = handles.get(random.usize(..3)).unwrap_or(&anew);
             let some: Vec<u64> = (0..random.u64(1..=room / 20)).map(|_| random.u64(..1 << 40)).collect();
             let news = some.len().min(room as usize - model.len());
@@ -74,7 +74,7 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
         let config = handles[1].config().await.unwrap().unwrap();
         assert_eq!((config.shards, config.expected_insertions, config.false_probability), (shards, room, share));
         let objects = [handles[0].object(), handles[1].object()];
-        assert!(ends(ground, &name, true, objects).await, "filter, seed {seed}");
+        assert!(ends(fixture, &name, true, objects).await, "filter, seed {seed}");
         let told = handles[1].contains(&1).await;
         assert!(matches!(&told, Err(ObjectError::Absent { .. })), "filter, seed {seed}: {told:?}");
     }

@@ -7,19 +7,19 @@ use redgrid_core::Client;
 use redgrid_sharded::ShardedSet;
 use redgrid_tests::model::seeds;
 
-use super::{Ground, ends};
+use super::{Fixture, ends};
 
-pub(super) async fn sets(ground: &Ground, some: u64) {
+pub(super) async fn sets(fixture: &Fixture, some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
         let (name, shards) = (format!("set{seed}"), 1 << random.u32(..6));
         let of = |client: &Client| ShardedSet::<u32>::new(client, &name).with_shards(shards);
-        let handles: Vec<ShardedSet<u32>> = ground.clients.iter().map(of).collect();
+        let handles: Vec<ShardedSet<u32>> = fixture.clients.iter().map(of).collect();
         let (mut model, mut story) = (BTreeSet::new(), Vec::new());
         for _ in 0..60 {
             let step = (random.u8(..15), random.u32(..12), random.u32(..20));
             story.push(step);
-            let anew = of(ground.any(&mut random));
+            let anew = of(fixture.any(&mut random));
             let set = handles.get(random.usize(..3)).unwrap_or(&anew);
             let fits = set_step(set, &mut model, step, &mut random).await;
             let all = handles[random.usize(..2)].read_all().await.unwrap();
@@ -27,7 +27,7 @@ pub(super) async fn sets(ground: &Ground, some: u64) {
             assert!(fits && same, "set, seed {seed}, {shards} shards: {model:?} after {story:?}");
         }
         let objects = [handles[0].object(), handles[1].object()];
-        assert!(ends(ground, &name, !model.is_empty(), objects).await, "set, seed {seed}: {model:?} after {story:?}");
+        assert!(ends(fixture, &name, !model.is_empty(), objects).await, "set, seed {seed}: {model:?} after {story:?}");
         assert!(handles[1].is_empty().await.unwrap(), "set, seed {seed}");
     }
 }
