@@ -201,7 +201,7 @@ async fn at_the_timeout_partial_sums_are_reported_and_no_key_stays() {
             round = round.or(Some(String::from_utf8(payload[2..].to_vec()).unwrap()));
         }
     }
-    let round = round.expect("it was queried");
+    let round = round.expect("a message of the round");
     for (key, by) in [("counter", "5"), ("semaphore", "1")] {
         observer.cmd(&["INCRBY", &format!("{{views}}:{round}:{key}"), by]).await.unwrap();
     }

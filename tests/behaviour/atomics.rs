@@ -202,7 +202,7 @@ async fn doubles_are_read_and_changed() {
         }
         assert!(!n.delete_if(Comparison::Less, 4.75).await.unwrap());
         assert!(n.delete_if(Comparison::Less, 4.8).await.unwrap());
-        assert!(!n.delete_if(Comparison::Equal, 0.0).await.unwrap(), "it is absent");
+        assert!(!n.delete_if(Comparison::Equal, 0.0).await.unwrap(), "the number is absent");
         assert!(n.compare_and_set(-0.0, 2.0).await.unwrap(), "an absent number counts as 0");
         assert_eq!((n.get_and_delete().await.unwrap(), n.get_and_delete().await.unwrap()), (2.0, 0.0));
         n.set(1.5).await.unwrap();

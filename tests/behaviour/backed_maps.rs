@@ -21,7 +21,7 @@ async fn a_missing_value_is_loaded_once_and_stays() {
     let map = before(&client, &store).build().unwrap();
     assert_eq!((map.get(&key("a")).await.unwrap(), map.get(&key("x")).await.unwrap()), (Some(1), None));
     assert_eq!((map.get(&key("a")).await.unwrap(), map.map().get("a").await.unwrap()), (Some(1), Some(1)));
-    assert_eq!(store.loads.load(Ordering::SeqCst), 2, "what is there is not loaded");
+    assert_eq!(store.loads.load(Ordering::SeqCst), 2, "an existing value is not loaded");
     assert!(map.contains_key(&key("b")).await.unwrap() && !map.contains_key(&key("x")).await.unwrap());
     assert_eq!(map.map().get("b").await.unwrap(), Some(2));
     let keys = [key("b"), key("x"), key("a")];

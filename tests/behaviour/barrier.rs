@@ -302,7 +302,7 @@ fn no_contact(error: &Failure) -> bool {
     matches!(error, Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })
 }
 
-/// The hash of a script that the server knows, by a word of its text.
+/// The hash of a script of the barrier crate, as it is sent: with the scripts that precede it.
 pub(crate) fn sha_of(file: &str) -> String {
     let read = |file: &str| match file {
         "participants.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/participants.lua"),

@@ -65,7 +65,7 @@ async fn the_last_bit_is_allowed_and_none_after_it() {
         assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "index", .. })), "{told:?}");
         assert!(told.to_string().contains("expected 0 to 4294967295"), "{told}");
     }
-    #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
+    #[allow(clippy::reversed_empty_ranges, reason = "the set rejects such ranges")]
     for range in [5..4, LAST..LAST + 2] {
         let told = bits.set_range(range.clone(), true).await.unwrap_err();
         assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "range", .. })), "{told:?}");

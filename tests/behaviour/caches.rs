@@ -103,7 +103,7 @@ async fn expired_entries_are_absent_for_every_operation() {
         };
         let stored = async || observer.query::<u64>(&["HEXISTS", "c", "\"z\""]).await.unwrap() == 1;
         put().await;
-        assert!(map.get("z").await.unwrap().is_none() && stored().await, "it is still stored");
+        assert!(map.get("z").await.unwrap().is_none() && stored().await, "the entry is still stored");
         put().await;
         assert_eq!((map.peek("z").await.unwrap(), map.lifetime("z").await.unwrap()), (None, Lifetime::Absent));
         assert!(map.entries().try_collect::<Vec<_>>().await.unwrap().is_empty() && stored().await);
@@ -122,10 +122,10 @@ async fn expired_entries_are_absent_for_every_operation() {
         put().await;
         assert!(!map.compare_and_remove("z", &7).await.unwrap());
         put().await;
-        assert!(map.insert_if_absent("z", &9).await.unwrap().is_none(), "it is new");
+        assert!(map.insert_if_absent("z", &9).await.unwrap().is_none(), "a new entry");
         assert_eq!((map.get("z").await.unwrap(), map.lifetime("z").await.unwrap()), (Some(9), Lifetime::Endless));
         put().await;
-        assert!(map.set("z", &10).keep_lifetime().await.unwrap(), "it is new");
+        assert!(map.set("z", &10).keep_lifetime().await.unwrap(), "a new entry");
         assert_eq!(map.lifetime("z").await.unwrap(), Lifetime::Endless, "there was none before");
         put().await;
         assert_eq!(map.len().await.unwrap(), 0);
@@ -463,5 +463,5 @@ async fn rejected_calls_change_nothing_and_lost_replies_are_reported() {
     );
     proxy.next(1, sha(put), Action::SwallowReply);
     assert!(matches!(map.set("d", &5).await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
-    assert_eq!(map.get("d").await.unwrap(), Some(5), "it was made, and reported as unknown");
+    assert_eq!(map.get("d").await.unwrap(), Some(5), "executed, and reported as unknown");
 }

@@ -207,7 +207,7 @@ async fn waiters_are_notified_and_the_connection_closed_despite_constant_request
     let told = tokio::time::timeout(2 * SOON, told);
     match select(pin!(told), pin!(others)).await {
         Either::Left((told, _)) => told.expect("a reply or an error"),
-        Either::Right(((), _)) => unreachable!("they go on asking"),
+        Either::Right(((), _)) => unreachable!("the requests continue"),
     }
 }
 

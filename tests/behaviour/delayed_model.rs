@@ -171,7 +171,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
         model.now += 20;
         while let Some(next) = model.take() {
             let took = tokio::time::timeout(SOON, queues[random.usize(..2)].take()).await;
-            assert_eq!(took.expect("it is due").unwrap(), next, "seed {seed}: before {model:?} after {story:?}");
+            assert_eq!(took.expect("a due element").unwrap(), next, "seed {seed}: before {model:?} after {story:?}");
         }
         let left = (queues[0].take_within(Duration::ZERO).await.unwrap(), queues[1].is_empty().await.unwrap());
         assert_eq!(left, (None, true), "seed {seed}: after {story:?}");
@@ -211,7 +211,7 @@ async fn apply(
         }
         7..11 => queue.take_within(Duration::ZERO).await.unwrap() == model.take(),
         11 => match model.take() {
-            Some(next) => tokio::time::timeout(SOON, queue.take()).await.expect("it is due").unwrap() == next,
+            Some(next) => tokio::time::timeout(SOON, queue.take()).await.expect("a due element").unwrap() == next,
             None => queue.take_within(Duration::ZERO).await.unwrap().is_none(),
         },
         12..14 => {
@@ -251,7 +251,7 @@ async fn intrude(other: &Other<'_>, model: &mut Model, (step, n, value): (u8, u6
         21 | 22 => {
             let moved = other.script(&MOVE, ["", TIMES, LIST], &[n.to_string().into()]).await;
             for _ in 0..moved {
-                let next = model.pop_due().expect("it is due");
+                let next = model.pop_due().expect("a due element");
                 model.ready.push_back(next);
             }
             moved == n || model.due().next().is_none()

@@ -207,6 +207,6 @@ async fn a_lost_opening_is_announced_by_parties_inside() {
         wait_until(SOON, async || count(&observer, WAITING).await == 0).await;
     };
     // The keep-alive of the party inside restores session 1, and its waiters are admitted.
-    let third = tokio::time::timeout(SOON, third).await.expect("it is admitted").unwrap().unwrap();
+    let third = tokio::time::timeout(SOON, third).await.expect("the party is admitted").unwrap().unwrap();
     assert_eq!((third.session(), inside.session()), (1, 1));
 }

@@ -17,14 +17,14 @@ async fn a_later_holder_keeps_the_lock() {
     listening(&server, &two).await;
     let lock = Lock::new(&one, "a");
     let first = lock.acquire().await.unwrap();
-    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     first.release().await.unwrap();
-    assert!(!lock.force_release_if(&seen).await.unwrap(), "it is free");
+    assert!(!lock.force_release_if(&seen).await.unwrap(), "the lock is free");
 
     let second = Lock::new(&two, "a").acquire().await.unwrap();
     assert!(!lock.force_release_if(&seen).await.unwrap(), "another holder has it");
     assert!(second.is_held());
-    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     assert_eq!(LockHolder::from_field(seen.field()), seen);
     assert!(lock.force_release_if(&seen).await.unwrap());
     lost(second.lost()).await;
@@ -40,7 +40,7 @@ async fn the_first_of_a_fair_queue_follows_the_expected_holder() {
     listening(&server, &one).await;
     let lock = FairLock::new(&two, "a");
     let held = FairLock::new(&one, "a").acquire().await.unwrap();
-    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     let next = tokio::spawn(lock.acquire().into_future());
     wait_until(SOON, async || lock.waiting().await.unwrap().len() == 1).await;
     assert!(lock.force_release_if(&seen).await.unwrap());
@@ -60,24 +60,24 @@ async fn only_the_expected_reader_or_writer_loses_its_hold() {
     listening(&server, &two).await;
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let (mine, theirs) = (here.read().await.unwrap(), there.read().await.unwrap());
-    let readers = here.inspect().await.unwrap().expect("it is read").readers;
+    let readers = here.inspect().await.unwrap().expect("a read lock").readers;
     let theirs_seen = readers.iter().find(|reader| reader.client == two.id()).expect("a reader");
     assert!(here.force_release_if(theirs_seen).await.unwrap());
     lost(theirs.lost()).await;
-    assert!(!here.force_release_if(theirs_seen).await.unwrap(), "it is no longer a reader");
+    assert!(!here.force_release_if(theirs_seen).await.unwrap(), "no longer a reader");
     assert!(mine.is_held(), "other readers stay");
-    assert_eq!(here.inspect().await.unwrap().expect("it is read").holder_count, 1);
+    assert_eq!(here.inspect().await.unwrap().expect("a read lock").holder_count, 1);
 
     // A writer that waits for the last reader is woken.
     let write = tokio::spawn(there.write().into_future());
     wait_until(SOON, async || observer.exists("redgrid_rw_wait:{a}").await.unwrap()).await;
-    let mine_seen = here.inspect().await.unwrap().expect("it is read").readers.remove(0);
+    let mine_seen = here.inspect().await.unwrap().expect("a read lock").readers.remove(0);
     assert!(there.force_release_if(&mine_seen).await.unwrap());
     lost(mine.lost()).await;
     let write = tokio::time::timeout(SOON, write).await.unwrap().unwrap().unwrap();
 
     assert!(!here.force_release_if(&mine_seen).await.unwrap(), "a reader that has gone does not free the writer");
-    let writer = here.inspect().await.unwrap().expect("it is written").writer.expect("by its writer");
+    let writer = here.inspect().await.unwrap().expect("a held lock").writer.expect("a writer");
     assert!(here.force_release_if(&writer).await.unwrap());
     lost(write.lost()).await;
     assert!(!observer.exists("a").await.unwrap());
@@ -93,7 +93,7 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
     drop(Lock::new(&forcing, "warm").steal().await.unwrap());
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let lock = Lock::new(&forcing, "a");
-    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     proxy.next(1, script!("takeover"), Action::CutAfterForward);
     assert!(lock.force_release_if(&seen).await.unwrap(), "the second copy finds the first");
     lost(held.lost()).await;

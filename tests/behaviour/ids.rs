@@ -44,7 +44,7 @@ async fn clients_take_blocks_in_turn_and_each_gives_rising_ids() {
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (IdGenerator::new(&one, "a"), IdGenerator::new(&two, "a"));
     assert!(here.try_init(10, 4).await.unwrap());
-    assert!(!there.try_init(99, 7).await.unwrap(), "it was set before");
+    assert!(!there.try_init(99, 7).await.unwrap(), "already set");
     assert_eq!((here.next().await.unwrap(), there.next().await.unwrap()), (10, 14));
     assert_eq!(some(&IdGenerator::new(&one, "a"), 1).await, [11], "all handles of a client share one block");
     // From half of a block on, the next one is requested, or has arrived, in either client.
@@ -242,7 +242,7 @@ async fn a_lost_reply_skips_a_block_and_try_init_acts_once() {
     IdGenerator::new(&client, "warm").try_init(1, 1).await.unwrap();
     IdGenerator::new(&client, "warm").next().await.unwrap();
     proxy.next(1, "redgrid_once:{a}", Action::SwallowReply);
-    assert!(ids.try_init(10, 5).await.unwrap(), "it was set by its own first copy");
+    assert!(ids.try_init(10, 5).await.unwrap(), "set by its own first copy");
     proxy.next(1, "{a}:allocation", Action::SwallowReply);
     let had = some(&ids, 2).await;
     // At least one block is skipped. On a slow machine another reply may be late, too.

@@ -158,7 +158,7 @@ async fn at_midnight_numbers_restart_and_ids_still_rise() {
     had.extend(some(&ids, 10).await);
     assert!(had.is_sorted_by(|a, b| a < b), "{exhausted} refused");
     let parts: Vec<_> = had.iter().map(|id| (second(&ids, *id), ids.decode(*id).unwrap().sequence)).collect();
-    let turn = parts.windows(2).position(|pair| pair[1].1 < pair[0].1).expect("numbers began anew") + 1;
+    let turn = parts.windows(2).position(|pair| pair[1].1 < pair[0].1).expect("numbers restarted") + 1;
     assert!(parts[turn].1 < 100_000, "{:?}", parts[turn]);
     assert!(parts[turn - 1].0 < parts[turn].0);
     for key in days(&observer, "order").await {

@@ -126,7 +126,7 @@ async fn changes_with_lost_replies_are_executed_once_and_answered() {
     latch.count_down().await.unwrap();
     let [set, count_down, delete, _] = scripts();
     proxy.next(2, set, Action::SwallowReply);
-    assert!(latch.try_set_count(10).await.unwrap(), "it was set by its own first copy");
+    assert!(latch.try_set_count(10).await.unwrap(), "set by its own first copy");
     proxy.next(1, &count_down, Action::SwallowReply);
     assert_eq!(latch.count_down().await.unwrap(), 9);
     proxy.next(2, &count_down, Action::SwallowReply);
@@ -317,7 +317,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     let late = tokio::spawn(latch.wait().into_future());
     tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
     waiting.command("PING").query::<String>().await.unwrap();
-    assert!(!late.is_finished(), "it waits for the next round");
+    assert!(!late.is_finished(), "the wait is for the next round");
     set.count_down().await.unwrap();
     tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
 }

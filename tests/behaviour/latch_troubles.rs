@@ -29,7 +29,7 @@ async fn a_read_only_server_reports_the_state_of_a_latch() {
     let latch = CountDownLatch::new(&client, "a");
     let refuses = async |on: &str| server.set_config("min-replicas-to-write", on).await.unwrap();
     refuses("1").await;
-    tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("it was never set").unwrap();
+    tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("the latch was never set").unwrap();
     refuses("0").await;
     latch.try_set_count(1).await.unwrap();
     refuses("1").await;
@@ -44,7 +44,7 @@ async fn a_read_only_server_reports_the_state_of_a_latch() {
     // Opened by a client that does not know the number of the round.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     refuses("1").await;
-    tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("it is open").unwrap();
+    tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("the latch is open").unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -280,7 +280,7 @@ async fn a_lock_that_must_not_stay_taken_is_requested_once() {
     let (lock, _client) = lock_on(FakeServer::new("one:1", move |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted(TOKEN)),
         _ => {
-            assert_eq!(asked.fetch_add(1, Ordering::Relaxed), 0, "it was refused");
+            assert_eq!(asked.fetch_add(1, Ordering::Relaxed), 0, "a release after the rejection");
             Err(ServerError::Refused { code: Code::NoPermission, message: "NOPERM".into() })
         }
     }));

@@ -70,7 +70,7 @@ async fn a_kept_acquire_blocks_no_other_after_its_holder_left() {
     before.release().await.unwrap();
     wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     lock.acquire().holder(&me).await.unwrap().release().await.unwrap();
-    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant goes on");
+    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant moves on");
     other.unwrap().release().await.unwrap();
     kept.await.unwrap().release().await.unwrap();
     wait_until(SOON, async || client.stats().names == 0).await;
@@ -124,7 +124,7 @@ async fn a_kept_acquire_blocks_no_other_after_two_waits() {
         let (kept, polled) = if kept_first { (one, two) } else { (two, one) };
         let guard = polled.await.unwrap();
         guard.release().await.unwrap();
-        let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant goes on");
+        let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant moves on");
         other.unwrap().release().await.unwrap();
         kept.await.unwrap().release().await.unwrap();
     }
@@ -144,7 +144,7 @@ async fn a_kept_acquire_blocks_no_other_after_a_failed_upgrade() {
     before.release().await.unwrap();
     wait_until(SOON, async || one.stats().waiting == 0 && one.stats().holds == 1).await;
     assert!(MultiLock::new(&one, ["a", "b"]).try_acquire().holder(&me).await.unwrap().is_none());
-    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant goes on");
+    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant moves on");
     other.unwrap().release().await.unwrap();
     drop(kept);
 }
@@ -160,7 +160,7 @@ async fn a_kept_takeover_and_a_kept_attach_block_no_other() {
     let mut steal = Box::pin(here.steal());
     assert!(poll!(&mut steal).is_pending());
     wait_until(SOON, async || !holders().await.is_empty()).await;
-    let other = there.acquire().timeout(SOON).await.expect("the stolen lock goes on");
+    let other = there.acquire().timeout(SOON).await.expect("the stolen lock moves on");
     other.release().await.unwrap();
     // The steal sends a new request when it is polled again.
     steal.await.unwrap().release().await.unwrap();
@@ -170,8 +170,8 @@ async fn a_kept_takeover_and_a_kept_attach_block_no_other() {
     let mut attach = Box::pin(here.attach(&detached));
     assert!(poll!(&mut attach).is_pending());
     wait_until(SOON, async || holders().await != before).await;
-    there.acquire().timeout(SOON).await.expect("the attached lock goes on").release().await.unwrap();
-    attach.await.expect_err("it has gone back");
+    there.acquire().timeout(SOON).await.expect("the attached lock moves on").release().await.unwrap();
+    attach.await.expect_err("the attached lock was released");
 }
 
 #[tokio::test(flavor = "multi_thread")]

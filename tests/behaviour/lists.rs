@@ -141,7 +141,7 @@ async fn indexes_out_of_bounds_are_reported_and_change_nothing() {
         assert_eq!(named(&told), "index");
         assert!(told.to_string().contains("up to 9223372036854775807, got 9223372036854775808"), "{told}");
     }
-    #[expect(clippy::reversed_empty_ranges, reason = "it is what is to be refused")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the list rejects such ranges")]
     let told = [
         list.range(3..2).await.map(drop).unwrap_err(),
         list.trim(3..2).await.unwrap_err(),
@@ -308,7 +308,7 @@ async fn an_undecodable_element_does_not_affect_others() {
         assert!(told.len() == 1 && told[0].to_string().contains("at index 1 "), "{told:?}");
     }
     assert!(matches!(list.remove_at(1).await, Err(ObjectError::Decode { .. })));
-    assert_eq!(list.read_all().await.unwrap(), [1, 3], "it is removed all the same");
+    assert_eq!(list.read_all().await.unwrap(), [1, 3], "removed all the same");
     observer.cmd(&["SET", "s", "x"]).await.unwrap();
     let other = List::<u64>::new(&client, "s");
     let wrong = |told: &ObjectError| {

@@ -19,7 +19,7 @@ async fn keys_have_locks_of_their_own_in_the_slot_of_the_map() {
     let a = map.lock("a").unwrap().acquire().await.unwrap();
     assert!(map.lock("b").unwrap().try_acquire().await.unwrap().is_some());
     let kinds = [map.fair_lock("a").unwrap().try_acquire().await.unwrap().is_some()];
-    assert_eq!(kinds, [true], "it is another lock");
+    assert_eq!(kinds, [true], "another lock");
     assert!(a.name().as_str().starts_with("{prod:stock}:") && a.name().as_str().ends_with(":lock"), "{}", a.name());
     let invalid = Map::<String, u64>::new(&client, "{}").lock("a").map(drop);
     assert!(matches!(invalid, Err(ObjectError::Failed(Failure::InvalidName(_)))), "{invalid:?}");
@@ -59,7 +59,7 @@ async fn present_and_absent_values_are_computed() {
     assert_eq!(locked().compute_if_present("a", |n| async move { Some(n + 1) }).await.unwrap(), None);
     assert_eq!(locked().compute_if_absent("a", || async { None }).await.unwrap(), None);
     assert_eq!(locked().compute_if_absent("a", || async { Some(1) }).await.unwrap(), Some(1));
-    assert_eq!(locked().compute_if_absent("a", || async { panic!("it is there") }).await.unwrap(), Some(1));
+    assert_eq!(locked().compute_if_absent("a", || async { panic!("the value exists") }).await.unwrap(), Some(1));
     assert_eq!(locked().compute_if_present("a", |n| async move { Some(n + 1) }).await.unwrap(), Some(2));
     assert_eq!(locked().merge("a", &5, |n, by| async move { Some(n + by) }).await.unwrap(), Some(7));
     assert_eq!(locked().merge("b", &5, |n, by| async move { Some(n + by) }).await.unwrap(), Some(5));

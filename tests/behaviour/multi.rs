@@ -81,7 +81,7 @@ async fn a_waiter_for_one_name_holds_none_and_is_woken_by_its_release() {
     let waiter = tokio::spawn(MultiLock::new(&two, ["name:1", "name:2"]).acquire().timeout(SOON).into_future());
     wait_until(SOON, async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty()).await;
     assert_eq!(held(&observer).await, ["name:2"]);
-    Lock::new(&one, "name:1").try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
+    Lock::new(&one, "name:1").try_acquire().await.unwrap().expect("a free lock").release().await.unwrap();
     in_the_way.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
     assert_eq!(held(&observer).await, ["name:1", "name:2"]);

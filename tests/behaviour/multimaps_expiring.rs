@@ -83,7 +83,7 @@ async fn lives<Y: Lifetimes>(map: &Multimap<String, u32, Json, Json, Y>, observe
     assert_eq!((map.len().await.unwrap(), map.read_all_keys().await.unwrap()), (1, vec!["b".to_owned()]));
     assert_eq!(map.entries().try_collect::<Vec<_>>().await.unwrap(), [("b".to_owned(), 7)]);
     assert!(!map.expire_key("a", HOUR).await.unwrap() && !map.contains_value(&6).await.unwrap());
-    assert!(map.expire_key_at("b", SystemTime::UNIX_EPOCH).await.unwrap(), "it was there");
+    assert!(map.expire_key_at("b", SystemTime::UNIX_EPOCH).await.unwrap(), "the key existed");
     wait_until(SOON, async || map.is_empty().await.unwrap()).await;
     wait_until(SOON, async || keys_of(observer).await.is_empty()).await;
     let told = map.expire_key("b", Duration::ZERO).await.unwrap_err();

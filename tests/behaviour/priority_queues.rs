@@ -54,7 +54,7 @@ async fn elements_are_ordered_by_priority_then_by_arrival() {
     // The first of several elements with one priority moves behind them, or to another priority.
     assert!(queue.cancel(&pushed[6]).await.unwrap() && !queue.cancel(&pushed[6]).await.unwrap());
     let again = queue.change_priority(&pushed[0], 0).await.unwrap().unwrap();
-    assert_eq!(queue.change_priority(&pushed[0], 5).await.unwrap(), None, "it has another id from here on");
+    assert_eq!(queue.change_priority(&pushed[0], 5).await.unwrap(), None, "another id from here on");
     let zeros = async || -> Vec<String> {
         let all = queue.read_all().await.unwrap();
         all.into_iter().filter(|(priority, _)| *priority == 0).map(|(_, value)| value).collect()

@@ -80,7 +80,7 @@ async fn an_unsettled_message_returns_to_its_position_until_it_is_dead() {
     wait_until(SOON, async || queue.counts().await.unwrap().ready == 2).await;
     let both = queue.receive_many(2).visibility(SHORT).await.unwrap();
     assert_eq!((values(&both), both[0].attempt(), both[1].attempt()), (vec!["a".to_owned(), "b".into()], 2, 1));
-    assert!(is_stale(&queue.ack(&receipt).await), "it was delivered again since");
+    assert!(is_stale(&queue.ack(&receipt).await), "delivered again since");
     both[1].ack().await.unwrap();
     drop(both);
     // The next receive moves it to the dead letters, and gets nothing.
@@ -140,7 +140,7 @@ async fn messages_are_given_back_extended_and_rejected() {
     let b = queue.receive().await.unwrap();
     let receipt: Receipt = b.receipt().to_string().parse().unwrap();
     let forged: Receipt = format!("{}-{}", b.id(), "4".repeat(32)).parse().unwrap();
-    assert!(is_stale(&queue.ack(&forged).await), "it is in flight, under another receipt");
+    assert!(is_stale(&queue.ack(&forged).await), "in flight under another receipt");
     assert!(is_stale(&queue.extend(&forged, HOUR).await) && is_stale(&queue.reject(&forged, "no").await));
     queue.extend(&receipt, HOUR * 100).await.unwrap();
     let held = queue.get(b.id()).await.unwrap().unwrap();

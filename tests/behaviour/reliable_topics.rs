@@ -158,7 +158,7 @@ async fn an_evicted_subscriber_gets_a_gap_and_continues() {
     assert_eq!(acked(&mut one).await, "2");
     out.ack().await.unwrap();
     assert_eq!(topic.count_subscribers().await.unwrap(), 1);
-    // If the topic is deleted completely, ids begin anew.
+    // If the topic is deleted completely, ids start again.
     observer.cmd(&["DEL", "news", "{news}:timeout"]).await.unwrap();
     topic.publish("3").await.unwrap();
     assert!(matches!(next(&mut one).await, Err(SubscriptionError::Gap(Gap::Interrupted))));

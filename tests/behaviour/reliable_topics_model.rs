@@ -258,7 +258,7 @@ impl Subscriber {
                 listening.sure = self.gap;
                 continue;
             };
-            let n = log.iter().position(|(id, _)| *id == delivery.id()).expect("it was published");
+            let n = log.iter().position(|(id, _)| *id == delivery.id()).expect("a published message");
             let what = format!("{}: {n} of {:?}, {:?} {about}", self.id, listening.next, listening.came);
             assert_eq!(delivery.message().unwrap(), &log[n].1, "{what}");
             assert_eq!(delivery.is_redelivered(), !listening.came.insert(n), "{what}");

@@ -52,7 +52,7 @@ async fn many_read_and_one_writes() {
     first.release().await.unwrap();
     assert!(here.try_write().await.unwrap().is_none());
     second.release().await.unwrap();
-    let write = here.try_write().await.unwrap().expect("it is free");
+    let write = here.try_write().await.unwrap().expect("a free lock");
     assert!(there.try_read().await.unwrap().is_none() && here.try_read().await.unwrap().is_none());
     assert!(there.try_write().await.unwrap().is_none());
     let token = write.token();
@@ -92,7 +92,7 @@ async fn readers_of_a_process_are_one_reader_on_the_server() {
     let level = format!("{{a}}:{field}:rwlock_timeout:1");
     assert_eq!(observer.query::<String>(&["GET", &level]).await.unwrap(), "1");
     for key in ["a", &level] {
-        let left = observer.time_to_live(key).await.unwrap().expect("it has a lifetime");
+        let left = observer.time_to_live(key).await.unwrap().expect("a lifetime");
         assert!(left > Duration::from_secs(15) && left <= Duration::from_secs(30), "{key}: {left:?}");
     }
     first.release().await.unwrap();
@@ -249,7 +249,7 @@ async fn force_notifies_readers_and_the_writer() {
     let (lock, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     assert!(!lock.force_release().await.unwrap());
     let (mine, theirs) = (lock.read().await.unwrap(), there.read().await.unwrap());
-    let state = lock.inspect().await.unwrap().expect("it is held");
+    let state = lock.inspect().await.unwrap().expect("a held lock");
     assert!(state.writer.is_none() && state.remaining.is_some());
     let mut readers: Vec<_> = state.readers.into_iter().map(|reader| reader.client).collect();
     readers.sort();

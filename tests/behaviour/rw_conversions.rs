@@ -33,7 +33,7 @@ async fn a_downgrade_admits_readers_at_once_and_no_writer() {
     assert!(here.try_write().await.unwrap().is_none() && there.try_write().await.unwrap().is_none());
     other.release().await.unwrap();
     read.release().await.unwrap();
-    there.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+    there.try_write().await.unwrap().expect("a free lock").release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,7 +170,7 @@ async fn an_upgrade_is_notified_by_the_last_local_reader() {
     .await;
     assert!(!upgrade.is_finished());
     beside.release().await.unwrap();
-    let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("told").unwrap().unwrap();
+    let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("the upgrade ends").unwrap().unwrap();
     write.release().await.unwrap();
 }
 
@@ -181,10 +181,10 @@ async fn a_holder_that_writes_already_does_not_wait_for_itself_to_upgrade() {
     let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
     let write = lock.write().holder(&me).await.unwrap();
     let upgradable = lock.upgradable_read().holder(&me).await.unwrap();
-    let again = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("it is admitted").unwrap();
+    let again = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("the upgrade ends").unwrap();
     assert_eq!(again.token(), write.token());
     let read = lock.read().holder(&me).await.unwrap();
-    let third = tokio::time::timeout(SOON, read.try_upgrade()).await.expect("it is admitted").unwrap();
+    let third = tokio::time::timeout(SOON, read.try_upgrade()).await.expect("the upgrade ends").unwrap();
     write.release().await.unwrap();
     third.release().await.unwrap();
     assert!(again.is_held() && lock.try_read().await.unwrap().is_none());
@@ -239,7 +239,7 @@ async fn an_upgrade_waits_for_a_forgotten_read_until_its_lease_ends() {
     assert_eq!(observer.query::<u64>(&["HLEN", "a"]).await.unwrap(), 2, "its mode, and one reader");
     let over = Instant::now() + shared.remaining();
     shared.forget();
-    let write = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("it ends").unwrap();
+    let write = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("the upgrade ends").unwrap();
     // With 100 ms of tolerance between reading the remaining time and forgetting the lock.
     assert!(Instant::now() + 100 * MS >= over, "a forgotten read lasts until its lease ends");
     write.release().await.unwrap();

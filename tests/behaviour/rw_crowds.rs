@@ -156,7 +156,7 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
     let said = format!("{}{:06} {}", now.0, now.1, now.0 * 1000 + 1000);
     observer.cmd(&["HSET", "redgrid_rw_wait:{a}", "dead", &said]).await.unwrap();
     observer.cmd(&["PEXPIRE", "redgrid_rw_wait:{a}", "60000"]).await.unwrap();
-    tokio::time::timeout(SOON, read.read()).await.expect("it ends after 1 s").unwrap().release().await.unwrap();
+    tokio::time::timeout(SOON, read.read()).await.expect("ended after 1 s").unwrap().release().await.unwrap();
     reading.release().await.unwrap();
 }
 

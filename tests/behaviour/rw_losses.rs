@@ -96,7 +96,7 @@ async fn a_hold_missing_on_the_server_is_not_converted() {
         drop(writer.take());
         let read = here.read().timeout(SOON).await.unwrap();
         let (watch, mut writer) = (read.watch(), Some(others_write().await).filter(|_| stay));
-        let Err(UpgradeError::Lost(lost)) = read.try_upgrade().await else { panic!("it was gone: {stay}") };
+        let Err(UpgradeError::Lost(lost)) = read.try_upgrade().await else { panic!("the read is lost: {stay}") };
         assert!(lost.reason == LostReason::Gone && watch.lost_reason() == Some(LostReason::Gone));
         drop(writer.take());
         let write = here.write().timeout(SOON).await.unwrap();
@@ -123,7 +123,7 @@ async fn a_read_under_a_lost_write_waits_like_any_other() {
     other.release().await.unwrap();
     let read = waiting.await.unwrap().unwrap();
     assert!(there.try_write().await.unwrap().is_none());
-    assert!(write.release().await.is_err(), "it was gone");
+    assert!(write.release().await.is_err(), "the write is lost");
     read.release().await.unwrap();
 }
 
@@ -143,7 +143,7 @@ async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
     alive.release().await.unwrap();
     let write = tokio::time::timeout(SOON, upgrade).await.expect("no other holder").unwrap().unwrap();
     write.release().await.unwrap();
-    there.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+    there.try_write().await.unwrap().expect("a free lock").release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -142,7 +142,7 @@ async fn no_score_is_nan_and_ranges_go_forwards() {
         set.add_score("high", f64::NEG_INFINITY).await,
         Err(ObjectError::Failed(Failure::Refused { .. }))
     ));
-    #[expect(clippy::reversed_empty_ranges, reason = "that they are refused is what is tested")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the set rejects such ranges")]
     let told = [
         set.by_rank(3..2).values().await.map(drop),
         set.by_score(3.0..2.0).values().await.map(drop),

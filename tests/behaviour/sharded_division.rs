@@ -229,7 +229,7 @@ async fn a_shard_of_another_filter_is_reported() {
     let filter: ShardedBloomFilter<u64> = ShardedBloomFilter::new(&client, "f");
     assert!(filter.try_init(1000, 0.01).await.unwrap() && !filter.try_init(5, 0.1).await.unwrap());
     let observer = server.observer().await.unwrap();
-    // Another one is made while a part of the former is made late.
+    // Another filter is created while a shard of the former one is created late.
     let _: u64 = observer.query(&["DEL", "{f}:shards"]).await.unwrap();
     let failed = failed(filter.try_init(1_000_000, 0.01).await);
     assert_eq!(failed.len(), 16);

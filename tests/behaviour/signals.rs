@@ -36,7 +36,7 @@ async fn an_event_wakes_all_waiters_until_it_is_reset() {
     for waiting in waiting {
         waiting.await.unwrap().unwrap();
     }
-    assert!(!event.set().await.unwrap(), "it is set already");
+    assert!(!event.set().await.unwrap(), "the event is already set");
     happened(&two).await.unwrap().unwrap();
     event_lives_for_weeks(&observer).await;
     assert!(event.reset().await.unwrap() && !event.is_set().await.unwrap());
@@ -65,7 +65,7 @@ async fn a_waiter_completes_although_the_event_is_reset_at_once() {
         let waiting = happened(&deaf);
         listening(&observer, "redgrid_event__channel:{a}").await;
         assert!(event.set().await.unwrap() && event.reset().await.unwrap());
-        tokio::time::timeout(2 * LEASE, waiting).await.expect("it polls").unwrap().unwrap();
+        tokio::time::timeout(2 * LEASE, waiting).await.expect("a poll in time").unwrap().unwrap();
         wait_until(SOON, async || deaf.stats() == NOTHING).await;
     }
 }
@@ -347,7 +347,7 @@ async fn a_notification_of_a_killed_or_dropped_waiter_goes_to_the_next() {
     until(&observer, "redgrid_condition_notified:{a}", 1).await;
     dying.kill().await;
     guard.release().await.unwrap();
-    let guard = tokio::time::timeout(4 * LEASE, second).await.expect("it is passed on").unwrap().unwrap();
+    let guard = tokio::time::timeout(4 * LEASE, second).await.expect("a notification").unwrap().unwrap();
     // The same with a waiter that is dropped while it waits for the lock.
     guard.release().await.unwrap();
     let leaving = waits();
@@ -359,7 +359,7 @@ async fn a_notification_of_a_killed_or_dropped_waiter_goes_to_the_next() {
     wait_until(SOON, async || one.stats().waiting == 1).await;
     leaving.abort();
     guard.release().await.unwrap();
-    tokio::time::timeout(SOON, third).await.expect("it is passed on").unwrap().unwrap().release().await.unwrap();
+    tokio::time::timeout(SOON, third).await.expect("a notification").unwrap().unwrap().release().await.unwrap();
     // A wait that is dropped at any point leaves nothing behind.
     for polls in 1..40 {
         let guard = lock.acquire().timeout(SOON).await.unwrap();

@@ -25,7 +25,7 @@ pub(crate) async fn add(stream: &Texts, entries: impl IntoIterator<Item = u64>) 
 
 pub(crate) async fn next(consumer: &mut Consumer<String, u32>) -> Delivery<String, u32> {
     let next = tokio::time::timeout(SOON, consumer.try_next()).await;
-    next.expect("in time").unwrap().expect("the stream goes on")
+    next.expect("in time").unwrap().expect("the stream continues")
 }
 
 /// The next deliveries: the id of each entry, and its delivery count.
@@ -58,7 +58,7 @@ async fn a_consumer_reads_its_pending_entries_before_new_ones() {
     stream.remove([id(3)]).await.unwrap();
     let mut second = group.consumer("c").page(2);
     assert_eq!(given(&mut second, 3).await, [(2, 2), (4, 2), (5, 1)]);
-    assert_eq!(group.pending().await.unwrap().total, 3, "what was removed is pending no more");
+    assert_eq!(group.pending().await.unwrap().total, 3, "a removed entry is not pending");
     // An entry that any client adds wakes the consumer.
     let woken = tokio::spawn(async move { (next(&mut second).await, second) });
     add(&stream, [6]).await;
@@ -95,7 +95,7 @@ async fn a_deleted_group_is_reported_or_recreated() {
     let group = stream.group("g");
     let (mut plain, mut making) = (group.consumer("a"), group.consumer("b").create_if_missing(Start::Beginning));
     assert!(plain.try_next().await.unwrap_err().is_no_group());
-    // A consumer that may create the group creates it with the stream; then the others go on.
+    // A consumer that may create the group creates it with the stream; then the others continue.
     let made = tokio::spawn(async move { (next(&mut making).await.id, making) });
     wait_until(SOON, async || group.consumers().await.is_ok()).await;
     add(&stream, [1]).await;
@@ -132,7 +132,7 @@ async fn with_lost_replies_each_entry_reaches_its_consumer() {
     assert_eq!(told.iter().map(|one| one.id.ms).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
     assert!(told[3].attempt() >= 2 && told[6].attempt() == 1, "{told:?}");
     assert_eq!(proxy.counts().swallowed, 1);
-    // Without contact, the consumer returns an error, and goes on after it.
+    // Without contact, the consumer returns an error, and continues after it.
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();
     let told = tokio::time::timeout(SOON, consumer.try_next()).await.unwrap().unwrap_err();

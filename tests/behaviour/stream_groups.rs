@@ -116,7 +116,7 @@ async fn delivered_entries_are_pending_until_acknowledged_or_claimed() {
     // state.
     stream.remove([id(3)]).await.unwrap();
     assert_eq!(given(&group.read_pending("a", EntryId::MIN, 9).await.unwrap()), [2, 4]);
-    assert!(group.claim("b", SOON, [id(2)]).await.unwrap().is_empty(), "it is not idle for so long");
+    assert!(group.claim("b", SOON, [id(2)]).await.unwrap().is_empty(), "not idle for so long");
     assert_eq!(given(&group.claim("b", Duration::ZERO, [id(2), id(3), id(8)]).await.unwrap()), [2]);
     assert_eq!(group.fast_claim("b", Duration::ZERO, [id(4), id(9)]).await.unwrap(), [id(4)]);
     assert!(group.fast_claim("b", Duration::ZERO, []).await.unwrap().is_empty());

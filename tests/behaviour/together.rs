@@ -180,9 +180,9 @@ fn each_request_of_a_batch_finds_its_lost_reply_again() {
         wait_until(SOON, async || client.stats().holds == 0).await;
         server.resume().await.unwrap();
         for released in all(releasing).await {
-            // A call lasts `response_timeout` and 20 ms. The copy whose answer was lost may take
-            // all of `response_timeout`, if the server has answered something else meanwhile. The
-            // release then goes on after the call.
+            // A call lasts `response_timeout` and 20 ms. The copy with the lost reply may take all
+            // of `response_timeout`, if the server has sent other replies meanwhile. The release
+            // then continues after the call.
             let is_bounded = matches!(&released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }));
             assert!(is_bounded, "{released:?}");
         }

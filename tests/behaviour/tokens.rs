@@ -85,5 +85,5 @@ async fn a_forced_release_notifies_the_holder_at_once_and_frees_the_lock() {
     assert!(middle < round_trip + Duration::from_millis(50), "{middle:?} with a round trip of {round_trip:?}");
     // A renewal interval is 10 s, so no loss waited for a renewal.
     assert!(told[told.len() - 1] < Duration::from_secs(3), "{told:?}");
-    assert!(!Lock::new(&admin, "a").force_release().await.unwrap(), "it was free");
+    assert!(!Lock::new(&admin, "a").force_release().await.unwrap(), "the lock was free");
 }

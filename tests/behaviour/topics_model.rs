@@ -176,7 +176,7 @@ async fn all_of(mut sub: Listener, plan: &Plan, seed: u64, by_topic: bool) {
             let must = all.iter().filter(|n| *n >= before).count();
             assert!(
                 all.ends_with(&got) && got.len() >= must,
-                "seed {seed}, {what} heard of {who} {got:?} of {all:?}, and must from {before} on"
+                "seed {seed}, {what} received {got:?} of {who}, of {all:?}, expected from {before} on"
             );
         }
     }

@@ -89,7 +89,7 @@ fn wrong(history: &[Entry], serializable: bool) -> Option<String> {
         for (element, was) in &entry.read {
             if *was != 0 {
                 let Some(writer) = ids.get(was).filter(|writer| history[**writer].written.contains(element)) else {
-                    return Some(format!("what nobody has committed is read: {entry:?}"));
+                    return Some(format!("an uncommitted value is read: {entry:?}"));
                 };
                 before[at].push(*writer);
             }

@@ -78,7 +78,7 @@ async fn a_waiter_for_an_update_turn_ends_with_the_client() {
     let mut second = Box::pin(bucket.update(|n| *n += 1));
     assert!(poll!(&mut second).is_pending());
     client.shutdown(SOON).await.unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(2), second).await.expect("before its own time is over");
+    let told = tokio::time::timeout(Duration::from_secs(2), second).await.expect("an end before its own timeout");
     assert!(matches!(told, Err(ObjectError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
 }
 
@@ -112,7 +112,7 @@ async fn with_conflicts(label: &'static str, key: &'static str, field: &'static 
             }
         }
     };
-    tokio::time::timeout(SOON, done).await.expect("it ends within the time of a call")
+    tokio::time::timeout(SOON, done).await.expect("an end within the timeout of a call")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -141,12 +141,12 @@ async fn a_blocked_queue_is_polled_when_its_first_waiter_leaves_and_not_for_a_ne
     task_runs().await;
     let third = queue.enter(true);
     task_runs().await;
-    assert!(sent.try_recv().is_err(), "it polled for a new waiter");
+    assert!(sent.try_recv().is_err(), "a poll for a new waiter");
     assert!(first.is_current() && second.is_current() && third.is_current());
     assert!(queue.enter_unblocked(true).is_none());
     queue.poll_soon();
     let poll = next(&mut sent, &[0, 1, 2]).await;
-    drop(queue.enter_unblocked(true).expect("it is not blocked during a poll"));
+    drop(queue.enter_unblocked(true).expect("the queue is not blocked during a poll"));
     poll.reply(|queue| block(queue, 0));
     task_runs().await;
     drop(first);
@@ -155,7 +155,7 @@ async fn a_blocked_queue_is_polled_when_its_first_waiter_leaves_and_not_for_a_ne
     drop(second);
     poll.reply(|queue| block(queue, 1));
     let poll = next(&mut sent, &[2]).await;
-    let last = queue.enter_unblocked(true).expect("it is not blocked during a poll");
+    let last = queue.enter_unblocked(true).expect("the queue is not blocked during a poll");
     poll.reply(|queue| {
         queue.complete(2, || ());
         NextPoll::Regular

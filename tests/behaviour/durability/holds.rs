@@ -162,7 +162,7 @@ async fn renewals_of_permits_count_once_replicas_have_them() {
     let both = replicas(1, Duration::from_millis(500));
     let (proven, other) = (mail.acquire().durability(both).await.unwrap(), mail.acquire().await.unwrap());
     replica.pause().await.unwrap();
-    let told = tokio::time::timeout(lease + SOON, proven.lost()).await.expect("it is not renewed");
+    let told = tokio::time::timeout(lease + SOON, proven.lost()).await.expect("the permit is not renewed");
     assert_eq!(told, redgrid_semaphore::LostReason::Expired);
     assert!(other.is_held());
     replica.resume().await.unwrap();
