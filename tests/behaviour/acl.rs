@@ -30,7 +30,8 @@ fn narrow() -> BTreeSet<&'static str> {
     quoted.flat_map(|text| text.split(' ')).filter(|rule| rule.starts_with('~') && *rule != "~*").collect()
 }
 
-/// A line once had a key pattern after `~*`, which is an error.
+/// The server accepts each published line. A line once had a key pattern after `~*`, which is an
+/// error.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_published_line_is_accepted_with_narrower_keys_too() {
     let server = server().await;
@@ -128,8 +129,8 @@ async fn an_empty_password_is_sent_and_a_missing_one_rejected() {
     assert!(refused.to_string().contains("a user logs in with a password"), "{refused}");
 }
 
-/// The server reads a login as one line of words, so such passwords were once a syntax error or
-/// unbalanced quotes.
+/// A password may have any characters. The server reads a login as one line of words, so such
+/// passwords were once a syntax error or unbalanced quotes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_may_have_spaces_quotes_and_whatever_else() {
     let server = server().await;
@@ -166,20 +167,21 @@ async fn with_permit(client: Client, section: Duration) {
     permit.release().await.unwrap();
 }
 
-/// Another process finds a release by its poll, and gets the time for that.
+/// Without permission to publish, another process finds a release by its poll, and gets the time
+/// for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_other_processes_enter_despite_local_waiters() {
     lets_others_in::<16, _>(with_lock).await;
 }
 
-/// The task of the busy process listens to the channel only while it waits. So the other process is
+/// A single task lets others enter. It is subscribed only while it waits, so the other process is
 /// the only subscriber at each release.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_a_single_task_lets_others_enter() {
     lets_others_in::<1, _>(with_lock).await;
 }
 
-/// Tasks of one process pass permits on to each other.
+/// Another process gets permits although the tasks of one process pass permits on to each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_others_get_permits_despite_local_waiters() {
     lets_others_in::<16, _>(with_permit).await;
@@ -223,7 +225,8 @@ where
     assert!(sections < 50 * 6, "{sections} sections while another got in six times");
 }
 
-/// Without other subscribers there is no reason to wait. Each wait would last for ten minutes.
+/// A process without other subscribers does not wait after a release. Each wait would last for ten
+/// minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_a_lone_process_does_not_wait() {
     let server = server().await;

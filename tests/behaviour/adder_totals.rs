@@ -248,8 +248,8 @@ async fn a_lost_total_is_saved_again_by_live_members() {
     until_total(&observer, 9).await;
 }
 
-/// A failover lost the first save of a client; the total, and the number of saves to it, are as
-/// before it.
+/// A first save that a failover lost is repeated. The total, and the number of saves to it, are as
+/// before that save.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_save_that_a_failover_has_lost_is_saved_again() {
     let server = server().await;

@@ -168,7 +168,7 @@ async fn a_name_is_free_for_the_other_kind_once_its_adder_was_destroyed() {
     }
 }
 
-/// The request is received while the last request of the adder is in flight.
+/// A request for a sum gets its reply although the adder's last request is in flight.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_received_request_is_answered_before_the_end() {
     let server = server().await;

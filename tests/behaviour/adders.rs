@@ -68,7 +68,7 @@ async fn counts_of_all_clients_are_summed_and_reset() {
     wait_until(SOON, async || keys(&observer).await == (vec![], vec![])).await;
 }
 
-/// The adder was created a moment ago, and the server may not know it yet.
+/// A sum includes an adder that was created a moment ago, even if the server does not know it yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_sum_includes_the_caller() {
     let server = server().await;

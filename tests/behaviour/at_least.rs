@@ -112,7 +112,7 @@ async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
     }
 }
 
-/// A full server rejects scripts whose first write needs memory. Releases are not among them.
+/// A full server accepts releases. It rejects scripts whose first write needs memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_kept_no_longer_on_a_full_server() {
     let server = server().await;

@@ -281,7 +281,7 @@ async fn a_waiter_registers_again_at_an_emptied_server() {
     assert_eq!(first.await.unwrap().unwrap().generation(), second.generation());
 }
 
-/// Without replies: it ends at its timeout, or as `Unavailable` without contact.
+/// Without replies, a wait ends at its timeout, or as `Unavailable` without contact.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_contact_a_wait_ends_by_its_bound_or_unavailable() {
     let server = server().await;

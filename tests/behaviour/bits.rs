@@ -96,7 +96,8 @@ async fn the_last_bit_is_allowed_and_none_after_it() {
     }
 }
 
-/// Ranges that end anywhere in a byte, and chunks larger than one write.
+/// A bit set is compared with a model. Ranges end anywhere in a byte, and some are larger than one
+/// write.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bit_set_matches_its_model() {
     let server = server().await;
@@ -312,7 +313,7 @@ async fn temporary_keys_are_removed_or_never_created() {
     }
 }
 
-/// A replica may lack bits that were set before; the stream has them all the same.
+/// A stream reads from the primary, because a replica may lack bits that were set before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_is_not_read_from_replicas() {
     let replicated = Replicated::start(1).await.unwrap();
@@ -332,7 +333,7 @@ async fn a_stream_is_not_read_from_replicas() {
     }
 }
 
-/// Without one request for each possible mebibyte.
+/// Clearing bits after the end does not send a request for each possible mebibyte.
 #[tokio::test(flavor = "multi_thread")]
 async fn bits_after_the_end_are_cleared_at_once() {
     let server = server().await;

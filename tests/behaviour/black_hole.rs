@@ -147,8 +147,8 @@ async fn held_locks_are_released_or_extended_within_their_lease() {
     }
 }
 
-/// The clock is simulated, and the connection never drops a request. A single caller has its own
-/// timeout.
+/// A single caller has its own timeout. The clock is simulated, and the connection never drops a
+/// request.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_with_an_unanswered_request_ends_after_its_timeout() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));

@@ -64,7 +64,7 @@ async fn a_native_map_rejects_ends_that_servers_reject() {
     }
 }
 
-/// A user that may set fields and read their lifetimes, but not set them.
+/// A user that may set fields and read their lifetimes, but not set lifetimes, changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_without_permissions_is_unchanged() {
     let (server, client, observer) = ready().await;
@@ -201,7 +201,8 @@ async fn another_type_is_reported_before_any_write() {
     }
 }
 
-/// From Redis 7.0 on, a script can query the permissions of a user.
+/// A partly permitted change changes nothing. From Redis 7.0 on, a script can query the permissions
+/// of a user.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_with_some_of_the_permissions_changes_nothing() {
     let (server, client, observer) = ready().await;

@@ -20,8 +20,8 @@ fn says(words: &str) -> Script {
     Script::new(format!("redis.call('INCR', KEYS[1]); return redis.error_reply('{words}')"))
 }
 
-/// The client library drops the connection on this error. The outcome is unknown then, and the
-/// request is not sent again.
+/// A script with this error runs once. The client library drops the connection on it, so the
+/// outcome is unknown, and the request is not sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_says_that_its_cluster_is_down_is_run_once() {
     let server = server().await;
@@ -186,7 +186,7 @@ async fn requests_at_the_target_of_a_moving_slot_are_answered_as_elsewhere() {
     assert_eq!(Call::command("GET").key("{t}:n").query::<i64>(&client).await.unwrap(), 1);
 }
 
-/// The server behaves like Redis 6.2.
+/// A server without `EVAL_RO` is like Redis 6.2.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_atomic_batch_with_a_read_only_script_runs_on_servers_without_eval_ro() {
     let server = RedisServer::builder().config("rename-command EVALSHA_RO \"\"").config("rename-command EVAL_RO \"\"");

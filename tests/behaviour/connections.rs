@@ -126,7 +126,8 @@ async fn holds_and_waiters_outlive_each_connection() {
     }
 }
 
-/// A late event of a connection does not count for the next one, before its handshake.
+/// A lost connection is followed by one handshake. A late event of the old connection does not
+/// count for the new one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_followed_by_one_handshake() {
     let server = server().await;
@@ -155,7 +156,8 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     (server, proxy, config.response_timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
 }
 
-/// No caller waits for the reply any more, and there are no other requests.
+/// A connection without replies is closed, even if no caller waits for a reply any more and there
+/// are no other requests.
 #[tokio::test]
 async fn an_unresponsive_connection_is_closed_without_waiters() {
     let (_server, proxy, config) = behind_a_proxy().await;
@@ -170,7 +172,8 @@ async fn an_unresponsive_connection_is_closed_without_waiters() {
     node.close().await;
 }
 
-/// They are notified at once, and not at their timeout or with the next connection.
+/// Waiters are notified when the connection is closed, and not at their timeout or with the next
+/// connection.
 #[tokio::test]
 async fn waiters_are_notified_when_the_connection_is_closed() {
     let (_server, proxy, config) = behind_a_proxy().await;

@@ -268,7 +268,8 @@ async fn sentinels_have_their_own_login_with_the_published_permissions() {
     assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
 }
 
-/// Each rejected subscription costs a connection. The client once tried again at once.
+/// A client does not flood a sentinel with subscriptions. Each rejected one costs a connection, and
+/// the client once tried again at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
     let rules = WATCHER.replace("+subscribe", "");
@@ -307,7 +308,8 @@ async fn a_hanging_provider_is_called_as_often_as_a_working_one() {
     assert!((1..=2 * intervals).contains(&asked), "{asked} calls in {intervals} intervals");
 }
 
-/// A lost connection was once noticed only after the vault's reply or its timeout.
+/// A lost connection is noticed at once. It was once noticed only after the vault's reply or its
+/// timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_noticed_while_the_vault_hangs() {
     let server = server().await;
@@ -361,7 +363,8 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it logs in at sentinels");
 }
 
-/// The first word of a script's error. If the server itself sends it, the request was not executed.
+/// A script that replies with this error runs once. Only if the server itself sends the word was
+/// the request not executed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_asks_for_a_login_is_run_once() {
     let server = server().await;

@@ -179,8 +179,7 @@ async fn a_party_inside_is_inside_again_after_the_server_lost_all() {
     left.await.unwrap().unwrap();
 }
 
-/// The state after a failover that lost the entry of one party: the other one, which is inside,
-/// restores it.
+/// A party inside restores the entry of another party that a failover lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_opening_is_announced_by_parties_inside() {
     let server = server().await;

@@ -108,8 +108,8 @@ async fn a_lone_process_that_may_not_publish_is_not_slowed_down() {
     assert!(mute * 3 > all, "{mute} without PUBLISH, {all} with it");
 }
 
-/// A takeover of a lock that the server has lost, while our own guard is dropped and another task
-/// arrives.
+/// A takeover is not handed over. The server has lost the lock, while our own guard is dropped and
+/// another task arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_local_takeover_is_not_handed_over() {
     let server = server().await;
@@ -183,7 +183,8 @@ async fn a_forgotten_and_reentered_hold_is_left_to_its_lease_or_renewed() {
     assert!(again.is_held(), "the lease is renewed");
 }
 
-/// Another request takes the lock over before the release is sent, and gives it back.
+/// A release waits for the server's reply, although another request takes the lock over before the
+/// release is sent, and gives it back.
 #[tokio::test]
 async fn a_release_completes_only_after_the_servers_reply() {
     let server = server().await;
@@ -206,8 +207,8 @@ async fn a_release_completes_only_after_the_servers_reply() {
     assert!(told.is_err(), "the server is paused, and the release has completed: {told:?}");
 }
 
-/// The line of `docs/operating/acl.md`, with the prefix of a namespace in place of `~*`, as the
-/// page describes.
+/// Two levels need no more than the line of `docs/operating/acl.md`. A namespace's prefix replaces
+/// `~*`, as the page describes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_narrow_acl_line_is_enough_for_two_levels() {
     let server = server().await;
@@ -233,8 +234,8 @@ async fn the_narrow_acl_line_is_enough_for_two_levels() {
     assert!(log.is_empty(), "{log:?}");
 }
 
-/// The published line with `~*`: a waiter without a subscription sets its mark, and the mark is
-/// read.
+/// Marks need no more than the published line with `~*`: a waiter without a subscription sets its
+/// mark, and the mark is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_acl_line_is_enough_for_marks() {
     let server = server().await;

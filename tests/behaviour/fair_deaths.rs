@@ -256,7 +256,8 @@ async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
     java.unlock().await;
 }
 
-/// Redisson's own waiters poll without a pause in this state.
+/// Our waiters do not poll without a pause behind a dead head of Redisson. Redisson's own waiters
+/// do.
 #[tokio::test(flavor = "multi_thread")]
 async fn our_waiters_do_not_spin_behind_a_dead_redisson_head() {
     let _alone = ALONE.lock().await;
@@ -297,8 +298,8 @@ const FILL: &str = "
     redis.call('HSET', KEYS[1], 'x', '1')
     redis.call('PEXPIRE', KEYS[1], 60000)";
 
-/// The longest own time of any kind of call. For each kind, the fastest of several calls counts, by
-/// the server's clock. A busy machine makes a call look longer, never shorter.
+/// No kind of call takes long. For each kind, the fastest of several calls counts, by the server's
+/// clock. A busy machine makes a call look longer, never shorter.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_call_among_a_thousand_positions_takes_five_milliseconds() {
     let _alone = ALONE.lock().await;
@@ -373,7 +374,8 @@ for i = 1, n do
   redis.call('ZADD', KEYS[4], i > n - dead and now - 1000 or now + 600000, place)
 end";
 
-/// Each removal searches the queue up to its position, so in a long queue one call removes fewer.
+/// One call removes fewer positions in a long queue, because each removal searches the queue up to
+/// its position.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_call_removes_few_dead_positions_of_a_long_queue() {
     let server = server().await;

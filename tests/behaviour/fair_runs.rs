@@ -229,7 +229,8 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// A late copy could release the lock after the next holder has entered.
+/// A hold is not passed on if a late copy of a release may arrive after the next holder has
+/// entered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let server = server().await;
@@ -255,7 +256,8 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     nothing_is_left(&observer, &[&one]).await;
 }
 
-/// The waiter is queued by a request whose lease has ended before the reply arrives.
+/// The holder keeps its lock, although it was queued by a request whose lease ended before the
+/// reply arrived.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     let server = server().await;
@@ -279,8 +281,8 @@ async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// Before one lease is adjusted, the other one ends. Such a distance to the server is no reason to
-/// end the pass.
+/// A local pass continues on a slow connection. By the time that one lease is adjusted, the other
+/// one has ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_connection_does_not_end_a_local_pass() {
     let server = server().await;

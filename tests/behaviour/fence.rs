@@ -99,8 +99,8 @@ async fn a_forgotten_fence_rejects_older_tokens_than_it_remembers() {
     assert_eq!(observer.query::<i64>(&["PTTL", "redgrid_fence:{a}"]).await.unwrap(), -1);
 }
 
-/// The lock may live on another server, whose clock is ahead. Tokens that passed are remembered
-/// until they are older than the lifetime.
+/// Tokens are remembered until they are older than the lifetime. The lock may live on another
+/// server, whose clock is ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_ahead_of_the_clock_are_remembered_for_the_lead_as_well() {
     let server = server().await;
@@ -226,8 +226,9 @@ fn trials() -> usize {
     std::env::var("REDGRID_PAUSED_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
 }
 
-/// Each trial is one lock whose holder, a separate process, is stopped by a signal during a write,
-/// until another holder has written. The pause is real. One signal stops the holders of 250 locks.
+/// A paused holder writes nothing stale under a fence. Each trial is one lock; its holder, a
+/// separate process, is stopped by a signal during a write. Another holder writes before it
+/// continues. The pause is real, and one signal stops the holders of 250 locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     const AT_A_TIME: usize = 250;

@@ -123,7 +123,8 @@ async fn no_period_exceeds_the_rate_and_little_is_lost_at_the_limit() {
     assert!(share >= if long.is_some() { 0.99 } else { 0.5 }, "{share}");
 }
 
-/// The test has one thread, so timers that are due together run in order.
+/// Single permits are granted evenly and in order. The test has one thread, so timers that are due
+/// together run in order.
 #[tokio::test]
 async fn single_permits_are_granted_evenly_and_in_order() {
     let server = server().await;
@@ -266,7 +267,8 @@ async fn without_a_server_all_callers_of_a_long_queue_end_together() {
     began.assert_within(7000 * MS);
 }
 
-/// The test has one thread, so no request is sent between the two calls.
+/// The permits of a cancelled first caller are free. The test has one thread, so no request is sent
+/// between the two calls.
 #[tokio::test]
 async fn permits_of_a_cancelled_first_caller_are_free() {
     let server = server().await;

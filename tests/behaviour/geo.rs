@@ -105,7 +105,7 @@ async fn nearby_members_are_found_and_stored() {
     assert!(!observer.exists("distances").await.unwrap());
 }
 
-/// The server's hash has no cell for a position at the very edge of its map.
+/// Members at the edge of the map are found, although the server's hash has no cell for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_at_the_edge_of_the_map_are_found() {
     let server = server().await;

@@ -138,7 +138,8 @@ async fn reentry_gives_the_lock_back_with_the_last_guard() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// The clock is simulated: on a busy machine, a short lease may end before its grant is known.
+/// A lost and forgotten lock leaves no entry. The clock is simulated: on a busy machine, a short
+/// lease may end before its grant is known.
 #[tokio::test(start_paused = true)]
 async fn a_lost_and_forgotten_lock_leaves_no_entry() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")));

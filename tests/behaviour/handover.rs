@@ -8,8 +8,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The test has one thread. While the test blocks it, nothing of its client runs, as in a process
-/// that stalls.
+/// An expired lock is not handed over. The test has one thread: while the test blocks it, nothing
+/// of its client runs, as in a process that stalls.
 #[tokio::test(flavor = "current_thread")]
 async fn a_lock_that_expired_in_a_stalled_process_is_not_handed_over() {
     let server = server().await;
@@ -105,7 +105,7 @@ async fn a_fixed_lease_ends_as_requested_although_the_key_lives_longer() {
     next.release().await.unwrap();
 }
 
-/// A poll finds that the lock is free. It must not restart the quiet period that ends a turn.
+/// A poll that finds the lock free does not restart the quiet period that ends a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_ends_although_polls_are_more_frequent_than_its_quiet_period() {
     let server = server().await;
@@ -125,7 +125,8 @@ async fn a_turn_ends_although_polls_are_more_frequent_than_its_quiet_period() {
     next.unwrap().release().await.unwrap();
 }
 
-/// By default, a name is polled every 100 ms if messages are not available.
+/// The next task enters after the window. By default, a name is polled every 100 ms if messages are
+/// not available.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_task_enters_after_the_window_without_subscribe_permission() {
     let server = server().await;

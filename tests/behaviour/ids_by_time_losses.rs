@@ -14,7 +14,7 @@ use crate::ids_by_time::{DAY, MOST, far_from_midnight, key_of_today, midnight_in
 
 const SCRIPT: &str = include_str!("../../crates/redgrid-id-generator/src/scripts/day.lua");
 
-/// The server's reply takes longer than a block is valid.
+/// A slow server gives ids, although its replies take longer than a block is valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_takes_longer_than_a_second_gives_ids() {
     let server = server().await;
@@ -57,7 +57,7 @@ async fn a_server_that_has_forgotten_its_counters_repeats_no_id() {
     assert_eq!(all.len(), mine.len() + theirs.len());
 }
 
-/// The counter is deleted within the second, without a loss of contact.
+/// A counter that is deleted within the second continues above the issued ids. Contact is not lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_counter_continues_above_issued_ids() {
     let server = server().await;
@@ -104,7 +104,8 @@ async fn after_a_loss_of_contact_the_former_block_is_not_used() {
     }
 }
 
-/// Ids of the former connection may belong to the new day.
+/// The first ids of a new day are ahead of the clock, because ids of the former connection may
+/// belong to that day.
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_too() {
     let server = server().await;
@@ -123,7 +124,8 @@ async fn after_a_loss_of_contact_the_first_ids_of_a_day_are_ahead_of_the_clock_t
     assert!(day(id).await != day(first).await && second(&ids, id) >= clock + 2, "{} at {clock}", second(&ids, id));
 }
 
-/// Calls the script like a client that knows a later time, because the server's clock was set back.
+/// Ids do not go back in time with the server's clock. The script is called like a client that
+/// knows a later time.
 #[tokio::test(flavor = "multi_thread")]
 async fn time_does_not_go_back_with_the_servers_clock() {
     let server = server().await;

@@ -15,8 +15,8 @@ fn resident() -> u64 {
     kib.unwrap_or_default() / 1024
 }
 
-/// Timeouts are long, because the machine may be busy. A request that was sent and has no reply in
-/// time is not sent again.
+/// All reads succeed. Timeouts are long, because the machine may be busy: a request that was sent
+/// and has no reply in time is not sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_thousand_reads_at_once_all_succeed() {
     let server = server().await;

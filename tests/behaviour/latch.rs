@@ -322,7 +322,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
 }
 
-/// The state that other waiters know may be outdated, so a new waiter has its own poll.
+/// A new waiter has its own poll, because the state that other waiters know may be outdated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_waiter_is_not_assigned_to_the_round_of_others() {
     let server = server().await;

@@ -187,7 +187,8 @@ async fn concurrent_count_downs_have_their_own_results() {
     latches[1].wait().await.unwrap();
 }
 
-/// One round trip after the other would take longer than the timeout of a call.
+/// Many count-downs are few requests. One round trip after the other would take longer than the
+/// timeout of a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_counts() {
     const ALL: u64 = 5000;

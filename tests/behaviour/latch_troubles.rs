@@ -159,7 +159,8 @@ async fn a_waiter_that_missed_its_rounds_end_is_not_kept_by_redissons_round() {
     }
 }
 
-/// The number of a round is the server's time. This server was an hour ahead.
+/// A waiter completes although the clock was set back. The number of a round is the server's time,
+/// and this server was an hour ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_missed_its_rounds_end_completes_despite_a_clock_set_back() {
     const HOUR: u64 = 3_600_000_000;

@@ -185,8 +185,9 @@ async fn a_release_waits_for_an_unanswered_renewal() {
     }
 }
 
-/// The primary has a renewal, and its replication is not confirmed yet. The client does not count
-/// it, and the previous lease ends while the connection is down.
+/// A release waits for an unconfirmed renewal. The primary has it, but its replication is not
+/// confirmed, so the client does not count it. The previous lease ends while the connection is
+/// down.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_an_unconfirmed_renewal() {
     let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_millis(4500));
@@ -239,8 +240,7 @@ async fn a_release_knows_an_undurable_lengthening() {
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
 }
 
-/// The lease that a release retains, in milliseconds, is what is left when the release gets
-/// through.
+/// A retained release sends the time that is left when it reaches the server, in milliseconds.
 #[tokio::test(start_paused = true)]
 async fn a_retained_lease_is_recomputed_while_its_release_fails() {
     let silence = Duration::from_secs(10);

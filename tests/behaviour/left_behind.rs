@@ -58,7 +58,8 @@ async fn a_forgotten_read_ends_with_its_lease_although_others_read() {
     reading.try_upgrade().await.expect("the only reader").release().await.unwrap();
 }
 
-/// An acquire is kept unpolled. Its holder has entered through another request meanwhile, and left.
+/// An unpolled acquire blocks no other caller. Its holder has entered through another request
+/// meanwhile, and left.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_blocks_no_other_after_its_holder_left() {
     let server = server().await;
@@ -76,8 +77,8 @@ async fn a_kept_acquire_blocks_no_other_after_its_holder_left() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// The acquire that got the lock is dropped before it is polled. Its holder has entered through
-/// another request.
+/// A guard stays valid although the acquire that got the lock is dropped before it is polled. Its
+/// holder has entered through another request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_stays_when_its_holders_first_request_is_dropped() {
     let server = server().await;
@@ -98,7 +99,7 @@ async fn a_guard_stays_when_its_holders_first_request_is_dropped() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// The write is retained for longer than the shutdown may take.
+/// A shutdown does not wait for a write that is retained for longer than the shutdown may take.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_does_not_wait_for_a_retained_write() {
     let server = server().await;
@@ -108,7 +109,8 @@ async fn a_shutdown_does_not_wait_for_a_retained_write() {
     assert!(server.observer().await.unwrap().exists("a").await.unwrap(), "the name stays taken");
 }
 
-/// Two requests of one holder wait; only one of them is polled.
+/// An unpolled request blocks no other caller. Two requests of one holder wait, and only one of
+/// them is polled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_blocks_no_other_after_two_waits() {
     let server = server().await;

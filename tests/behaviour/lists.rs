@@ -159,7 +159,7 @@ async fn indexes_out_of_bounds_are_reported_and_change_nothing() {
     assert!(matches!(List::<u8>::new(&client, "{}").len().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }
 
-/// A script marks elements with a value that no element has.
+/// No element counts as a mark: a script marks elements with a value that no element has.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_element_is_taken_for_a_mark() {
     let server = server().await;

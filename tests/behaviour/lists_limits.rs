@@ -8,8 +8,9 @@ use redgrid_list::{List, ObjectError};
 use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{client, client_with, server, sha};
 
-/// A long list has nothing but possible marks. Some elements are removed from the end to the front,
-/// a few at a time. At first the end of the list is nearer, then the front.
+/// No element of a long list counts as a mark, although all elements equal possible marks. Some are
+/// removed from the end to the front, a few at a time. At first the end of the list is nearer, then
+/// the front.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_element_of_a_long_list_is_taken_for_a_mark() {
     let server = server().await;

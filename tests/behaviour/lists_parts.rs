@@ -106,7 +106,7 @@ async fn consumers_of_a_stream_get_each_page_once() {
     assert!(matches!(invalid, ObjectError::Failed(Failure::InvalidName(_))), "{invalid:?}");
 }
 
-/// A cursor's name may be that of any key.
+/// A key that is not a cursor stays unchanged. A cursor's name may be that of any key.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_cursor_is_neither_moved_nor_removed() {
     let (_server, client, observer) = fixture().await;

@@ -67,7 +67,8 @@ async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<Atom
     (reads, stalest)
 }
 
-/// The test of the bound. `REDGRID_STALE_TRIALS` for more trials.
+/// No value older than the bound is read during faults. `REDGRID_STALE_TRIALS` sets another number
+/// of trials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_value_is_read_that_was_overwritten_before_the_bound() {
     let trials = std::env::var("REDGRID_STALE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(20);

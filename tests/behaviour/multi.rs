@@ -166,7 +166,8 @@ async fn a_withdrawn_attempt_retains_no_name() {
     }
 }
 
-/// Two processes with two tasks each, in opposite orders; then three that overlap in a ring.
+/// Opposite orders cause no deadlock: two processes with two tasks each, then three that overlap in
+/// a ring.
 #[tokio::test(flavor = "multi_thread")]
 async fn opposite_orders_cause_no_deadlock_and_leave_no_lock() {
     let server = server().await;
@@ -373,7 +374,7 @@ async fn invalid_combinations_are_rejected() {
     assert_eq!(client.stats(), NOTHING);
 }
 
-/// The names are free at once for the next acquire.
+/// After missing durability the names are free at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_durability_is_reported_after_the_release() {
     let server = server().await;

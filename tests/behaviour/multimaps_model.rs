@@ -29,8 +29,8 @@ async fn multimaps_match_their_models() {
     modelled([&client(&server).await, &client(&server).await], 6).await;
 }
 
-/// The server does not remove expired entries here. On other servers they also stay stored for a
-/// moment.
+/// Multimaps match their models although the server does not remove expired entries. On other
+/// servers they also stay stored for a moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn native_multimaps_match_their_models_beside_expired_keys() {
     let name = "native_multimaps_match_their_models_beside_expired_keys";

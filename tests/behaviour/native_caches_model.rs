@@ -14,8 +14,8 @@ use redgrid_tests::{SOON, client};
 /// The first of many keys: more than one removal deletes.
 const CROWD: u16 = 1_000;
 
-/// The server does not remove expired entries here. On other servers they also stay stored for a
-/// moment.
+/// A native map matches its model although the server does not remove expired entries. On other
+/// servers they also stay stored for a moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_matches_its_model_beside_expired_entries() {
     let name = "a_native_map_matches_its_model_beside_expired_entries";

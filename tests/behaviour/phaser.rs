@@ -220,7 +220,8 @@ async fn termination_wakes_waiters() {
     assert!(matches!(&told, Err(PhaserError::Failed(Failure::InvalidArgument { got, .. })) if got == "0"), "{told:?}");
 }
 
-/// A promoted server may lack writes that were not replicated.
+/// Parties restore a phaser on an emptied server. A promoted server may lack writes that were not
+/// replicated.
 #[tokio::test(flavor = "multi_thread")]
 async fn parties_restore_the_state_of_an_emptied_server() {
     let server = server().await;

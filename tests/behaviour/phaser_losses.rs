@@ -126,7 +126,7 @@ async fn the_first_to_leave_a_lost_phaser_does_not_end_it() {
     assert_eq!(staying.arrive_and_wait().timeout(SOON).await.unwrap(), 1);
 }
 
-/// The waiter was paused while it waited for the end of a phase. It is no longer registered when it
+/// A waiter that was paused does not arrive at a later phase. It is no longer registered when it
 /// continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_for_a_phase_arrives_at_no_later_one() {
@@ -168,7 +168,8 @@ async fn a_termination_with_a_lost_reply_returns_true() {
     assert!((1..=600_000).contains(&left), "{left}");
 }
 
-/// A party has the place of a former party that has left, and a failover loses its registration.
+/// A party is restored although a failover loses its registration. It has the place of a former
+/// party that has left.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_party_in_a_reused_place_is_restored_after_a_failover() {
     let server = server().await;

@@ -57,8 +57,8 @@ async fn a_majority_decides_and_a_release_frees_all() {
     wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
 }
 
-/// A quorum lock has a lease of 30 s, so the other client enters only if the unused grant is
-/// released.
+/// An unpolled acquire delays no other client. A quorum lock has a lease of 30 s, so the other
+/// client enters only if the unused grant is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_that_is_not_polled_delays_no_other() {
     let servers = servers().await;
@@ -240,7 +240,7 @@ async fn without_a_majority_an_acquire_ends_with_its_timeout_or_with_that_of_the
     }
 }
 
-/// Waiting for the server in the black hole would take the whole share: 30 s.
+/// A server in a black hole costs no time. Waiting for it would take the whole share: 30 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_in_a_black_hole_costs_no_time() {
     const SHARE: Duration = Duration::from_secs(30);

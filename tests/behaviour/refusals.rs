@@ -65,7 +65,8 @@ async fn a_server_without_writes_is_waited_for_with_few_connections() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// A foreign script never ends: the server replies to no client until the script is killed.
+/// A call waits for the end of a foreign script. The server replies to no client until the script
+/// is killed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_endless_script_is_waited_for() {
     let server = server().await;

@@ -44,7 +44,7 @@ async fn a_forgotten_lock_survives_a_shutdown() {
     assert!(observer.exists("a").await.unwrap());
 }
 
-/// The client keeps a forgotten lock in its table until the lease ends, and no longer. The clock is
+/// A forgotten lock stays in the client's table until the lease ends, and no longer. The clock is
 /// paused, so a busy machine has no effect.
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_lock_leaves_no_entry() {
@@ -225,9 +225,9 @@ async fn a_queued_request_is_notified_of_a_shutdown_at_once() {
     assert!(matches!(late, Err(AtomicError::Failed(Failure::ShuttingDown { .. }))), "{late:?}");
 }
 
-/// A steal checks its lock once more when the former holder can no longer pass it on. By then, the
-/// lock may have been stolen again, and the server may have lost its data. The check would then
-/// acquire the free lock without a caller.
+/// Two takeovers leave no lock behind. A steal checks its lock once more when the former holder can
+/// no longer pass it on. By then, the lock may have been stolen again, and the server may have lost
+/// its data. The check would then acquire the free lock without a caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_takeovers_leave_nothing_on_a_server_that_lost_its_data() {
     let server = server().await;

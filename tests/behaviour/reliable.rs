@@ -181,7 +181,7 @@ async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(Duration::from_secs(600))).await
 }
 
-/// A notification arrives during a poll that did not see its message.
+/// A notification is not lost, even if it arrives during a poll that did not see its message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notification_during_a_poll_is_not_lost() {
     let server = server().await;

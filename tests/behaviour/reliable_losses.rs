@@ -194,8 +194,9 @@ fn how_many() -> u64 {
     std::env::var("REDGRID_RELIABLE_MESSAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }
 
-/// Workers are killed by SIGKILL at random. Each message is acknowledged. The attempts of a message
-/// rise one by one, and there are no more than deaths and ended visibilities explain.
+/// No message is lost when workers are killed by SIGKILL at random. Each one is acknowledged. The
+/// attempts of a message rise one by one, and there are no more than deaths and ended visibilities
+/// explain.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_message_is_lost_however_many_workers_are_killed() {
     const WORKERS: usize = 4;
@@ -283,8 +284,9 @@ fn record(heard: &mut HashMap<MessageId, Deliveries>, stale: &mut u64, said: &st
     }
 }
 
-/// A failover under load. Replication is asynchronous: writes that the old primary acknowledged but
-/// did not replicate may be lost. This test waits for the replica, so no message may be missing.
+/// A waiter continues after a failover under load. Replication is asynchronous: writes that the old
+/// primary acknowledged but did not replicate may be lost. This test waits for the replica, so no
+/// message may be missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_continues_after_a_failover() {
     let sentinels = Sentinels::builder().start().await.unwrap();

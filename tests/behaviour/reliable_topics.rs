@@ -243,7 +243,8 @@ async fn acknowledged_messages_are_not_redelivered_after_a_lost_connection() {
     assert_eq!(topic.len().await.unwrap(), 0);
 }
 
-/// The first of three messages is repeated on a new connection, which has not read anything yet.
+/// Only the unacknowledged one of three messages is repeated on a new connection, which has not
+/// read anything yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_acknowledged_before_a_reconnect_are_not_redelivered() {
     let (server, client, _observer) = ready().await;

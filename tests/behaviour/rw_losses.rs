@@ -27,8 +27,8 @@ async fn add_dead_reader(observer: &Observer) {
     observer.cmd(&["HSET", "a", "6c1d22a4-7f1e-4b5c-9d0e-3b8f0c1d2e3f:47", "2"]).await.unwrap();
 }
 
-/// Redisson's watchdog sets the lifetime of the hash to its own lease, and that of the level keys
-/// of all fields.
+/// A lifetime that Redisson's watchdog shortened is restored. The watchdog sets the lifetime of the
+/// hash to its own lease, and that of the level keys of all fields.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lifetime_shortened_by_a_foreign_watchdog_is_restored() {
     let server = server().await;

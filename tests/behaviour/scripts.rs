@@ -122,7 +122,8 @@ async fn a_script_with_a_lost_reply_is_unknown_and_run_once_unless_idempotent() 
     assert_eq!(observer.get::<i64>("n").await.unwrap(), Some(n));
 }
 
-/// The first word of the error is one that makes the client retry if the server itself sends it.
+/// A script's error reply is the result, and the script runs once. The first word of the error
+/// makes the client retry if the server itself sends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scripts_error_reply_is_its_own_and_runs_once() {
     let server = server().await;

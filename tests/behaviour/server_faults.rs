@@ -158,8 +158,8 @@ async fn an_application_that_starts_before_its_server_works_once_it_is_there() {
     early.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// Such a call once ended as `Unavailable` after `response_timeout × (retries + 1)`, even if its
-/// own timeout was longer.
+/// A call with a timeout waits for the server until then. It once ended as `Unavailable` after
+/// `response_timeout × (retries + 1)`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
     let server = server().await;
@@ -241,7 +241,8 @@ async fn a_deleted_database_is_reported_and_the_lock_can_be_acquired_again() {
     next.release().await.unwrap();
 }
 
-/// The connection once stayed open, without a name, as long as the process.
+/// A client that is dropped early leaves no connection. Such a connection once stayed open, without
+/// a name, as long as the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_ends_before_it_is_connected_leaves_no_connection() {
     let server = server().await;

@@ -145,7 +145,8 @@ async fn a_sorted_set_matches_its_model() {
     }
 }
 
-/// The other sets have scores, by which the server would sort in another order.
+/// Combinations are sorted by value. The other sets have scores, by which the server would sort in
+/// another order.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_combinations_are_sorted_by_value() {
     let server = server().await;

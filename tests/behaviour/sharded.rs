@@ -231,7 +231,8 @@ async fn a_sharded_filter_keeps_its_error_rate() {
     }
 }
 
-/// Other clients, and earlier releases, may choose the sizes in another way.
+/// A filter with other sizes for the same numbers is the same filter. Other clients, and earlier
+/// releases, may choose the sizes in another way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_of_other_sizes_for_the_same_numbers_is_the_same_filter() {
     let server = server().await;

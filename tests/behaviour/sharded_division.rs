@@ -255,7 +255,7 @@ async fn a_name_without_possible_shards_stores_nothing() {
     assert!(keys(&server.observer().await.unwrap()).await.is_empty());
 }
 
-/// A replica's reply decides nothing: it may lag behind or be disconnected.
+/// A pop does not depend on a replica's reply, which may lag behind or be missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pop_asks_no_replica_how_many_there_are() {
     let replicated = Replicated::start(1).await.unwrap();

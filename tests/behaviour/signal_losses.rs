@@ -108,7 +108,8 @@ async fn a_bounded_wait_for_a_condition_over_a_slow_network_ends_with_the_lock()
     until(&observer, "redgrid_condition_line:{a}", 0).await;
 }
 
-/// No waiter is notified twice: a notification that skipped a stopped waiter went to another one.
+/// A stopped waiter is queued again, and is not notified twice. The notification that skipped it
+/// went to another waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_waiter_is_queued_again() {
     let server = server().await;

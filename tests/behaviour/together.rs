@@ -67,7 +67,7 @@ async fn micros(observer: &Observer) -> u64 {
     seconds * 1_000_000 + micros
 }
 
-/// 400 tasks send 800 requests.
+/// The 800 requests of 400 tasks are sent in batches.
 #[test]
 fn requests_that_wait_for_a_server_are_batched() {
     on_each_runtime(async || {
@@ -160,7 +160,7 @@ fn a_batch_that_fails_half_way_loses_no_replies() {
     });
 }
 
-/// The outcome of the whole batch is unknown; each request finds its own.
+/// Each request of a batch finds its own outcome again after a lost reply.
 #[test]
 fn each_request_of_a_batch_finds_its_lost_reply_again() {
     on_each_runtime(async || {
@@ -302,7 +302,7 @@ fn each_connection_batches_its_own_requests() {
     });
 }
 
-/// A server that hangs: all requests fail in time, and when it continues nothing is left behind.
+/// All requests to a hanging server fail in time. When it continues, nothing is left behind.
 #[test]
 fn requests_to_a_hanging_server_fail_in_time() {
     on_each_runtime(async || {
@@ -382,9 +382,9 @@ fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
     names
 }
 
-/// A batched call reaches its timeout on a cut connection. The server may have executed it, and
-/// each of its requests gets that error. Grants without a caller are released as soon as the server
-/// is reachable.
+/// A batched call that reaches its timeout on a cut connection has an unknown outcome. The server
+/// may have executed it, and each of its requests gets that error. Grants without a caller are
+/// released as soon as the server is reachable.
 #[test]
 fn a_batched_request_on_a_cut_connection_is_unknown() {
     on_each_runtime(async || {

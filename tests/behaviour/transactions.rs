@@ -86,7 +86,7 @@ async fn a_bucket_has_the_requested_lifetime() {
     assert!(of_lifetime(&told), "{told:?}");
 }
 
-/// The anomalies between two transactions, and the isolation levels that allow them.
+/// Each isolation level allows only its documented anomalies.
 #[tokio::test(flavor = "multi_thread")]
 async fn isolation_levels_allow_only_documented_anomalies() {
     let server = server().await;
@@ -308,7 +308,8 @@ async fn a_transaction_ended_within_run_is_not_committed_again() {
     assert_eq!(times, 2);
 }
 
-/// The names of the transaction's locks are longer than an object name may be.
+/// A transaction writes to the longest object name. The names of its locks are longer than an
+/// object name may be.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_name_is_written() {
     let server = server().await;

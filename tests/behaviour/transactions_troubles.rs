@@ -198,8 +198,8 @@ fn kills() -> usize {
     std::env::var("REDGRID_TRANSACTION_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
 }
 
-/// Four processes move money between a bucket and the accounts of a map, and log each move in a
-/// set. They are killed at random.
+/// Killed processes neither create nor lose money. Four processes move it between a bucket and the
+/// accounts of a map, and log each move in a set.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_processes_neither_create_nor_lose_money() {
     let server = server().await;

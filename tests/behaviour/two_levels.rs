@@ -66,8 +66,8 @@ fn shares(order: &[usize], tasks: usize) -> Vec<usize> {
     (0..tasks).map(|task| order[all_there..].iter().filter(|entered| **entered == task).count()).collect()
 }
 
-/// The test has one thread. With several, a busy machine may stop one, together with the tasks on
-/// it.
+/// Tasks take turns in their order. The test has one thread: with several, a busy machine may stop
+/// one, together with the tasks on it.
 #[tokio::test]
 async fn tasks_of_one_process_take_turns_in_order_with_few_requests() {
     let server = server().await;

@@ -11,8 +11,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 use super::{MS, is_idle, number, times};
 
-/// Random requests of several clients, over slow and breaking connections. The model checks each
-/// result.
+/// A model explains each result of random requests. Several clients send them over slow and
+/// breaking connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_requests_agree_with_a_model() {
     for seed in 0..times("REDGRID_PERMIT_SEEDS", 8) as u64 {

@@ -28,7 +28,8 @@ fn is_idle(client: &Client) -> bool {
     (hand.names, hand.holds, hand.waiting, hand.channels) == (0, 0, 0, 0)
 }
 
-/// The renewal task waits for the next due lease; without leases it has nothing to wait for.
+/// An idle client shuts down at once. Its renewal task waits for the next due lease, and without
+/// leases for nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_has_given_all_its_permits_back_shuts_down_at_once() {
     let server = server().await;
@@ -80,7 +81,7 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     assert!(matches!(mine.acquire().await.err(), Some(AcquireError::NotInitialised { .. })));
 }
 
-/// A number of permits was set again, without its former lifetime. Leases once ended with that
+/// A new number of permits changes the lifetime of its leases. Leases once ended with the former
 /// lifetime, and their permits did not return.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_number_changes_the_lifetime_of_its_leases() {

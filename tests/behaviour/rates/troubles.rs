@@ -160,7 +160,8 @@ async fn without_contact_all_end_in_time() {
     wait_until(SOON, async || limiter.try_acquire().await.is_ok()).await;
 }
 
-/// The test has one thread, so both requests are queued before either is sent.
+/// A change that is denied half way changes nothing. The test has one thread, so both requests are
+/// queued before either is sent.
 #[tokio::test]
 async fn a_change_denied_half_way_changes_nothing() {
     let server = server().await;
