@@ -1,4 +1,4 @@
-//! The published least-privilege permissions are sufficient.
+//! The published minimal permissions are sufficient.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,31 +11,32 @@ use redgrid_testkit::redis::Value;
 use redgrid_testkit::{RedisServer, ServerBinary, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 
-/// The rules of the line on the page, after the user's name.
+/// The published rules, without the user's name.
 fn published() -> Vec<String> {
     let page = include_str!("../../docs/operating/acl.md");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
     line.split(' ').skip(3).map(|rule| rule.replace("SECRET", "secret")).collect()
 }
 
-/// All lines of the page, in their order, as commands.
+/// All lines of the page in order, as commands.
 fn lines() -> impl Iterator<Item = Vec<String>> {
     let page = include_str!("../../docs/operating/acl.md").lines().filter(|line| line.starts_with("ACL SETUSER app "));
     page.map(|line| line.replace("SECRET", "secret").split(' ').map(str::to_owned).collect())
 }
 
-/// Patterns of keys that the page names besides `~*`, each once.
+/// The key patterns that the page names besides `~*`, without duplicates.
 fn narrow() -> BTreeSet<&'static str> {
     let quoted = include_str!("../../docs/operating/acl.md").split('`').skip(1).step_by(2);
     quoted.flat_map(|text| text.split(' ')).filter(|rule| rule.starts_with('~') && *rule != "~*").collect()
 }
 
-/// One of them had a pattern of keys behind `~*`, which is an error.
+/// The server accepts each published line. A line once had a key pattern after `~*`, which is an
+/// error.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_published_line_is_taken_by_the_server_also_with_narrower_keys() {
+async fn every_published_line_is_accepted_with_narrower_keys_too() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // A server before 7.0 does not know all commands of the page.
+    // A server before 7.0 does not know all commands on the page.
     let mut unknown = BTreeSet::new();
     if server.binary().version().major < 7 {
         for rule in lines().flatten().filter(|rule| rule.starts_with('+')) {
@@ -47,7 +48,7 @@ async fn every_published_line_is_taken_by_the_server_also_with_narrower_keys() {
         }
     }
     let known = |rule: &String| !unknown.contains(rule);
-    // Nor does one before Redis 7.4 know lifetimes of fields.
+    // A server before Redis 7.4 has no lifetimes of fields.
     let of_fields: Vec<Value> = observer.query(&["COMMAND", "INFO", "HPEXPIRE"]).await.unwrap();
     let knows_fields = of_fields.iter().any(|command| *command != Value::Nil);
     for line in lines() {
@@ -75,19 +76,19 @@ async fn complete_lifecycle(server: RedisServer) {
     let two = client_with(&url, |config| config).await;
     let lock = Lock::new(&one, "orders:42");
     let held = lock.acquire().await.unwrap();
-    // Renewed twice and more.
+    // The lock is renewed at least twice.
     let renewed = tokio::time::Instant::now() + 2 * lease;
     tokio::time::sleep_until(renewed).await;
     assert!(held.is_held());
     held.extend(Duration::from_secs(5)).await.unwrap();
-    // Waited for by subscription, and woken by the message.
+    // A waiter subscribes, and the message wakes it.
     let waiter = tokio::spawn(Lock::new(&two, "orders:42").acquire().timeout(SOON).into_future());
     let channel = "redisson_lock__channel:{orders:42}".to_owned();
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
     held.release().await.unwrap();
     let held = waiter.await.unwrap().unwrap();
     assert!(lock.is_locked().await.unwrap());
-    // Fixed leases, both ways; at_least; force.
+    // Fixed leases, both ways; a minimum hold; and a forced release.
     let fixed = Lock::new(&one, "fixed").acquire().lease(Duration::from_secs(5)).await.unwrap();
     fixed.extend(Duration::from_secs(2)).await.unwrap();
     fixed.release().await.unwrap();
@@ -98,7 +99,7 @@ async fn complete_lifecycle(server: RedisServer) {
     tokio::time::timeout(SOON, thief.lost()).await.unwrap();
     one.shutdown(SOON).await.unwrap();
     two.shutdown(SOON).await.unwrap();
-    // Nothing was refused that is needed: what the server counted is the handshake at most.
+    // No needed command was refused: the log has at most entries of the handshake.
     let log: Vec<redgrid_testkit::redis::Value> = observer.query(&["ACL", "LOG"]).await.unwrap();
     assert!(log.is_empty(), "{log:?}");
 }
@@ -122,14 +123,14 @@ async fn an_empty_password_is_sent_and_a_missing_one_rejected() {
     let client = client_with(&format!("redis://app:@{}", server.addr()), |config| config).await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     assert!(server.clients().await.unwrap().iter().all(|client| client.user == "app"));
-    // It would be logged in as `default`, with all permissions.
+    // Without a password, the connection would be that of `default`, with all permissions.
     let config = redgrid_core::Config::from_url(format!("redis://app@{}", server.addr())).unwrap();
     let refused = redgrid_core::Client::connect(config).await.unwrap_err();
     assert!(refused.to_string().contains("a user logs in with a password"), "{refused}");
 }
 
-/// They were a syntax error, or unbalanced quotes, to the server: a login goes there as a line of
-/// words.
+/// A password may have any characters. The server reads a login as one line of words, so such
+/// passwords were once a syntax error or unbalanced quotes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_may_have_spaces_quotes_and_whatever_else() {
     let server = server().await;
@@ -166,27 +167,28 @@ async fn with_permit(client: Client, section: Duration) {
     permit.release().await.unwrap();
 }
 
-/// Another process finds a release by its poll, and is given the time for that.
+/// Without permission to publish, another process finds a release by its poll, and gets the time
+/// for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_other_processes_enter_despite_local_waiters() {
     lets_others_in::<16, _>(with_lock).await;
 }
 
-/// Its task listens to the channel only while it waits, so the other process is the only subscriber
-/// at each release.
+/// A single task lets others enter. It is subscribed only while it waits, so the other process is
+/// the only subscriber at each release.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_a_single_task_lets_others_enter() {
     lets_others_in::<1, _>(with_lock).await;
 }
 
-/// Tasks of one process pass permits on to each other.
+/// Another process gets permits although the tasks of one process pass permits on to each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_others_get_permits_despite_local_waiters() {
     lets_others_in::<16, _>(with_permit).await;
 }
 
-/// A process with so many tasks does one section after the other, and another process wants to do
-/// six.
+/// A process with this many tasks runs one section after the other, while another process wants to
+/// run six.
 async fn lets_others_in<const TASKS: usize, F>(work: fn(Client, Duration) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -199,13 +201,14 @@ where
         let (busy, stop, sections) = (busy.clone(), Arc::clone(&stop), Arc::clone(&sections));
         tokio::spawn(async move {
             while !stop.load(Ordering::Relaxed) {
-                // A section with a length: hardly ever is the name found free by chance.
+                // The section has a length, so the other process seldom finds the name free by
+                // chance.
                 work(busy.clone(), Duration::from_millis(5)).await;
                 sections.fetch_add(1, Ordering::Relaxed);
             }
         })
     });
-    // By chance it may get in now and then between two sections.
+    // Sometimes the other process may enter between two sections by chance.
     let all = async {
         for _ in 0..6 {
             work(other.clone(), Duration::ZERO).await;
@@ -216,13 +219,14 @@ where
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(done.is_ok(), "it was kept out");
-    // A stretch has two or three of them.
+    assert!(done.is_ok(), "the other process did not enter");
+    // A hand-over window has two or three sections.
     let sections = sections.load(Ordering::Relaxed);
     assert!(sections < 50 * 6, "{sections} sections while another got in six times");
 }
 
-/// Without others that listen there is nothing to wait for: each wait would last for ten minutes.
+/// A process without other subscribers does not wait after a release. Each wait would last for ten
+/// minutes.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_publish_a_lone_process_does_not_wait() {
     let server = server().await;
@@ -237,6 +241,6 @@ async fn without_publish_a_lone_process_does_not_wait() {
         })
     });
     for task in tasks {
-        tokio::time::timeout(2 * SOON, task).await.expect("it is alone").unwrap();
+        tokio::time::timeout(2 * SOON, task).await.expect("a process without others").unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Adders whose clients save their counts.
+//! Adders that save their counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -42,7 +42,7 @@ async fn saved_counts_stay_and_are_in_each_sum_once() {
     for adder in [&plain, &here, &there] {
         assert_eq!(adder.sum().await.unwrap(), 321);
     }
-    // With the last handle, and at a shutdown.
+    // The last handle saves when it is destroyed, and so does a shutdown.
     there.destroy().await.unwrap();
     assert_eq!((total(&observer).await, plain.sum().await.unwrap()), (Some(320), 321));
     here.add(4_000);
@@ -84,7 +84,7 @@ async fn doubles_are_saved_too() {
     assert_eq!(there.sum().await.unwrap(), 0.0);
 }
 
-/// Has threads end, however the test does.
+/// Stops threads when it is dropped, even if the test fails.
 struct Stop(Arc<AtomicBool>);
 
 impl Drop for Stop {
@@ -93,10 +93,10 @@ impl Drop for Stop {
     }
 }
 
-/// Rounds meet saves at every moment: nothing is counted twice or missing, and resets leave
+/// Sums and saves overlap at every moment. Nothing is counted twice or missing, and resets leave
 /// nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn sums_are_exact_while_all_save_all_the_time() {
+async fn sums_are_exact_while_all_clients_save() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     let [one, two] = [saving(&clients[0], OFTEN).await, saving(&clients[1], OFTEN).await];
@@ -118,7 +118,7 @@ async fn sums_are_exact_while_all_save_all_the_time() {
         for n in 0..100 {
             let before = added.load(Ordering::SeqCst);
             let sum = if n % 3 == 0 { asking.sum().await } else { one.sum().await }.unwrap();
-            // Each of the two may have added one that it has not reported yet.
+            // Each of the two may have added 1 without having counted it here.
             let after = added.load(Ordering::SeqCst) + 2;
             assert!((before..=after).contains(&sum), "{sum} of {before} to {after}");
         }
@@ -132,7 +132,7 @@ async fn sums_are_exact_while_all_save_all_the_time() {
     }
 }
 
-/// A round as it is when the first of ours has added a total that had been saved to so often.
+/// A round whose first redgrid client has added a total that had been saved to this many times.
 async fn round(observer: &Observer, id: &str, saves: &str) {
     for (key, value) in [
         (format!("redgrid_adder_round:{{views}}:{id}"), saves),
@@ -166,7 +166,7 @@ async fn counts_saved_after_a_rounds_total_are_answered_or_reverted() {
         round(&observer, &format!("redgrid-{saves}"), saves).await;
         assert_eq!(answered(&observer, &format!("1:redgrid-{saves}")).await, amount, "behind {saves}");
     }
-    // The total was reset before the last save: that is taken back before this is answered.
+    // The total was reset before the last save. That save is reverted before the reply.
     round(&observer, "redgrid-r", "1").await;
     let save = redgrid_tests::sha(include_str!("../../crates/redgrid-atomic-long/src/scripts/adder_save.lua"));
     let (held, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -190,7 +190,7 @@ async fn counts_saved_after_a_rounds_total_are_answered_or_reverted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_and_late_answers_save_once() {
+async fn lost_and_late_replies_save_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -206,7 +206,7 @@ async fn lost_and_late_answers_save_once() {
             until_total(&observer, sum).await;
         }
     }
-    // Copies that come after all.
+    // The held copies arrive last.
     proxy.release_held().await;
     adder.ready().await.unwrap();
     assert_eq!(adder.sum().await.unwrap(), sum);
@@ -227,13 +227,13 @@ async fn a_lost_total_is_saved_again_by_live_members() {
     adder.add(1);
     until_total(&observer, 6).await;
     assert_eq!(adder.sum().await.unwrap(), 6);
-    // The total alone: what was saved to it is not in another one.
+    // Only the total is deleted: the saved counts are not in another one.
     observer.cmd(&["DEL", TOTAL]).await.unwrap();
     adder.add(1);
     until_total(&observer, 7).await;
     assert_eq!(adder.sum().await.unwrap(), 7);
     let saved: Vec<String> = observer.query(&["KEYS", "redgrid_adder_saved:*"]).await.unwrap();
-    // As after a failover that lost the last save.
+    // Restores the state of a failover that lost the last save.
     let [sum, saves, known] = async {
         let sum: String = observer.query(&["HGET", TOTAL, "sum"]).await.unwrap();
         let saves: String = observer.query(&["HGET", TOTAL, "saves"]).await.unwrap();
@@ -248,8 +248,8 @@ async fn a_lost_total_is_saved_again_by_live_members() {
     until_total(&observer, 9).await;
 }
 
-/// The total is the same, and has been saved to as often: a member's first save is not there any
-/// more.
+/// A first save that a failover lost is repeated. The total, and the number of saves to it, are as
+/// before that save.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_first_save_that_a_failover_has_lost_is_saved_again() {
     let server = server().await;
@@ -320,13 +320,13 @@ async fn a_stopped_process_is_reported_and_counts_again_when_it_continues() {
     ];
     assert_eq!(adder.sum().await.unwrap(), 321);
     others[0].signal("-STOP");
-    // Long enough for those that answer, however busy the machine is.
+    // Long enough for the other clients, however busy the machine is.
     let told = adder.sum().timeout(Duration::from_secs(3)).await.unwrap_err();
     match told {
         AdderError::Partial { answered: 2, expected: 3, so_far, .. } => assert_eq!(so_far.to_string(), "301"),
         other => panic!("{other:?}"),
     }
-    // It receives this one when the round has ended.
+    // The stopped client receives this request after the round has ended.
     let told = adder.reset().timeout(Duration::from_secs(3)).await.unwrap_err();
     assert!(matches!(told, AdderError::Partial { answered: 2, expected: 3, .. }), "{told:?}");
     adder.add(4_000);

@@ -27,7 +27,7 @@ async fn saved(observer: &Observer) -> Option<String> {
     observer.query::<Option<String>>(&["HGET", TOTAL, "sum"]).await.unwrap()
 }
 
-/// A member that receives everything and answers nothing.
+/// A member that receives all messages and replies to none.
 async fn mute(server: &RedisServer) -> (Client, OrderedSubscription) {
     let client = client(server).await;
     let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
@@ -35,7 +35,7 @@ async fn mute(server: &RedisServer) -> (Client, OrderedSubscription) {
     (client, hearing)
 }
 
-/// Nothing is saved by halves, and nothing at each try.
+/// A save is never half written, however often it is tried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_save_that_is_refused_half_way_saves_nothing() {
     let server = server().await;
@@ -81,12 +81,12 @@ async fn a_rejected_sum_is_reported_at_once() {
     let observer = server.observer().await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "mute", "on", ">x", "~*", "+@all", "-incrby", "allchannels"]).await.unwrap();
     let mute = client_with(&server.url(), |config| config.credentials(Some("mute"), "x")).await;
-    // The longest there is, and longer than the test has.
+    // The longest allowed timeout, and longer than the test may take.
     let (adder, timeout) = (ready(&mute).await, Duration::from_secs(300));
     let told = adder.sum().timeout(timeout).await.unwrap_err();
     assert!(matches!(told, AdderError::Failed(Failure::Refused { .. })), "{told:?}");
     let told = adder.reset().timeout(timeout).into_future();
-    let told = tokio::time::timeout(SOON, told).await.expect("it does not wait for its time").unwrap_err();
+    let told = tokio::time::timeout(SOON, told).await.expect("an error before the timeout").unwrap_err();
     assert!(matches!(told, AdderError::Failed(Failure::Refused { .. })), "{told:?}");
 }
 
@@ -141,7 +141,7 @@ async fn a_shutdown_ends_the_clients_own_sums() {
     })
     .await;
     client.shutdown(SOON).await.unwrap();
-    let told = tokio::time::timeout(SOON, asked).await.expect("it ends").unwrap().unwrap_err();
+    let told = tokio::time::timeout(SOON, asked).await.expect("an end in time").unwrap().unwrap_err();
     assert!(matches!(told, AdderError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
 }
 
@@ -154,7 +154,7 @@ async fn a_name_is_free_for_the_other_kind_once_its_adder_was_destroyed() {
     let told = early.sum().await.unwrap_err();
     assert!(matches!(told, AdderError::OtherKind { is: "DoubleAdder", .. }), "{told:?}");
     double.destroy().await.unwrap();
-    // It was made while the name was another's.
+    // This handle was created while the name belonged to the other type.
     early.add(7);
     assert_eq!(early.sum().await.unwrap(), 7);
     early.destroy().await.unwrap();
@@ -168,7 +168,7 @@ async fn a_name_is_free_for_the_other_kind_once_its_adder_was_destroyed() {
     }
 }
 
-/// Received while its last request is in flight.
+/// A request for a sum gets its reply although the adder's last request is in flight.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_received_request_is_answered_before_the_end() {
     let server = server().await;
@@ -214,7 +214,7 @@ async fn beyond_numbers_a_double_is_an_overflow_until_a_reset() {
     adder.add(f64::MAX).unwrap();
     let told = adder.sum().await.unwrap_err();
     assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
-    // Not even what came is a number then.
+    // In this state, even a partial sum is not a number.
     let (_silent, hearing) = mute(&server).await;
     let told = adder.sum().timeout(Duration::from_millis(700)).await.unwrap_err();
     assert!(matches!(told, AdderError::Overflow { .. }), "{told:?}");
@@ -226,7 +226,7 @@ async fn beyond_numbers_a_double_is_an_overflow_until_a_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_double_that_was_high_counts_small_again_after_a_reset() {
+async fn a_high_double_adds_small_values_again_after_a_reset() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);

@@ -11,8 +11,7 @@ use redgrid_testkit::{Action, Fault, Observer, Proxy, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The keys of adders that are there but for the memory of answers, and those that would be there
-/// for ever.
+/// The keys of adders, without records of exactly-once calls, and the keys without a lifetime.
 async fn keys(observer: &Observer) -> (Vec<String>, Vec<String>) {
     let all: Vec<String> = observer.query(&["KEYS", "*"]).await.unwrap();
     let (mut left, mut for_ever) = (Vec::new(), Vec::new());
@@ -42,7 +41,7 @@ async fn counts_of_all_clients_are_summed_and_reset() {
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
     let all = adders(&[&one, &two]).await;
-    // Handles of a client count together.
+    // Handles of one client share one count.
     let again = LongAdder::new(&one, "views");
     (0..10).for_each(|_| all[0].increment());
     again.add(5);
@@ -69,7 +68,7 @@ async fn counts_of_all_clients_are_summed_and_reset() {
     wait_until(SOON, async || keys(&observer).await == (vec![], vec![])).await;
 }
 
-/// Immediately after its creation, before the server knows it.
+/// A sum includes an adder that was created a moment ago, even if the server does not know it yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrent_sum_includes_the_caller() {
     let server = server().await;
@@ -160,14 +159,14 @@ async fn invalid_calls_are_reported() {
     }
     let told = good.clone().saving(Duration::from_millis(9)).unwrap_err();
     assert!(told.to_string().contains("10 ms to 1 day"), "{told}");
-    // A round is answered once by each client: it is of one kind there.
+    // Each client replies to a round once, so an adder has one type per client.
     let other = DoubleAdder::new(&client, "views");
     assert!(matches!(other.add(1.0), Err(AdderError::OtherKind { is: "LongAdder", .. })));
     assert!(matches!(other.sum().await, Err(AdderError::OtherKind { .. })));
     assert_eq!(good.sum().await.unwrap(), 0);
 }
 
-/// A member that receives everything and answers nothing, as a stopped one.
+/// Returns a member that receives all messages and replies to none, like a stopped process.
 async fn mute(observer_of: &redgrid_testkit::RedisServer) -> (Client, redgrid_core::OrderedSubscription) {
     let client = client(observer_of).await;
     let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
@@ -202,7 +201,7 @@ async fn at_the_timeout_partial_sums_are_reported_and_no_key_stays() {
             round = round.or(Some(String::from_utf8(payload[2..].to_vec()).unwrap()));
         }
     }
-    let round = round.expect("it was asked");
+    let round = round.expect("a message of the round");
     for (key, by) in [("counter", "5"), ("semaphore", "1")] {
         observer.cmd(&["INCRBY", &format!("{{views}}:{round}:{key}"), by]).await.unwrap();
     }
@@ -217,7 +216,7 @@ async fn listeners(observer: &Observer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
+async fn the_last_handle_or_a_shutdown_ends_the_subscription() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -234,7 +233,7 @@ async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
     other.destroy().await.unwrap();
     wait_until(SOON, async || listeners(&observer).await == 1).await;
     assert_eq!(here.sum().await.unwrap(), 1);
-    // One that begins again begins at 0, also at once.
+    // A new handle begins at 0, even immediately afterwards.
     let there = LongAdder::new(&two, "views");
     there.add(10);
     assert_eq!(there.sum().await.unwrap(), 11);
@@ -250,7 +249,7 @@ async fn the_last_handle_takes_the_listener_with_it_and_a_shutdown_too() {
     wait_until(SOON, async || listeners(&observer).await == 0).await;
 }
 
-/// Returns a client whose requests pass a proxy.
+/// Returns a client with all its requests passing a proxy.
 async fn through(proxy: &Proxy, server: &redgrid_testkit::RedisServer) -> Client {
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(300));
     client_with(&server.url_via(proxy.addr()), quick).await
@@ -271,7 +270,7 @@ fn answer() -> String {
     [include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua"), lua!("answer")].concat()
 }
 
-/// Does it to the next call of the script.
+/// Applies the action to the next call of the script.
 fn next_call(proxy: &Proxy, script: &str, action: Action) {
     let (script, done) = (script.to_owned(), AtomicBool::new(false));
     proxy.on_request(move |request| match is_script(request, &script) && !done.swap(true, Ordering::Relaxed) {
@@ -309,7 +308,7 @@ async fn a_lost_reply_counts_no_member_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reset_that_arrives_late_takes_nothing_that_came_after_it() {
+async fn a_late_reset_clears_no_later_addition() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (one, two) = (client(&server).await, through(&proxy, &server).await);
@@ -329,7 +328,7 @@ async fn a_reset_that_arrives_late_takes_nothing_that_came_after_it() {
     assert_eq!(all[1].sum().await.unwrap(), 4_300);
 }
 
-/// Answers of rounds that were published by hand.
+/// Waits for the number of replies to a round that the test itself publishes.
 async fn ask(observer: &Observer, message: &str, answered: u64) {
     let semaphore = format!("{{views}}:{}:semaphore", &message[2..]);
     let before: u64 = observer.get::<u64>(&semaphore).await.unwrap().unwrap_or(0);
@@ -344,16 +343,16 @@ async fn a_finished_or_repeated_reset_clears_nothing() {
     let client = client(&server).await;
     let adder = &adders(&[&client]).await[0];
     adder.add(5);
-    // A round of ours whose caller has left, and invalid messages.
+    // A round of redgrid whose caller has left, and invalid messages.
     for message in ["0:redgrid-gone", "1:redgrid-gone", "0", "", "2:x", "0:"] {
         observer.cmd(&["PUBLISH", "{views}:adder-topic", message]).await.unwrap();
     }
     assert_eq!(adder.sum().await.unwrap(), 5);
     assert!(!observer.exists("{views}:redgrid-gone:semaphore").await.unwrap());
-    // A round of Redisson, whose keys get a lifetime from us.
+    // A round of Redisson; redgrid gives its keys a lifetime.
     ask(&observer, "0:0123456789abcdef0123456789abcdef", 1).await;
     adder.add(7);
-    // Its message is late; another one certainly arrives after it.
+    // A late message of the same round has no effect; another one certainly arrives after it.
     observer.cmd(&["PUBLISH", "{views}:adder-topic", "0:0123456789abcdef0123456789abcdef"]).await.unwrap();
     assert_eq!(adder.sum().await.unwrap(), 7);
     ask(&observer, "1:00000000000000000000000000000000", 1).await;
@@ -446,7 +445,7 @@ async fn dropped_sums_leave_no_permanent_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_is_shut_down_meanwhile_holds_no_sum_up() {
+async fn a_client_that_shuts_down_delays_no_sum() {
     let server = server().await;
     let here = client(&server).await;
     let adder = &adders(&[&here]).await[0];

@@ -60,11 +60,12 @@ async fn a_scope_reenters_and_reports_a_self_deadlock() {
         let outer = lock.acquire().await.unwrap();
         let inner = lock.acquire().await.unwrap();
         assert_eq!(outer.token(), inner.token());
-        // As another holder, without a timeout, under its own lock: it could never end.
+        // Another holder waits without a timeout, although its own process holds the lock: that
+        // could never end.
         let other = Holder::new();
         let stuck = lock.acquire().holder(&other).await;
         assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
-        // With a bound it is an ordinary wait.
+        // With a timeout it is an ordinary wait.
         let waited = lock.acquire().holder(&other).timeout(Duration::from_secs(1)).await;
         assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
         assert!(lock.try_acquire().holder(&other).await.unwrap().is_none());
@@ -86,14 +87,14 @@ async fn a_holder_that_lost_its_lock_can_not_enter_again() {
     assert!(matches!(again, Err(AcquireError::Lost { .. })), "{again:?}");
     assert!(outer.reenter().is_err());
     drop(outer);
-    // With the last guard the loss is over: it may ask anew.
+    // After its last guard is dropped, the holder may acquire the lock again.
     assert!(lock.try_acquire().holder(&me).await.unwrap().is_none());
     stolen.release().await.unwrap();
     lock.acquire().holder(&me).timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_of_zero_is_one_look() {
+async fn a_wait_of_zero_is_one_attempt() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let free = Lock::new(&one, "a").acquire().timeout(Duration::ZERO).await.unwrap();

@@ -9,7 +9,8 @@ use redgrid_tests::{SOON, client, server};
 
 const KINDS: [&str; 4] = ["lock", "fair", "read", "write"];
 
-/// The lease of a renewed hold unless set. It is never reached: what is kept ends long before.
+/// The lease of a renewed hold unless set. It never ends in these tests: retained names end long
+/// before.
 const LEASE: Duration = Duration::from_secs(30);
 
 enum Guard {
@@ -28,7 +29,7 @@ impl Guard {
     }
 }
 
-/// Holds the name `kind` as that kind, so that it stays taken for `keep`.
+/// Holds the name `kind` with a lock of that kind, which retains it for `keep`.
 async fn hold(client: &Client, kind: &str, keep: Duration) -> Guard {
     let read_write = RwLock::new(client, kind);
     match kind {
@@ -85,8 +86,8 @@ async fn a_renewal_that_arrives_after_the_release_does_not_keep_the_name_longer(
     }
 }
 
-/// The script is idempotent: a second copy answers as the first and does not keep the name any
-/// longer.
+/// The script is idempotent: a second copy has the same reply as the first one, and does not retain
+/// the name any longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
     let server = server().await;
@@ -111,8 +112,7 @@ async fn a_second_copy_of_the_release_keeps_the_name_no_longer() {
     }
 }
 
-/// A full server refuses commands that need memory as the first write of a script. Releases are not
-/// among them.
+/// A full server accepts releases. It rejects scripts whose first write needs memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_is_kept_no_longer_on_a_full_server() {
     let server = server().await;

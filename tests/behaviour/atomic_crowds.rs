@@ -13,7 +13,7 @@ use redgrid_testkit::{Action, Proxy, RedisServer};
 use redgrid_tests::process::Other;
 use redgrid_tests::{SOON, client_with, server};
 
-/// Counts the requests about numbers that come through.
+/// Counts the requests about numbers that pass the proxy.
 pub(crate) fn count(proxy: &Proxy) -> Arc<AtomicU64> {
     let sent = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&sent);
@@ -47,12 +47,13 @@ async fn ten_tasks_add_a_hundred_thousand_by_far_fewer_commands_with_own_results
     assert!(had.into_iter().eq(1..=100_000));
     let sent = sent.load(Ordering::Relaxed);
     eprintln!("{sent} commands for 100,000 additions");
-    // As few as a tenth: each while nine wait; and never more than half, however the tasks are run.
+    // A tenth in the best case, if each request serves nine waiters; and at most half, however the
+    // tasks are scheduled.
     assert!(sent < 50_000, "{sent} commands");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_processes_add_and_every_number_is_had_once() {
+async fn three_processes_add_and_each_number_is_returned_once() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for once in ["", "once"] {
@@ -78,7 +79,7 @@ async fn three_processes_add_and_every_number_is_had_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn additions_and_subtractions_leave_together() {
+async fn additions_and_subtractions_are_batched_together() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -88,7 +89,8 @@ async fn additions_and_subtractions_leave_together() {
         n.set(0).await.unwrap();
         let sent = count(&proxy);
         let mut asked = Vec::new();
-        // The first leaves alone, and the others, of both signs in turn, wait for it together.
+        // The first request is sent alone. The others, with alternating signs, wait and form
+        // batches.
         let told = join_all((0..1_000).map(|turn| {
             let by = if turn % 2 == 0 { turn + 1 } else { -turn };
             asked.push(by);
@@ -97,7 +99,7 @@ async fn additions_and_subtractions_leave_together() {
         .await;
         let mut value = 0;
         for (by, was) in asked.into_iter().zip(told) {
-            assert_eq!(was.unwrap(), value, "in the order in which they were asked");
+            assert_eq!(was.unwrap(), value, "in the order of the requests");
             value += by;
         }
         assert_eq!(n.get().await.unwrap(), value);
@@ -124,7 +126,7 @@ async fn of_an_overflowing_batch_only_overflowing_additions_are_rejected() {
         assert!(had.into_iter().eq(i64::MAX - 599..=i64::MAX), "{} refused", refused.len());
         let sent = sent.load(Ordering::Relaxed);
         assert!(sent <= 20, "{sent} commands");
-        // There and back is no overflow where the sum is none.
+        // An intermediate overflow is no overflow if the sum has none.
         let told = join_all([1, -2, i64::MIN, i64::MAX].map(|by| n.add(by).into_future())).await;
         let done: i128 = [1, -2, i64::MIN, i64::MAX]
             .iter()
@@ -153,7 +155,7 @@ async fn doubles_are_added_together_in_their_order() {
         }
         let sent = sent.load(Ordering::Relaxed);
         assert!(sent <= 20, "{sent} commands");
-        // Only that is refused which is beyond all doubles.
+        // Only an addition beyond the range of doubles is rejected.
         n.set(f64::MAX).await.unwrap();
         let told = join_all([-1e300, f64::MAX, 1e300, 1e293].map(|by| n.get_and_add(by))).await;
         assert!(matches!(told[1], Err(AtomicError::Overflow { .. })), "{told:?}");
@@ -162,14 +164,13 @@ async fn doubles_are_added_together_in_their_order() {
     }
 }
 
-/// How many answers are lost: 60, or as many as `REDGRID_LOST_ANSWERS` says.
-fn lost_answers() -> u64 {
+/// How many replies are lost: 60, or `REDGRID_LOST_ANSWERS`.
+fn lost_replies() -> u64 {
     std::env::var("REDGRID_LOST_ANSWERS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
-/// How a proxy loses every so manieth answer about a number: by the silence of its connection, or
-/// by its end.
-fn loses_answers(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
+/// Makes a proxy lose some replies about a number: the connection stays silent, or is cut.
+fn lose_replies(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
     let (lost, asked) = (Arc::clone(lost), AtomicU64::new(0));
     proxy.on_request(move |request| {
         if !request.iter().any(|part| part.ends_with(name.as_bytes())) {
@@ -186,9 +187,9 @@ fn loses_answers(proxy: &Proxy, lost: &Arc<AtomicU64>, name: &'static str) {
     });
 }
 
-/// Starts a server, and clients with lost replies and short timeouts: more clients for more losses,
-/// because they mostly wait.
-async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy, Client)>, Arc<AtomicU64>) {
+/// Starts a server, and clients with lost replies and short timeouts. More losses need more
+/// clients, because these mostly wait.
+async fn lossy_clients(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy, Client)>, Arc<AtomicU64>) {
     let (server, lost) = (server().await, Arc::default());
     let mut clients = Vec::new();
     for _ in 0..if enough > 1_000 { 16 } else { 3 } {
@@ -197,7 +198,7 @@ async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy,
             config.response_timeout(Duration::from_millis(250)).retries(99).retry_delay(Duration::from_millis(2))
         };
         let client = client_with(&server.url_via(proxy.addr()), quick).await;
-        loses_answers(&proxy, &lost, name);
+        lose_replies(&proxy, &lost, name);
         clients.push((proxy, client));
     }
     (server, clients, lost)
@@ -205,8 +206,8 @@ async fn forgetful(enough: u64, name: &'static str) -> (RedisServer, Vec<(Proxy,
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
-    let enough = lost_answers();
-    let (server, clients, lost) = forgetful(enough, "{once}:n").await;
+    let enough = lost_replies();
+    let (server, clients, lost) = lossy_clients(enough, "{once}:n").await;
     let tasks = clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 4)).map(|client| {
         let (n, lost) = (AtomicLong::new(client, "{once}:n").exactly_once(), Arc::clone(&lost));
         tokio::spawn(async move {
@@ -214,8 +215,8 @@ async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
             while lost.load(Ordering::Relaxed) < enough {
                 match n.increment().await {
                     Ok(now) => had.push(now),
-                    // On a machine that stands still for as long as a call is patient. The second
-                    // has changed nothing.
+                    // The machine stalled for longer than the timeout of a call. The second error
+                    // means that nothing was changed.
                     Err(AtomicError::Failed(Failure::OutcomeUnknown { .. })) => unknown += 1,
                     Err(AtomicError::Failed(Failure::Unavailable { .. })) => {}
                     Err(error) => panic!("{error:?}"),
@@ -225,7 +226,7 @@ async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
         })
     });
     let bound = SOON * 3 + Duration::from_millis(100) * u32::try_from(enough).unwrap();
-    let all = tokio::time::timeout(bound, join_all(tasks)).await.expect("answers come in time");
+    let all = tokio::time::timeout(bound, join_all(tasks)).await.expect("replies in time");
     let all = all.into_iter().map(Result::unwrap);
     let (had, unknown): (Vec<Vec<i64>>, Vec<usize>) = all.unzip();
     let (mut had, unknown): (Vec<i64>, usize) = (had.concat(), unknown.into_iter().sum());
@@ -237,7 +238,7 @@ async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
     );
     had.sort_unstable();
     had.dedup();
-    assert_eq!(had.len(), acknowledged, "each was told its own");
+    assert_eq!(had.len(), acknowledged, "each addition has its own result");
     // Otherwise requests with lost replies were not retried.
     let lost = lost.load(Ordering::Relaxed);
     assert!(unknown as u64 * 20 <= lost, "{unknown} unknown, {lost} answers lost");
@@ -250,7 +251,7 @@ async fn with_lost_replies_exactly_once_additions_equal_acknowledged_ones() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_lost_answers_doubles_and_updates_are_changed_exactly_once_too() {
-    let (server, clients, lost) = forgetful(0, "{twice}:n").await;
+    let (server, clients, lost) = lossy_clients(0, "{twice}:n").await;
     let tasks =
         clients.iter().flat_map(|(_, client)| std::iter::repeat_n(client, 2)).enumerate().map(|(task, client)| {
             let (n, lost) = (AtomicDouble::new(client, "{twice}:n").exactly_once(), Arc::clone(&lost));
@@ -260,8 +261,8 @@ async fn with_lost_answers_doubles_and_updates_are_changed_exactly_once_too() {
                     let told = if task % 2 == 0 { n.add(0.5).await } else { n.update(|n| n + 0.5).await };
                     match told {
                         Ok(now) => had.push(now),
-                        // The others add much faster than answers are awaited. Nothing is changed
-                        // then.
+                        // The other clients add much faster than replies arrive. Such an update
+                        // changes nothing.
                         Err(AtomicError::Contended { .. }) => {}
                         Err(error) => panic!("{error:?}"),
                     }

@@ -1,4 +1,4 @@
-//! Updates of a number: serialized in a process, and no unpolled one blocks the others.
+//! Updates of a number are serialized in a process, and an unpolled one does not block the others.
 
 use std::io::{Read, Write};
 use std::sync::atomic::Ordering;
@@ -19,8 +19,8 @@ fn is_script(request: &[Bytes]) -> bool {
     request[0].starts_with(b"EVAL")
 }
 
-/// Has the server know the script of updates: the text need not be sent.
-async fn knows_the_script(server: &RedisServer) {
+/// Lets the server learn the script of updates, so that its text need not be sent.
+async fn load_script(server: &RedisServer) {
     AtomicLong::new(&client(server).await, "another").update(|n| n).await.unwrap();
 }
 
@@ -41,7 +41,7 @@ async fn updates_of_many_tasks_all_succeed_and_cost_little_more_than_one_command
         had.sort_unstable();
         assert!(had.into_iter().eq(1..=300));
         let sent = sent.load(Ordering::Relaxed);
-        // Without a line they would be thousands.
+        // Without the queue of updates, there would be thousands.
         assert!(sent < 450, "{sent} commands");
     }
 }
@@ -72,7 +72,7 @@ async fn an_unanswered_update_lets_the_next_one_continue() {
     observer.cmd(&["SET", "n", "1"]).await.unwrap();
     let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(150)).retries(99);
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), quick).await, "n");
-    knows_the_script(&server).await;
+    load_script(&server).await;
     proxy.on_request(|request| match is_script(request) {
         true => Action::SwallowReply,
         false => Action::Forward,
@@ -81,7 +81,7 @@ async fn an_unanswered_update_lets_the_next_one_continue() {
     assert!(matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     wait_until(SOON, async || observer.get("n").await.is_ok_and(|n| n == Some(2))).await;
     proxy.on_request(|_| Action::Forward);
-    // Its connection may be given up only now.
+    // Its connection may be closed only now.
     wait_until(SOON, async || n.update(|n| n).await.is_ok_and(|n| n == 2)).await;
 }
 
@@ -91,12 +91,12 @@ async fn a_dropped_update_lets_the_next_one_continue() {
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     observer.cmd(&["SET", "n", "3"]).await.unwrap();
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), |config| config).await, "n");
-    knows_the_script(&server).await;
+    load_script(&server).await;
     proxy.on_request(|request| match is_script(request) {
         true => Action::Hold,
         false => Action::Forward,
     });
-    // One that is under way, and two that wait behind it.
+    // One update is in flight, and two wait behind it.
     let update = |n: AtomicLong| tokio::spawn(async move { n.update(|n| n + 10).await });
     let all: Vec<_> = (0..3).map(|_| update(n.clone())).collect();
     wait_until(SOON, async || proxy.counts().held >= 1).await;
@@ -117,14 +117,14 @@ async fn without_contact_updates_that_wait_for_each_other_end() {
     let n = AtomicLong::new(&client_with(&server.url_via(proxy.addr()), quick).await, "n");
     proxy.set_both(Fault::BlackHole);
     let all = join_all((0..40).map(|_| n.update(|n| n + 1)));
-    let told = tokio::time::timeout(SOON, all).await.expect("they end");
+    let told = tokio::time::timeout(SOON, all).await.expect("an end in time");
     let honest = |told: &Result<i64, AtomicError>| {
         matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. })))
     };
     assert!(told.iter().all(honest), "{told:?}");
     let without_contact =
         told.iter().filter(|told| matches!(told, Err(AtomicError::Failed(Failure::Unavailable { .. })))).count();
-    assert!(without_contact >= 20, "most of those behind have not asked: {told:?}");
+    assert!(without_contact >= 20, "most queued updates were not sent: {told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -134,8 +134,8 @@ async fn an_unpolled_update_blocks_no_other_client() {
     for once in [false, true] {
         let n = AtomicLong::new(&client, format!("n:{once}"));
         let n = if once { n.exactly_once() } else { n };
-        // One in its turn, and two that wait for it. The server is stopped, so that none is
-        // answered before its future is abandoned.
+        // One update has its turn, and two wait for it. The server is stopped, so none gets a reply
+        // before its future is abandoned.
         server.pause().await.unwrap();
         let mut held: Vec<_> = (0..3).map(|_| Box::pin(n.update(|n| n + 1))).collect();
         for update in &mut held {
@@ -147,7 +147,7 @@ async fn an_unpolled_update_blocks_no_other_client() {
                 n.update(|n| n + 100).await.unwrap();
             }
         };
-        tokio::time::timeout(SOON / 2, others).await.expect("nobody waits for what is not polled");
+        tokio::time::timeout(SOON / 2, others).await.expect("no update waits for an unpolled one");
         for told in join_all(held).await {
             told.unwrap();
         }
@@ -171,7 +171,7 @@ async fn updates_inside_a_loop_over_updates_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_that_is_overtaken_ends_when_its_time_is_over() {
+async fn an_update_with_constant_conflicts_ends_at_its_timeout() {
     let server = server().await;
     let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(500)).retries(1);
     let n = AtomicLong::new(&client_with(&server.url(), quick).await, "n");
@@ -180,7 +180,7 @@ async fn an_update_that_is_overtaken_ends_when_its_time_is_over() {
     let told = n
         .update(|n| {
             rounds += 1;
-            // Others are quicker each time.
+            // Another client is faster each time.
             other.write_all(b"INCR n\r\n").unwrap();
             other.read_exact(&mut [0]).unwrap();
             std::thread::sleep(Duration::from_millis(50));

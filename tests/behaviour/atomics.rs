@@ -93,7 +93,7 @@ async fn bounds_hold_and_lifetimes_are_as_requested() {
         assert!(first > soon, "{first}");
         assert!(matches!(n.lifetime().await.unwrap(), Lifetime::Ends(left) if left > SOON && left <= SOON * 2));
         assert_eq!(n.add(2).expires_in_if_none(SOON * 9).await.unwrap(), 3);
-        assert!((1..=first).contains(&lives().await), "the first one's stays");
+        assert!((1..=first).contains(&lives().await), "the first lifetime stays");
         assert_eq!(n.add(1).at_most(5).expires_in(SOON).await.unwrap(), 4);
         assert!((1..=soon).contains(&lives().await));
         let told = n.add(2).at_most(5).await.unwrap_err();
@@ -101,7 +101,7 @@ async fn bounds_hold_and_lifetimes_are_as_requested() {
         assert_eq!(n.add(2).at_most(5).saturating().await.unwrap(), 5);
         assert_eq!(n.add(-9).at_least(-1).saturating().await.unwrap(), -1);
         assert_eq!(n.update(|n| n + 1).await.unwrap(), 0);
-        assert!(lives().await > 0, "an update leaves it");
+        assert!(lives().await > 0, "an update keeps it");
         n.add(1).persist().await.unwrap();
         assert_eq!((lives().await, n.lifetime().await.unwrap()), (-1, Lifetime::Endless));
         assert!(n.exists().await.unwrap());
@@ -115,7 +115,7 @@ async fn bounds_hold_and_lifetimes_are_as_requested() {
         n.delete().await.unwrap();
         let told = n.add(1).at_most(0).await.unwrap_err();
         assert!(matches!(told, AtomicError::OutOfBounds { value: Value::Long(0), .. }), "{told:?}");
-        assert_eq!(lives().await, -2, "what was absent is absent");
+        assert_eq!(lives().await, -2, "an absent number stays absent");
         assert_eq!((n.lifetime().await.unwrap(), n.exists().await.unwrap()), (Lifetime::Absent, false));
         assert!(matches!(
             n.add(1).expires_in(Duration::ZERO).await,
@@ -128,7 +128,7 @@ async fn bounds_hold_and_lifetimes_are_as_requested() {
 async fn a_lost_reply_is_reported_and_nothing_is_added_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // Quick to find a lost answer, and patient.
+    // A short timeout finds a lost reply quickly, and many retries follow.
     let quick = |config: redgrid_atomic_long::Config| config.response_timeout(Duration::from_millis(150)).retries(99);
     let client = client_with(&server.url_via(proxy.addr()), quick).await;
     let (plain, once) = (AtomicLong::new(&client, "plain"), AtomicLong::new(&client, "once").exactly_once());
@@ -136,7 +136,7 @@ async fn a_lost_reply_is_reported_and_nothing_is_added_twice() {
     proxy.next(1, "plain", Action::SwallowReply);
     let told = plain.increment().await;
     assert!(matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
-    // A connection that swallows answers may be given up.
+    // A connection that loses replies may be closed.
     wait_until(SOON, async || plain.get().await.is_ok_and(|n| n == 1)).await;
     proxy.next(1, "redgrid_once:{once}", Action::SwallowReply);
     assert_eq!(once.increment().await.unwrap(), 2);
@@ -202,8 +202,8 @@ async fn doubles_are_read_and_changed() {
         }
         assert!(!n.delete_if(Comparison::Less, 4.75).await.unwrap());
         assert!(n.delete_if(Comparison::Less, 4.8).await.unwrap());
-        assert!(!n.delete_if(Comparison::Equal, 0.0).await.unwrap(), "it is absent");
-        assert!(n.compare_and_set(-0.0, 2.0).await.unwrap(), "which counts as 0");
+        assert!(!n.delete_if(Comparison::Equal, 0.0).await.unwrap(), "the number is absent");
+        assert!(n.compare_and_set(-0.0, 2.0).await.unwrap(), "an absent number counts as 0");
         assert_eq!((n.get_and_delete().await.unwrap(), n.get_and_delete().await.unwrap()), (2.0, 0.0));
         n.set(1.5).await.unwrap();
         assert!(n.delete().await.unwrap());
@@ -279,12 +279,12 @@ async fn bounds_of_doubles_hold_and_lifetimes_are_as_requested() {
         assert_eq!(n.add(0.2).at_most(0.5).saturating().await.unwrap(), 0.5);
         assert_eq!(n.add(-9.0).at_least(-0.25).saturating().await.unwrap(), -0.25);
         assert_eq!(n.update(|n| n + 1.0).await.unwrap(), 0.75);
-        assert!(lives().await > 0, "an update leaves it");
+        assert!(lives().await > 0, "an update keeps it");
         n.add(1.0).persist().await.unwrap();
         assert_eq!(lives().await, -1);
         n.delete().await.unwrap();
         assert!(matches!(n.add(1.0).at_most(0.0).await, Err(AtomicError::OutOfBounds { .. })));
-        assert_eq!(lives().await, -2, "what was absent is absent");
+        assert_eq!(lives().await, -2, "an absent number stays absent");
         for lifetime in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(3650 * 24 * 3600 + 1)] {
             for add in [n.add(1.0).expires_in(lifetime), n.add(1.0).expires_in_if_none(lifetime)] {
                 assert!(matches!(add.await, Err(AtomicError::Failed(Failure::InvalidArgument { .. }))));
@@ -309,7 +309,7 @@ async fn doubles_that_others_wrote_are_read() {
         assert_eq!(n.get().await.unwrap(), value);
         assert!(n.compare_and_set(value, value).await.unwrap(), "{text}");
     }
-    // Numbers to the server or to Lua, and no doubles.
+    // Numbers for the server or for Lua, but not doubles of this format.
     for text in ["inf", "nan", "1e400", "0x10", " 5", "5 ", "1e", ""] {
         observer.cmd(&["SET", "n", text]).await.unwrap();
         assert!(matches!(n.get().await, Err(AtomicError::NotANumber { got, .. }) if got == text));
@@ -358,7 +358,7 @@ async fn a_lifetime_is_given_to_a_double_without_changing_it() {
         }
         n.delete().await.unwrap();
         assert_eq!(n.add(0.0).expires_in(SOON).await.unwrap(), 0.0);
-        assert!(observer.time_to_live("n").await.unwrap().is_some(), "what was absent is there");
+        assert!(observer.time_to_live("n").await.unwrap().is_some(), "an absent number is created");
     }
 }
 
@@ -394,7 +394,7 @@ async fn a_value_that_is_not_a_number_is_reported() {
             assert_eq!(observer.get::<String>("n").await.unwrap().as_deref(), Some(text), "nothing is changed");
         }
     }
-    // The ends are numbers.
+    // The extremes are numbers.
     for (text, value) in [("9223372036854775807", i64::MAX), ("-9223372036854775808", i64::MIN)] {
         observer.cmd(&["SET", "n", text]).await.unwrap();
         assert!(n.compare_and_set(value, value).await.unwrap());

@@ -1,4 +1,4 @@
-//! Maps in front of a store that is slow, fails, hangs and panics.
+//! Maps backed by a store that is slow, fails, hangs and panics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ async fn a_missing_value_is_loaded_once_and_stays() {
     let map = before(&client, &store).build().unwrap();
     assert_eq!((map.get(&key("a")).await.unwrap(), map.get(&key("x")).await.unwrap()), (Some(1), None));
     assert_eq!((map.get(&key("a")).await.unwrap(), map.map().get("a").await.unwrap()), (Some(1), Some(1)));
-    assert_eq!(store.loads.load(Ordering::SeqCst), 2, "what is there is not loaded");
+    assert_eq!(store.loads.load(Ordering::SeqCst), 2, "an existing value is not loaded");
     assert!(map.contains_key(&key("b")).await.unwrap() && !map.contains_key(&key("x")).await.unwrap());
     assert_eq!(map.map().get("b").await.unwrap(), Some(2));
     let keys = [key("b"), key("x"), key("a")];
@@ -42,7 +42,7 @@ async fn concurrent_reads_of_a_key_load_it_once() {
     let first = wants();
     store.until_came(1).await;
     let crowd: Vec<_> = (0..50).map(|_| wants()).collect();
-    // The one that began it goes away: the others have it all the same.
+    // The caller that started the load leaves; the others get the value all the same.
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     store.open();
@@ -60,7 +60,7 @@ async fn two_processes_load_a_key_once_under_its_lock() {
     let maps = [&one, &two].map(|client| before(client, &store).exclusive().build().unwrap());
     let waits = maps.clone().map(|map| tokio::spawn(async move { map.get(&key("a")).await.unwrap() }));
     store.until_came(1).await;
-    // The other stands before the lock, and not before the store.
+    // The other client waits for the lock, and does not call the store.
     wait_until(SOON, async || one.stats().waiting + two.stats().waiting == 1).await;
     store.open();
     for wait in waits {
@@ -89,7 +89,7 @@ async fn a_load_that_fails_hangs_or_panics_is_reported_and_changes_nothing() {
     assert!(not_loaded(&map).await.to_string().contains("panic"));
     store.panics.store(false, Ordering::SeqCst);
     assert!(map.map().is_empty().await.unwrap());
-    assert_eq!(map.get(&key("a")).await.unwrap(), Some(1), "nothing of it is remembered");
+    assert_eq!(map.get(&key("a")).await.unwrap(), Some(1), "no error is remembered");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,7 +144,7 @@ async fn values_that_the_store_rejects_are_reverted() {
     let store = Store::with([]);
     let map = before(&client, &store).attempts(2).retry_interval(Duration::from_millis(1)).build().unwrap();
     store.fail(1);
-    map.insert(key("a"), 1).await.expect("the second try takes it");
+    map.insert(key("a"), 1).await.expect("the second try succeeds");
     let refused = |told: Result<Option<u64>, BackedError>| {
         assert!(matches!(&told, Err(BackedError::NotStored { attempts: 2, .. })), "{told:?}");
     };
@@ -163,7 +163,7 @@ async fn values_that_the_store_rejects_are_reverted() {
     store.fail(2);
     refused(map.set_many([(key("a"), 5), (key("c"), 6)]).await.map(|()| None));
     assert_eq!(map.map().get_many(["a", "c"]).await.unwrap(), [Some(1), None]);
-    // Where others have changed it meanwhile, it stays as they left it.
+    // A value that another client has changed meanwhile is not reverted.
     store.shut();
     let calls = store.calls();
     let change = tokio::spawn({
@@ -187,7 +187,7 @@ async fn a_failed_revert_is_reported() {
     let store = Store::with([]);
     let map = before(&client, &store).build().unwrap();
     map.insert(key("a"), 1).await.unwrap();
-    // The way back has been taken once: its script is known.
+    // The revert script has run once, so the server knows it.
     store.fail(1);
     map.insert(key("a"), 2).await.unwrap_err();
     store.shut();
@@ -255,7 +255,7 @@ async fn changes_of_a_key_reach_map_and_store_in_one_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_goes_when_it_is_full_and_else_after_the_delay() {
+async fn a_batch_is_written_when_it_is_full_or_after_the_delay() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -283,11 +283,11 @@ async fn a_key_waiting_for_removal_is_not_loaded_again() {
     let store = Store::with([("a", 1)]);
     let map = before(&client, &store).write_behind(behind(NEVER)).build().unwrap();
     assert_eq!(map.remove(key("a")).await.unwrap(), None);
-    assert_eq!((map.get(&key("a")).await.unwrap(), store.get("a")), (None, Some(1)), "the store is behind");
+    assert_eq!((map.get(&key("a")).await.unwrap(), store.get("a")), (None, Some(1)), "the store still has it");
     map.set(key("b"), 2).await.unwrap();
     map.map().remove("b").await.unwrap();
-    assert_eq!(map.get(&key("b")).await.unwrap(), Some(2), "what waits is newer than what the store has");
-    // Also while it is just written.
+    assert_eq!(map.get(&key("b")).await.unwrap(), Some(2), "a waiting value is newer than that of the store");
+    // The same while it is being written.
     store.shut();
     let flush = tokio::spawn({
         let map = map.clone();
@@ -317,7 +317,7 @@ async fn a_full_queue_holds_changes_back_and_changes_nothing() {
     store.open();
     assert!(map.flush(SOON).await);
     map.set(key("c"), 3).await.unwrap();
-    // A part is no larger than the queue.
+    // A batch is never larger than the queue.
     let patient = WriteBehind { capacity: 2, batch: 1, capacity_timeout: SOON, ..behind(NEVER) };
     let map = before(&client, &store).write_behind(patient).build().unwrap();
     map.set_many((0..7).map(|n| (n.to_string(), n))).await.unwrap();
@@ -335,7 +335,7 @@ async fn values_that_the_store_never_accepts_are_counted_and_reported() {
     let on_loss = move |loss: Loss<String>| {
         assert!(loss.error.to_string().contains("down") || loss.error.to_string().contains("panic"));
         told.lock().unwrap().extend(loss.keys);
-        panic!("what is told panics, and the work goes on");
+        panic!("a panic in the callback, and the work continues");
     };
     let terms = before(&client, &store).attempts(3).retry_interval(Duration::from_millis(1));
     let map = terms.write_behind(WriteBehind { batch: 2, ..behind(NEVER) }).on_loss(on_loss).build().unwrap();
@@ -347,7 +347,7 @@ async fn values_that_the_store_never_accepts_are_counted_and_reported() {
     wait_until(SOON, async || map.write_behind_stats().lost == 2).await;
     store.panics.store(true, Ordering::SeqCst);
     map.remove(key("a")).await.unwrap();
-    assert!(map.flush(SOON).await, "told as lost is done with, too");
+    assert!(map.flush(SOON).await, "a reported loss is done, too");
     store.panics.store(false, Ordering::SeqCst);
     map.set(key("e"), 5).await.unwrap();
     assert!(map.flush(SOON).await);
@@ -406,12 +406,12 @@ async fn the_last_handle_leaves_no_unwritten_changes() {
     map.set(key("a"), 1).await.unwrap();
     drop(map);
     wait_until(SOON, async || store.get("a") == Some(1)).await;
-    // The task has gone, and with it what it had of the store.
+    // The task has ended, and dropped its reference to the store.
     wait_until(SOON, async || Arc::strong_count(&store) == 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn options_that_can_not_be_are_named() {
+async fn invalid_options_are_reported_by_name() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);

@@ -1,4 +1,5 @@
-//! Maps in front of a store: short shutdowns, lost replies, lost locks, queues that are too short.
+//! Maps backed by a store: short shutdowns, lost replies, lost locks, and queues that are too
+//! short.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,7 @@ async fn unwritten_changes_of_a_short_shutdown_are_reported() {
     let client = client(&server).await;
     let store = Store::with([]);
     let (lost, on_loss) = counted();
-    // It would go on for longer by itself.
+    // Without the shutdown, the flush would continue for longer.
     let terms = WriteBehind { batch: 10, flush_timeout: SOON, ..behind(NEVER) };
     let map = before(&client, &store).store_timeout(NEVER).write_behind(terms).on_loss(on_loss).build().unwrap();
     store.shut();
@@ -69,7 +70,7 @@ async fn a_shutdown_waits_for_write_through() {
     });
     store.until_came(1).await;
     let flush = map.flush(Duration::from_millis(50)).await;
-    assert!(!flush, "a change is under way");
+    assert!(!flush, "a change is in flight");
     let shutdown = tokio::spawn({
         let client = client.clone();
         async move { client.shutdown(SOON).await }
@@ -90,7 +91,7 @@ async fn a_shutdown_reverts_values_that_the_store_rejected() {
     let (other, hung, failing) = (client(&server).await, client(&server).await, client(&server).await);
     let store = Store::with([]);
     let seen = before(&other, &store).build().unwrap();
-    // One whose store hangs, and one whose store rejects, while the client shuts down.
+    // One store hangs while its client shuts down, and the other one rejects the value.
     for (client, within, opens) in [(hung, Duration::from_secs(4), false), (failing, SOON, true)] {
         seen.insert(key("a"), 1).await.unwrap();
         let map = before(&client, &store).store_timeout(NEVER).build().unwrap();
@@ -130,7 +131,7 @@ async fn a_change_with_a_lost_reply_reaches_the_store() {
         let map = before(&client, &store);
         let map = if behind_it { map.write_behind(behind(NEVER)) } else { map };
         let map = map.build().unwrap();
-        // From here on the scripts are known.
+        // The server knows the scripts after these calls.
         map.set(key("a"), 1).await.unwrap();
         map.set_many([(key("c"), 1), (key("d"), 1)]).await.unwrap();
         map.remove(key("d")).await.unwrap();
@@ -163,7 +164,7 @@ async fn a_change_with_a_lost_reply_reaches_the_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_which_nothing_can_be_learnt_counts_as_lost() {
+async fn a_change_with_an_unknown_outcome_counts_as_lost() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let brief = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(500)).retries(0);
@@ -182,7 +183,7 @@ async fn a_change_of_which_nothing_can_be_learnt_counts_as_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_is_shorter_than_a_batch_is_emptied_when_it_is_full() {
+async fn a_queue_shorter_than_a_batch_is_written_when_it_is_full() {
     let server = server().await;
     let client = client(&server).await;
     let store = Store::with([]);
@@ -253,6 +254,6 @@ async fn a_store_that_does_not_name_its_keys_ends_a_load_of_all() {
     let store = Store::with([("a", 1)]);
     store.silent.store(true, Ordering::SeqCst);
     let map = before(&client, &store).store_timeout(Duration::from_millis(100)).build().unwrap();
-    let told = tokio::time::timeout(SOON, map.load_all(false, 2)).await.expect("it ends").unwrap_err();
+    let told = tokio::time::timeout(SOON, map.load_all(false, 2)).await.expect("an end in time").unwrap_err();
     assert!(matches!(&told, BackedError::NotLoaded { source, .. } if source.is::<StoreTimeout>()), "{told:?}");
 }

@@ -14,7 +14,7 @@ use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 use tokio::task::JoinHandle;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
-/// Short enough for a test that waits for its end, long enough for a busy machine.
+/// Short enough for a test that waits for its end, and long enough for a busy machine.
 pub(crate) const LEASE: Duration = Duration::from_millis(1500);
 
 pub(crate) async fn leased(server: &RedisServer) -> Client {
@@ -25,7 +25,7 @@ pub(crate) async fn count(observer: &Observer, key: &str) -> u64 {
     observer.query(&["ZCARD", key]).await.unwrap()
 }
 
-/// Waits until so many are in a sorted set.
+/// Waits until a sorted set has this many members.
 pub(crate) async fn until(observer: &Observer, key: &str, many: u64) {
     wait_until(SOON, async || count(observer, key).await == many).await;
 }
@@ -38,7 +38,7 @@ pub(crate) async fn all_end(observer: &Observer) {
     }
 }
 
-/// Drops a future after so many polls, or a moment later where nothing has it polled so often.
+/// Drops a future after this number of polls, or a moment later if it is polled less often.
 pub(crate) async fn dropped<F: Future>(polls: usize, future: F) -> Option<F::Output> {
     tokio::time::timeout(30 * MS, at_most(polls, future)).await.ok().flatten()
 }
@@ -94,7 +94,7 @@ async fn rounds_of_many_do_not_mix() {
                     let result = barrier.wait().timeout(SOON).await.unwrap();
                     assert_eq!(result.generation(), round);
                     let so_far = arrived.load(Ordering::SeqCst);
-                    assert!(so_far >= round * u64::from(PARTIES), "{so_far} had come when round {round} opened");
+                    assert!(so_far >= round * u64::from(PARTIES), "{so_far} had arrived when round {round} opened");
                     leaders.fetch_add(result.is_leader().into(), Ordering::SeqCst);
                 }
             })
@@ -121,7 +121,8 @@ async fn a_cancelled_party_is_not_counted() {
     let late = Barrier::new(&two, "a", 3).wait().timeout(1000 * MS).await;
     assert!(matches!(late, Err(BarrierError::TimedOut { .. })), "{late:?}");
     until(&observer, WAITING, 1).await;
-    // Dropped wherever it waits, it is gone a moment later; before that, two of them could open it.
+    // Wherever it waits, a dropped party leaves a moment later. Before that, two of them could open
+    // the barrier.
     for polls in 1..40 {
         drop(dropped(polls, Barrier::new(&two, "a", 3).wait().into_future()).await);
         until(&observer, WAITING, 1).await;
@@ -147,17 +148,17 @@ async fn a_killed_party_is_not_counted_after_its_lease() {
     tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
     let (first, second) = (wait(&one, 3), wait(&one, 3));
     until(&observer, WAITING, 2).await;
-    // Looks have gone by, with which they would have been through with the dead one.
+    // Polls have occurred, with which they would have passed together with the dead party.
     let looked = tokio::time::Instant::now();
     tokio::time::sleep_until(looked + LEASE).await;
-    assert!(!first.is_finished() && !second.is_finished(), "the dead one is not here");
+    assert!(!first.is_finished() && !second.is_finished(), "the dead party does not count");
     wait(&one, 3).await.unwrap().unwrap();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_counts_for_many_leases_and_without_messages_is_through_by_its_own_look() {
+async fn a_waiter_counts_for_many_leases_and_without_messages_passes_by_its_poll() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -167,10 +168,10 @@ async fn a_waiter_counts_for_many_leases_and_without_messages_is_through_by_its_
     until(&observer, WAITING, 1).await;
     let began = tokio::time::Instant::now();
     tokio::time::sleep_until(began + 2 * LEASE + LEASE / 2).await;
-    // Renewed all the time, it is there for the second.
+    // The waiter renewed its entry all the time, so it counts for the second party.
     let opened = wait(&client(&server).await, 2).await.unwrap().unwrap();
     assert!(opened.is_leader());
-    let looked = tokio::time::timeout(LEASE, first).await.expect("within its next look");
+    let looked = tokio::time::timeout(LEASE, first).await.expect("within its next poll");
     assert_eq!(looked.unwrap().unwrap().generation(), 1);
 }
 
@@ -182,7 +183,7 @@ async fn lost_answers_count_once() {
     let lossy = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(300 * MS)).await;
     let one = client(&server).await;
     let swallow = |count| proxy.next(count, "barrier_arrive.lua: wait", Action::SwallowReply);
-    // A waiter: it does not count twice. By hash or by text, whichever is sent.
+    // A waiter does not count twice, whether the script is sent by hash or by text.
     swallow(1);
     let first = wait(&lossy, 3);
     until(&observer, WAITING, 1).await;
@@ -193,7 +194,7 @@ async fn lost_answers_count_once() {
     let third = wait(&one, 3).await.unwrap().unwrap();
     assert_eq!((third.generation(), first.await.unwrap().unwrap().generation()), (1, 1));
     second.await.unwrap().unwrap();
-    // The last party: it leads, and does not wait for the next round.
+    // The last party leads, and does not wait for the next round.
     let (first, second) = (wait(&one, 3), wait(&one, 3));
     until(&observer, WAITING, 2).await;
     let sha = sha_of("barrier_arrive.lua");
@@ -212,19 +213,19 @@ async fn a_late_copy_of_a_party_that_left_does_not_count() {
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let slow = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(SOON)).await;
-    // The script is known to the server from here on, and goes by its hash.
+    // After this, the server knows the script, which is sent by its hash.
     drop(Barrier::new(&slow, "b", 2).wait().timeout(300 * MS).await);
     let sha = sha_of("barrier_arrive.lua");
     proxy.next(1, sha, Action::Hold);
     let waiting = wait(&slow, 2);
     wait_until(SOON, async || proxy.counts().held == 1).await;
-    // A second copy, on another connection, is carried out; then it leaves.
+    // A second copy, on another connection, is executed; then the waiter leaves.
     proxy.cut_all();
     until(&observer, WAITING, 1).await;
     waiting.abort();
     until(&observer, WAITING, 0).await;
     assert_eq!(proxy.release_held().await, 1);
-    // Behind it on the way: when this is done, the copy was carried out.
+    // These requests follow the copy: when they are done, it was executed.
     for _ in 0..20 {
         drop(Barrier::new(&slow, "b", 2).wait().timeout(20 * MS).await);
     }
@@ -280,7 +281,7 @@ async fn a_waiter_registers_again_at_an_emptied_server() {
     assert_eq!(first.await.unwrap().unwrap().generation(), second.generation());
 }
 
-/// Without replies: it ends at its timeout, or as `Unavailable` without contact.
+/// Without replies, a wait ends at its timeout, or as `Unavailable` without contact.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_contact_a_wait_ends_by_its_bound_or_unavailable() {
     let server = server().await;
@@ -293,7 +294,7 @@ async fn without_contact_a_wait_ends_by_its_bound_or_unavailable() {
     assert!(matches!(&bounded, Err(BarrierError::Failed(error)) if no_contact(error)), "{bounded:?}");
     assert!(began.elapsed() >= 700 * MS, "{:?}", began.elapsed());
     watch.assert_within(5000 * MS);
-    let patient = tokio::time::timeout(SOON, Barrier::new(&client, "a", 2).wait()).await.expect("it ends");
+    let patient = tokio::time::timeout(SOON, Barrier::new(&client, "a", 2).wait()).await.expect("an end in time");
     assert!(matches!(&patient, Err(BarrierError::Failed(error)) if no_contact(error)), "{patient:?}");
 }
 
@@ -301,7 +302,7 @@ fn no_contact(error: &Failure) -> bool {
     matches!(error, Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })
 }
 
-/// The hash of a script that the server knows, by a word of its text.
+/// The hash of a script of the barrier crate, as it is sent: with the scripts that precede it.
 pub(crate) fn sha_of(file: &str) -> String {
     let read = |file: &str| match file {
         "participants.lua" => include_str!("../../crates/redgrid-barrier/src/scripts/participants.lua"),

@@ -1,4 +1,5 @@
-//! Barriers and phasers compared with models in memory: random sizes, arrivals, leaves and delays.
+//! Barriers and phasers compared with models in memory: random sizes, arrivals, departures and
+//! delays.
 
 use std::time::Duration;
 
@@ -10,14 +11,15 @@ use tokio::task::JoinHandle;
 
 use crate::barrier::{MS, count};
 
-/// Waits a random while now and then, so that what comes next meets the former at any stage.
+/// Sometimes waits for a random time, so that the next operation meets the previous one at any
+/// stage.
 async fn pause(random: &mut fastrand::Rng) {
     if random.u8(..4) == 0 {
         tokio::time::sleep(Duration::from_micros(random.u64(..4000))).await;
     }
 }
 
-/// A waiter: its task, and in the model the round that completes it.
+/// A waiter: its task, and the round that completes it in the model.
 struct Waiter {
     task: JoinHandle<Result<BarrierWaitResult, BarrierError>>,
 }
@@ -57,7 +59,7 @@ async fn a_barrier_matches_its_model() {
                 }
                 assert_eq!(leaders, 1, "seed {seed}");
             }
-            // The model has single steps: this many wait, and none is through.
+            // The model has single steps: this many parties wait, and none has passed.
             wait_until(SOON, async || count(&observer, &waiting_key).await == waiting.len() as u64).await;
             assert!(waiting.iter().all(|waiter| !waiter.task.is_finished()), "seed {seed}");
         }

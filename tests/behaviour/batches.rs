@@ -67,12 +67,13 @@ async fn each_call_has_its_own_result_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_one_stays_in_order_and_scripts_stay_where_they_stand() {
+async fn a_long_batch_and_its_scripts_stay_in_order() {
     let server = server().await;
     let client = client(&server).await;
     let mut batch = Batch::new(&client);
     let push = |n: i64| Call::command("RPUSH").key("list").int(n);
-    // The server does not know it, and would have it come behind the others.
+    // The server does not know this script, so it needs its text. It must not be moved behind the
+    // other calls.
     let script = Script::new("return redis.call('RPUSH', KEYS[1], ARGV[1])");
     for n in 0..5000 {
         let call = if n % 1000 == 500 { script.call().key("list").int(n) } else { push(n) };
@@ -124,7 +125,7 @@ async fn a_batch_with_an_invalid_command_executes_nothing() {
     let told = refusal(batch.send().await.unwrap_err());
     assert!(told.contains("unknown command") && told.contains("`GIT`, command 2 of 3"), "{told}");
     assert!(!server.observer().await.unwrap().exists("n").await.unwrap());
-    // And the connection is as it was.
+    // The connection can still be used.
     let mut batch = Batch::new(&client).atomic();
     let n = batch.push::<i64>(add("n", 1));
     assert_eq!(batch.send().await.unwrap().get(&n).unwrap(), 1);
@@ -145,7 +146,7 @@ async fn lossy() -> (RedisServer, Proxy, Client) {
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
-    // Its connection for atomic batches is there.
+    // Opens the client's connection for atomic batches.
     let mut batch = Batch::new(&client).atomic();
     batch.push::<()>(get("n"));
     batch.send().await.unwrap();
@@ -167,7 +168,7 @@ async fn an_atomic_batch_with_a_lost_reply_is_unknown_and_executed_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_atomic_one_that_is_lost_before_exec_is_sent_again_and_carried_out_once() {
+async fn an_atomic_batch_lost_before_exec_is_sent_again_and_executed_once() {
     let (server, proxy, client) = lossy().await;
     let observer = server.observer().await.unwrap();
     let faults =

@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The last bit there can be.
+/// The last possible bit.
 const LAST: u64 = u32::MAX as u64;
 
 async fn ones(bits: &BitSet) -> BTreeSet<u64> {
@@ -41,7 +41,7 @@ async fn bits_are_set_read_and_cleared() {
     assert_eq!(&bits.to_bytes().await.unwrap()[..], [0b1000_0001, 0xff]);
     assert_eq!((bits.next_clear(7).await.unwrap(), bits.next_set(1).await.unwrap()), (Some(16), Some(7)));
     assert!(bits.clear().await.unwrap() && !bits.object().exists().await.unwrap());
-    // More than one command names, and more than one page has.
+    // More bits than one command names, and than one page has.
     let far: BTreeSet<u64> = (0..1200).map(|n| n * 37).collect();
     assert_eq!(bits.set_many(far.iter().copied(), true).await.unwrap(), 1200);
     assert_eq!(ones(&bits).await, far);
@@ -65,7 +65,7 @@ async fn the_last_bit_is_allowed_and_none_after_it() {
         assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "index", .. })), "{told:?}");
         assert!(told.to_string().contains("expected 0 to 4294967295"), "{told}");
     }
-    #[allow(clippy::reversed_empty_ranges, reason = "it is to be refused")]
+    #[allow(clippy::reversed_empty_ranges, reason = "the set rejects such ranges")]
     for range in [5..4, LAST..LAST + 2] {
         let told = bits.set_range(range.clone(), true).await.unwrap_err();
         assert!(matches!(&told, ObjectError::Failed(Failure::InvalidArgument { option: "range", .. })), "{told:?}");
@@ -74,7 +74,7 @@ async fn the_last_bit_is_allowed_and_none_after_it() {
     let told = bits.set_range(0..=u64::MAX, true).await.unwrap_err();
     assert!(told.to_string().ends_with("got 0 to 18446744073709551615"), "{told}");
     assert!(!bits.object().exists().await.unwrap());
-    // Clearing what is behind the end takes no room.
+    // Clearing bits after the end does not extend the value.
     bits.set_range(.., false).await.unwrap();
     assert_eq!(bits.size().await.unwrap(), 0);
     bits.set(3, true).await.unwrap();
@@ -96,7 +96,8 @@ async fn the_last_bit_is_allowed_and_none_after_it() {
     }
 }
 
-/// Ranges that end anywhere in a byte, and chunks larger than one write.
+/// A bit set is compared with a model. Ranges end anywhere in a byte, and some are larger than one
+/// write.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bit_set_matches_its_model() {
     let server = server().await;
@@ -147,7 +148,7 @@ async fn a_bit_set_matches_its_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sets_make_others_together_and_live_as_long_as_before() {
+async fn combined_sets_keep_their_lifetimes() {
     let server = server().await;
     let client = client(&server).await;
     let observer = server.observer().await.unwrap();
@@ -168,7 +169,7 @@ async fn sets_make_others_together_and_live_as_long_as_before() {
     ];
     for (way, expected) in ways {
         let set = of(way);
-        // A leftover key of another program changes nothing.
+        // A leftover key of another program has no effect.
         observer.cmd(&["SET", &format!("redgrid_bits:{{{way}}}:1"), "left behind"]).await.unwrap();
         set.set_many(a, true).await.unwrap();
         set.object().expire_in(HOUR).await.unwrap();
@@ -283,7 +284,7 @@ async fn distinct_elements_are_counted_and_merged() {
     assert!(monday.add_many(&(0..20_000).collect::<Vec<_>>()).await.unwrap());
     assert!(!monday.add_many(&(0..20_000).collect::<Vec<_>>()).await.unwrap());
     tuesday.add_many(&(10_000..30_000).collect::<Vec<_>>()).await.unwrap();
-    // Four standard errors.
+    // Within four standard errors.
     let about = |count: u64, expected: u64| count.abs_diff(expected) < expected * 33 / 1000;
     let (one, both) = (monday.count().await.unwrap(), monday.count_with(["tuesday", "never"]).await.unwrap());
     assert!(about(one, 20_000) && about(both, 30_000), "{one} {both}");
@@ -312,7 +313,7 @@ async fn temporary_keys_are_removed_or_never_created() {
     }
 }
 
-/// Where a replica lacks what was set before, the stream has it all the same.
+/// A stream reads from the primary, because a replica may lack bits that were set before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_is_not_read_from_replicas() {
     let replicated = Replicated::start(1).await.unwrap();
@@ -332,7 +333,7 @@ async fn a_stream_is_not_read_from_replicas() {
     }
 }
 
-/// Not one request for each mebibyte that there could be.
+/// Clearing bits after the end does not send a request for each possible mebibyte.
 #[tokio::test(flavor = "multi_thread")]
 async fn bits_after_the_end_are_cleared_at_once() {
     let server = server().await;

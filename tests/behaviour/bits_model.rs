@@ -5,10 +5,10 @@ use redgrid_core::{Client, Request};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
-/// How many sets there are.
+/// The number of sets.
 const SETS: usize = 3;
 
-/// The highest bit that is set, or part of a number, is below this.
+/// All bits that are set or belong to a number are below this one.
 const BITS: u64 = 150;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -16,10 +16,10 @@ async fn bit_set_combinations_and_numbers_match_their_models() {
     let server = server().await;
     modelled([&client(&server).await, &client(&server).await], 16).await;
     let left: Vec<String> = server.observer().await.unwrap().query(&["KEYS", "redgrid_bits:*"]).await.unwrap();
-    assert!(left.is_empty(), "made on the way: {left:?}");
+    assert!(left.is_empty(), "temporary keys: {left:?}");
 }
 
-/// Bits from the first on: as many as the bytes that the server has.
+/// The bits from index 0, as many as the bytes of the server's value have.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model(Vec<bool>);
 
@@ -32,7 +32,7 @@ impl Model {
         self.0.get(index).copied().unwrap_or_default()
     }
 
-    /// Has room up to this bit.
+    /// Extends the value so that it contains this bit.
     fn reach(&mut self, end: u64) {
         let end = (end as usize).next_multiple_of(8);
         self.0.resize(self.0.len().max(end), false);
@@ -87,11 +87,11 @@ impl Model {
                 is
             }
         };
-        told.map(|told| told.try_into().expect("it is of 64 bits"))
+        told.map(|told| told.try_into().expect("a value of 64 bits"))
     }
 }
 
-/// Where a number is.
+/// The position and type of a number.
 #[derive(Clone, Copy, Debug)]
 struct Number {
     signed: bool,
@@ -121,13 +121,13 @@ impl Number {
         }
     }
 
-    /// The number of this many bits that has the same lowest ones.
+    /// The number with this many bits that has the same lowest bits.
     fn wrapped(&self, value: i128) -> i128 {
         let (least, most) = self.bounds();
         (value - least).rem_euclid(most - least + 1) + least
     }
 
-    /// One that it can hold: the ends more often than others.
+    /// A value in the range of the number; the extremes are more frequent.
     fn value(&self, random: &mut fastrand::Rng) -> i64 {
         let (least, most) = self.bounds();
         let value = match random.u8(..6) {
@@ -135,7 +135,7 @@ impl Number {
             1 => most,
             _ => self.wrapped(random.i64(..).into()),
         };
-        value.try_into().expect("it is of 64 bits")
+        value.try_into().expect("a value of 64 bits")
     }
 }
 
@@ -146,7 +146,7 @@ enum What {
     Add(i64, Overflow),
 }
 
-/// A part of a call.
+/// One operation of a call.
 #[derive(Clone, Copy, Debug)]
 struct Op {
     number: Number,
@@ -182,7 +182,7 @@ impl Op {
     }
 }
 
-/// Sets of bits that two clients and a stranger change and combine.
+/// Two clients, and a client without redgrid, change and combine sets of bits.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -240,7 +240,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     }
 }
 
-/// A set becomes what it makes with others.
+/// Combines a set with others, and stores the result in it.
 async fn combined(set: &BitSet, model: &mut Model, way: u8, (named, beside): (&[&String], &[Model])) -> bool {
     let (told, made) = match way {
         0 => (set.and(named).await, model.made(beside, |own, others| own && others == beside.len())),
@@ -256,11 +256,11 @@ async fn combined(set: &BitSet, model: &mut Model, way: u8, (named, beside): (&[
     told.unwrap() == model.0.len() as u64 / 8
 }
 
-/// Several numbers in one step, or one by the call for it.
+/// Several numbers in one call, or one number with its own call.
 async fn numbers(set: &BitSet, model: &mut Model, ops: &[Op]) -> bool {
     let written = ops.iter().filter(|op| !matches!(op.what, What::Get));
     let end = written.map(|op| op.number.offset + u64::from(op.number.bits)).max();
-    // There is room for all that is written, also where it overflows then.
+    // The value has room for all written numbers, even if a write overflows.
     end.into_iter().for_each(|end| model.reach(end));
     let expected: Vec<Option<i64>> = ops.iter().map(|op| model.apply(op)).collect();
     match ops {
@@ -275,7 +275,7 @@ async fn numbers(set: &BitSet, model: &mut Model, ops: &[Op]) -> bool {
     }
 }
 
-/// Writes as a program that only knows strings, as Redisson does.
+/// Writes like a program that only uses string commands, as Redisson does.
 async fn intrude(
     client: &Client,
     model: &mut Model,

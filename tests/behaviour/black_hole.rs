@@ -19,11 +19,11 @@ const SLACK: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Nothing was ever answered.
+    /// No reply has ever arrived.
     BeforeConnecting,
-    /// Requests vanish.
+    /// Requests are lost.
     Requests,
-    /// Answers vanish.
+    /// Replies are lost.
     Answers,
     /// Both, while a lock is held.
     Both,
@@ -53,7 +53,7 @@ async fn harness(phase: Phase) -> Harness {
 }
 
 impl Harness {
-    fn fall(&self) {
+    fn break_network(&self) {
         match self.phase {
             Phase::BeforeConnecting => {}
             Phase::Requests => self.proxy.set(Direction::ToServer, Fault::BlackHole),
@@ -63,10 +63,10 @@ impl Harness {
     }
 }
 
-/// Runs `call` in a network that has fallen; it has to end within `bound` and the slack.
+/// Runs `call` in a broken network; it has to end within `bound` plus the slack.
 async fn ends<T>(what: &str, phase: Phase, bound: Duration, call: impl AsyncFn(&Client) -> T) {
     let harness = harness(phase).await;
-    harness.fall();
+    harness.break_network();
     let watch = Stopwatch::start();
     let _ = tokio::time::timeout(SOON, call(&harness.client))
         .await
@@ -139,7 +139,7 @@ async fn held_locks_are_released_or_extended_within_their_lease() {
         let harness = harness(Phase::Both).await;
         let watch = Stopwatch::start();
         let guard = Lock::new(&harness.client, "a").acquire().lease(lease).await.unwrap();
-        harness.fall();
+        harness.break_network();
         let failed =
             if extend { guard.extend(Duration::from_secs(5)).await.is_err() } else { guard.release().await.is_err() };
         assert!(failed);
@@ -147,8 +147,8 @@ async fn held_locks_are_released_or_extended_within_their_lease() {
     }
 }
 
-/// With a simulated clock, and a server whose connection never drops a request: a single caller has
-/// its own timeout.
+/// A single caller has its own timeout. The clock is simulated, and the connection never drops a
+/// request.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_with_an_unanswered_request_ends_after_its_timeout() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")).stuck_at("lock/acquire"));

@@ -35,7 +35,7 @@ async fn added_elements_are_found() {
     assert_eq!(filter.contains_many(["a", "z", "b", "c"]).await.unwrap(), [true, false, true, true]);
     assert_eq!(filter.contains_many(std::iter::empty::<&str>()).await.unwrap(), [false; 0]);
     assert_eq!(filter.count().await.unwrap(), 3);
-    // Both keys go together.
+    // Operations act on both keys together.
     let object = filter.object();
     assert!(object.expire_in(HOUR).await.unwrap() && object.rename("other").await.unwrap());
     let other: BloomFilter<String> = BloomFilter::new(&client, "other");
@@ -60,7 +60,7 @@ async fn a_filter_is_found_by_its_name_with_its_parameters() {
     assert!(BloomFilter::<String>::new(&client, "other").contains("a").await.unwrap());
     assert_eq!(keys.delete(["other"]).await.unwrap(), 1);
     assert!(!observer.exists("{other}:config").await.unwrap());
-    // A key of this name that is no configuration belongs to another program.
+    // A key with this name that is not a configuration belongs to another program.
     for (name, field) in [("text", "size"), ("other", "colour")] {
         observer.cmd(&["SET", name, "1"]).await.unwrap();
         observer.cmd(&["HSET", &format!("{{{name}}}:config"), field, "1"]).await.unwrap();
@@ -119,7 +119,7 @@ async fn a_recreated_filter_is_used_with_its_new_size() {
     assert!(!server.observer().await.unwrap().exists("f").await.unwrap());
 }
 
-/// Of several that are alike the size is reckoned once, also where Redisson has reckoned it.
+/// The size of several similar filters is computed once, even if Redisson computed it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_is_made_as_another_one_is() {
     let server = server().await;
@@ -150,7 +150,7 @@ async fn an_element_with_a_lost_reply_may_be_added_again() {
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     let told = filter.add(&2).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    // A caller during the reconnect may not know either.
+    // A call during the reconnect may also have an unknown outcome.
     let again = async {
         loop {
             match filter.add(&2).await {
@@ -165,7 +165,7 @@ async fn an_element_with_a_lost_reply_may_be_added_again() {
     assert!(filter.contains(&1).await.unwrap());
 }
 
-/// Where a replica does not know of the filter, the primary answers.
+/// If a replica does not have the filter, the primary is queried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_without_the_filter_is_not_queried_again() {
     let replicated = Replicated::start(1).await.unwrap();

@@ -51,7 +51,7 @@ async fn a_filter_matches_its_model_for_all_clients() {
             let others: Vec<u64> = (1 << 41..(1 << 41) + 4000).collect();
             let found = whom(&mut random).contains_many(&others).await.unwrap().into_iter().filter(|found| *found);
             let (found, most) = (found.count(), 4000.0 * share);
-            // Each has its own luck, the smallest most of all.
+            // The rate of a single filter varies, especially that of a small one.
             assert!(room < 40 || (found as f64) < 2.0 * most + 9.0, "seed {seed}, life {life}: {found} of {most}");
             let config = whom(&mut random).config().await.unwrap().unwrap();
             assert_eq!((config.expected_insertions, config.false_probability), (room, share), "seed {seed}");
@@ -62,9 +62,10 @@ async fn a_filter_matches_its_model_for_all_clients() {
     }
 }
 
-/// For many filters of each kind. The share of false positives, with three standard errors, is at
-/// most a tenth above the requested one; and at most that below it, for filters of the minimum
-/// size. Elements are the same each time. More sizes are measured without a server, in the crate.
+/// Many filters of each kind are measured. The rate of false positives, plus three standard errors,
+/// is at most a tenth above the requested rate. It is at most a tenth below it, except for filters
+/// of the minimum size. The elements are the same each time. The crate measures more sizes without
+/// a server.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_error_rate_is_within_a_tenth_of_the_requested_one() {
     let server = server().await;
@@ -83,7 +84,7 @@ async fn the_error_rate_is_within_a_tenth_of_the_requested_one() {
         }
         let count = found.len() as f64;
         let mean = found.iter().sum::<f64>() / count;
-        // Of filters that differ in their luck, and of no fewer probes than there were.
+        // Filters vary, but the spread is at least that of the number of probes.
         let spread = found.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (count - 1.0) / count;
         let error = spread.max(mean / (count * probes as f64)).sqrt();
         assert!(mean + 3.0 * error <= share * 1.1, "{elements} at {share}: {mean} ± {error} were found");
@@ -108,7 +109,7 @@ async fn apply(
             model.insert(one);
             filter.add(&one).await.unwrap() != found && filter.contains(&one).await.unwrap()
         }
-        // Many, the half of them twice: each is new once.
+        // Many elements, half of them twice: each is new once.
         1 | 2 => {
             let some = &strangers[..count.min(may)];
             let found = filter.contains_many(some).await.unwrap();
@@ -116,7 +117,7 @@ async fn apply(
             let twice: Vec<u64> = some.iter().chain(&some[..some.len() / 2]).copied().collect();
             let new = filter.add_many(&twice).await.unwrap();
             model.extend(some);
-            // But for the few that have the bits of others among them.
+            // Except the few elements whose bits are set by others.
             new <= free && free - new <= 1 + free / 10
         }
         // An added element is found, and not new.
@@ -130,7 +131,7 @@ async fn apply(
                 && filter.add_many(&some).await.unwrap() == 0
                 && filter.contains_many(&some).await.unwrap() == vec![true; some.len()]
         }
-        // Members and strangers in turn: the answers are in the order of the questions.
+        // Members and strangers alternate: the results are in the order of the request.
         4 => {
             let members: Vec<u64> = model.iter().copied().take(count).collect();
             let asked: Vec<u64> = members.iter().zip(&strangers).flat_map(|(one, other)| [*one, *other]).collect();

@@ -1,4 +1,4 @@
-//! Maps and sets whose entries have lifetimes.
+//! Maps and sets with a lifetime for each entry.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -28,7 +28,7 @@ fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values
 }
 
-/// Has the lifetime, or the idle time, of a key be over.
+/// Lets the lifetime, or the idle time, of a key end.
 async fn over(observer: &Observer, set: &str, key: &str) {
     let changed: u64 = observer.query(&["ZADD", set, "XX", "CH", "1000", &format!("\"{key}\"")]).await.unwrap();
     assert_eq!(changed, 1, "{key} is in {set}");
@@ -39,7 +39,7 @@ async fn score(observer: &Observer, set: &str, key: &str) -> Option<f64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_a_map() {
+async fn a_cache_is_a_map() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     assert!(map.is_empty().await.unwrap() && map.set("a", &1).await.unwrap() && !map.set("a", &2).await.unwrap());
@@ -86,7 +86,7 @@ async fn it_is_a_map() {
 async fn expired_entries_are_absent_for_every_operation() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
-    // More than one call takes out, so that it is still stored: `aa` comes first.
+    // More entries than one call removes. `z` comes last, so it is still stored after one call.
     let others: Vec<String> = (0..150).map(|n| format!("a{n}")).collect();
     for set in [ENDS, IDLES] {
         let put = async || {
@@ -103,7 +103,7 @@ async fn expired_entries_are_absent_for_every_operation() {
         };
         let stored = async || observer.query::<u64>(&["HEXISTS", "c", "\"z\""]).await.unwrap() == 1;
         put().await;
-        assert!(map.get("z").await.unwrap().is_none() && stored().await, "and it is still stored");
+        assert!(map.get("z").await.unwrap().is_none() && stored().await, "the entry is still stored");
         put().await;
         assert_eq!((map.peek("z").await.unwrap(), map.lifetime("z").await.unwrap()), (None, Lifetime::Absent));
         assert!(map.entries().try_collect::<Vec<_>>().await.unwrap().is_empty() && stored().await);
@@ -122,10 +122,10 @@ async fn expired_entries_are_absent_for_every_operation() {
         put().await;
         assert!(!map.compare_and_remove("z", &7).await.unwrap());
         put().await;
-        assert!(map.insert_if_absent("z", &9).await.unwrap().is_none(), "it is new");
+        assert!(map.insert_if_absent("z", &9).await.unwrap().is_none(), "a new entry");
         assert_eq!((map.get("z").await.unwrap(), map.lifetime("z").await.unwrap()), (Some(9), Lifetime::Endless));
         put().await;
-        assert!(map.set("z", &10).keep_lifetime().await.unwrap(), "it is new");
+        assert!(map.set("z", &10).keep_lifetime().await.unwrap(), "a new entry");
         assert_eq!(map.lifetime("z").await.unwrap(), Lifetime::Endless, "there was none before");
         put().await;
         assert_eq!(map.len().await.unwrap(), 0);
@@ -134,7 +134,7 @@ async fn expired_entries_are_absent_for_every_operation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_call_takes_out_a_hundred_that_are_over() {
+async fn each_call_removes_a_hundred_expired_entries() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     let fill = async || {
@@ -156,7 +156,7 @@ async fn each_call_takes_out_a_hundred_that_are_over() {
     assert_eq!(stored().await, 951);
     map.expire(["x"]).await.unwrap();
     assert_eq!(stored().await, 851);
-    assert_eq!(map.len().await.unwrap(), 1, "only what is not over");
+    assert_eq!(map.len().await.unwrap(), 1, "only the entry that has not expired");
     assert_eq!((stored().await, observer.exists(ENDS).await.unwrap()), (1, false));
 }
 
@@ -173,8 +173,8 @@ async fn an_entry_ends_by_its_lifetime_and_by_its_idle_time() {
     wait_until(SOON, async || map.peek("a").await.unwrap().is_none() && map.peek("b").await.unwrap().is_none()).await;
     map.set("a", &1).expires_in(2 * HOUR).idle_for(HOUR).await.unwrap();
     let left = ends(map.lifetime("a").await.unwrap());
-    assert!(left <= HOUR && left > HOUR / 2, "what is over first: {left:?}");
-    // A use has the idle time begin anew, and a look has not.
+    assert!(left <= HOUR && left > HOUR / 2, "the earlier end: {left:?}");
+    // A use restarts the idle time, and a peek does not.
     let near = async || {
         let soon = observer.server_time_micros().await.unwrap() / 1000 + 600_000;
         observer.cmd(&["ZADD", IDLES, &soon.to_string(), "\"a\""]).await.unwrap();
@@ -200,7 +200,7 @@ async fn an_entry_ends_by_its_lifetime_and_by_its_idle_time() {
             assert_eq!(score(&observer, IDLES, "a").await, Some(soon));
         }
     }
-    // Another value for what is there lives as long; a value that is set lives as is said.
+    // A new value of an existing entry keeps its lifetime; `set` changes it.
     let end = score(&observer, ENDS, "a").await.unwrap();
     assert!(map.set_if_exists("a", &2).await.unwrap() && map.compare_and_set("a", &2, &3).await.unwrap());
     assert_eq!((map.replace("a", &4).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()), (Some(3), Some(5)));
@@ -228,7 +228,7 @@ async fn an_entry_ends_by_its_lifetime_and_by_its_idle_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_than_the_limit_go_by_their_use() {
+async fn entries_above_the_limit_are_evicted_by_use() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     let keys = async || sorted(map.keys().try_collect::<Vec<_>>().await.unwrap());
@@ -251,7 +251,7 @@ async fn more_than_the_limit_go_by_their_use() {
     assert_eq!(keys().await, ["a", "c", "e"]);
     // By the number of uses.
     map.clear().await.unwrap();
-    assert_eq!(map.limit().await.unwrap(), Some(Limit::least_recently_used(3)), "it stays");
+    assert_eq!(map.limit().await.unwrap(), Some(Limit::least_recently_used(3)), "the limit stays");
     map.set_limit(Limit::least_frequently_used(3)).await.unwrap();
     for (key, uses) in [("a", 3), ("b", 1), ("c", 2)] {
         map.set(key, &1).await.unwrap();
@@ -279,7 +279,7 @@ async fn more_than_the_limit_go_by_their_use() {
 }
 
 pub(super) async fn next(events: &mut Events<String, u32, Json, Json>) -> Notice<String, u32> {
-    tokio::time::timeout(SOON, events.next()).await.expect("something comes").expect("the client lives")
+    tokio::time::timeout(SOON, events.next()).await.expect("an item in time").expect("the client lives")
 }
 
 async fn event(events: &mut Events<String, u32, Json, Json>) -> EntryEvent<String, u32> {
@@ -330,7 +330,7 @@ async fn entry_events_and_gaps_are_delivered() {
     // A slow reader learns how many events it missed.
     let mut slow = map.events().buffer(1).begin().await.unwrap();
     wait_until(SOON, async || {
-        // More come than are read.
+        // More events arrive than are read.
         for value in 0..20 {
             there.set_if_exists("e", &value).await.unwrap();
         }
@@ -342,7 +342,7 @@ async fn entry_events_and_gaps_are_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_belongs_to_a_map_goes_with_it() {
+async fn companion_keys_follow_their_map() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_recently_used(100)).await.unwrap();
@@ -355,7 +355,7 @@ async fn all_that_belongs_to_a_map_goes_with_it() {
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 5);
     assert_eq!(Keys::new(&client).delete(["{c}:new"]).await.unwrap(), 1);
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
-    // An entry added to a map with a lifetime ends with it.
+    // An entry added to a map with a lifetime expires with the map.
     map.set("a", &1).await.unwrap();
     assert!(map.object().expire_in(HOUR).await.unwrap());
     map.set("b", &1).expires_in(2 * HOUR).idle_for(2 * HOUR).await.unwrap();
@@ -364,7 +364,7 @@ async fn all_that_belongs_to_a_map_goes_with_it() {
     for key in ["c", ENDS, IDLES, USES, OPTIONS] {
         assert!(observer.time_to_live(key).await.unwrap().is_some(), "{key} ends");
     }
-    // Redisson's lease of a key has ended when another client has written it.
+    // Redisson's lease of a key ends when another client writes the key.
     for written in [true, false] {
         observer.cmd(&["SET", "redisson__map__lease:{c}:\"a\"", "x", "PX", "60000"]).await.unwrap();
         if written {
@@ -427,7 +427,7 @@ async fn rejected_calls_change_nothing_and_lost_replies_are_reported() {
         assert_eq!((map.get("a").await.unwrap(), map.get("b").await.unwrap()), (Some(1), None));
         assert_eq!(score(&observer, ENDS, "a").await, end);
     }
-    // A plain hash is none of these.
+    // A plain hash is rejected.
     observer.cmd(&["HSET", "plain", "\"a\"", "1"]).await.unwrap();
     let plain: Cache = MapCache::new(&client, "plain");
     for told in [plain.get("a").await.map(drop), plain.set("a", &2).await.map(drop)] {
@@ -456,12 +456,12 @@ async fn rejected_calls_change_nothing_and_lost_replies_are_reported() {
         read.push(entry.0);
     }
     assert_eq!(sorted(read), ["?", "a"]);
-    // An answer that is lost.
+    // The reply to a change is lost.
     let put = concat!(
         include_str!("../../crates/redgrid-cache/src/scripts/packed.lua"),
         include_str!("../../crates/redgrid-cache/src/scripts/put.lua")
     );
     proxy.next(1, sha(put), Action::SwallowReply);
     assert!(matches!(map.set("d", &5).await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
-    assert_eq!(map.get("d").await.unwrap(), Some(5), "it is made, and told to be unknown");
+    assert_eq!(map.get("d").await.unwrap(), Some(5), "executed, and reported as unknown");
 }

@@ -1,4 +1,4 @@
-//! Sets whose values have lifetimes, and maps whose entries the server expires.
+//! Sets with a lifetime for each value, and maps with entries that the server expires.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use redgrid_tests::{SOON, client};
 use super::caches::{HOUR, ready};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_of_a_set_are_in_for_their_time() {
+async fn values_of_a_set_expire() {
     let (_server, client, observer) = ready().await;
     let set: SetCache<u32> = SetCache::new(&client, "s");
     assert!(set.is_empty().await.unwrap() && set.insert(&1).await.unwrap() && !set.insert(&1).await.unwrap());
@@ -28,14 +28,14 @@ async fn values_of_a_set_are_in_for_their_time() {
     let over = async |value: u32| {
         observer.cmd(&["ZADD", "s", "XX", "1000", &value.to_string()]).await.unwrap();
     };
-    assert!(set.try_insert_all(&[]).await.unwrap(), "none of none is in");
+    assert!(set.try_insert_all(&[]).await.unwrap(), "an empty call succeeds");
     over(4).await;
     over(5).await;
     assert_eq!((set.len().await.unwrap(), set.lifetime(&4).await.unwrap()), (5, Lifetime::Absent));
     assert_eq!(set.contains_many(&[1, 4, 7, 8]).await.unwrap(), [true, false, true, false]);
     assert_eq!(set.stream().try_collect::<BTreeSet<_>>().await.unwrap(), BTreeSet::from([1, 2, 3, 6, 7]));
     assert!(!set.contains(&5).await.unwrap() && !set.remove(&5).await.unwrap());
-    assert_eq!(observer.query::<u64>(&["ZCARD", "s"]).await.unwrap(), 5, "who writes takes out what is over");
+    assert_eq!(observer.query::<u64>(&["ZCARD", "s"]).await.unwrap(), 5, "a write removes expired values");
     over(7).await;
     assert!(!set.expire(&7).await.unwrap() && set.insert(&7).await.unwrap());
     assert!(set.remove(&7).await.unwrap() && !set.remove(&7).await.unwrap());
@@ -50,8 +50,8 @@ async fn values_of_a_set_are_in_for_their_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_with_lifetimes_are_the_servers() {
-    let test = "fields_with_lifetimes_are_the_servers";
+async fn the_server_expires_fields_with_lifetimes() {
+    let test = "the_server_expires_fields_with_lifetimes";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
@@ -59,7 +59,7 @@ async fn fields_with_lifetimes_are_the_servers() {
     let ends = async |key: &str| matches!(map.lifetime(key).await.unwrap(), Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2);
     assert!(map.set("a", &1).expires_in(HOUR).await.unwrap() && ends("a").await);
     assert_eq!((map.replace("a", &2).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()), (Some(1), Some(3)));
-    assert!(map.compare_and_set("a", &3, &4).await.unwrap() && ends("a").await, "as long as it would have");
+    assert!(map.compare_and_set("a", &3, &4).await.unwrap() && ends("a").await, "the lifetime stays");
     assert!(!map.compare_and_set("a", &3, &9).await.unwrap());
     assert!(!map.set("a", &5).await.unwrap());
     assert_eq!(
@@ -98,7 +98,7 @@ async fn a_server_without_field_lifetimes_is_reported() {
     if knows > 0 {
         return assert!(map.set("a", &1).expires_in(HOUR).await.unwrap());
     }
-    assert!(map.set("a", &1).await.unwrap() && map.get("a").await.unwrap() == Some(1), "the rest is there");
+    assert!(map.set("a", &1).await.unwrap() && map.get("a").await.unwrap() == Some(1), "the rest works");
     for told in [
         map.set("b", &1).expires_in(HOUR).await.map(drop),
         map.expire(["a"]).expires_in(HOUR).await.map(drop),
@@ -106,5 +106,5 @@ async fn a_server_without_field_lifetimes_is_reported() {
     ] {
         assert!(matches!(told, Err(ObjectError::Unsupported { .. })), "{told:?}");
     }
-    assert_eq!(observer.query::<u64>(&["HLEN", "n"]).await.unwrap(), 1, "nothing is written");
+    assert_eq!(observer.query::<u64>(&["HLEN", "n"]).await.unwrap(), 1, "no other field is written");
 }

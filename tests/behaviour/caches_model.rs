@@ -1,4 +1,4 @@
-//! A map whose entries have lifetimes, compared with a model.
+//! A map with a lifetime for each entry, compared with a model.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use redgrid_tests::model::seeds;
 
 use super::caches::{HOUR, ready};
 
-/// A map, and what it is to be, through the same operations in any order. An end is made to have
-/// come by its score.
+/// A map is compared with a model through random operations. An entry expires when its score is
+/// changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_matches_its_model() {
     let (_server, client, observer) = ready().await;
@@ -16,7 +16,7 @@ async fn a_map_matches_its_model() {
         let mut random = fastrand::Rng::with_seed(seed);
         let name = format!("m{seed}");
         let map: MapCache<u8, u8> = MapCache::new(&client, &name);
-        // The value, whether it has a lifetime and an idle time.
+        // The value, and whether it has a lifetime and an idle time.
         let mut model: BTreeMap<u8, (u8, bool, bool)> = BTreeMap::new();
         let mut story = Vec::new();
         for _ in 0..60 {
@@ -75,7 +75,7 @@ async fn a_map_matches_its_model() {
                     }
                     put!(map.expire([&key])) == u64::from(had.is_some())
                 }
-                // Its time comes.
+                // Its lifetime or idle time ends.
                 8 | 9 => {
                     let (set, ends) = match step {
                         8 => ("redisson__timeout__set", had.is_some_and(|(_, lives, _)| lives)),

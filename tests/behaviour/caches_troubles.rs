@@ -10,8 +10,8 @@ use redgrid_tests::{SOON, client_with};
 
 use super::caches::{Cache, ENDS, HOUR, IDLES, OPTIONS, USES, next, ready};
 
-/// Whether the server knows lifetimes of fields.
-async fn knows(observer: &Observer) -> bool {
+/// Whether the server supports lifetimes of fields.
+async fn supports_field_lifetimes(observer: &Observer) -> bool {
     let script = "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')";
     observer.query::<u64>(&["EVAL", script, "0"]).await.unwrap() > 0
 }
@@ -46,7 +46,7 @@ async fn a_native_map_replaces_on_every_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_map_takes_no_end_that_servers_do_not() {
+async fn a_native_map_rejects_ends_that_servers_reject() {
     let (_server, client, observer) = ready().await;
     let map: NativeMapCache<String, u32> = NativeMapCache::new(&client, "n");
     map.set("a", &1).await.unwrap();
@@ -57,18 +57,18 @@ async fn a_native_map_takes_no_end_that_servers_do_not() {
         assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "lifetime", .. })), "{told:?}");
         assert!(told.to_string().contains("4199"), "{told}");
     }
-    assert!(other.set("a", &2).expires_at(far).await.unwrap(), "a packed one does");
+    assert!(other.set("a", &2).expires_at(far).await.unwrap(), "a packed map accepts it");
     let last = far - Duration::from_millis(1);
-    if knows(&observer).await {
+    if supports_field_lifetimes(&observer).await {
         assert!(!map.set("a", &3).expires_at(last).await.unwrap());
     }
 }
 
-/// A user that may set fields and read their lifetimes, but not set them.
+/// A user that may set fields and read their lifetimes, but not set lifetimes, changes nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_native_map_without_the_rights_is_as_it_was() {
+async fn a_native_map_without_permissions_is_unchanged() {
     let (server, client, observer) = ready().await;
-    if !knows(&observer).await {
+    if !supports_field_lifetimes(&observer).await {
         return;
     }
     let map: NativeMapCache<String, u32> = NativeMapCache::new(&client, "n");
@@ -93,7 +93,7 @@ async fn a_native_map_without_the_rights_is_as_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listeners_hear_again_when_the_map_was_deleted() {
+async fn listeners_get_events_after_the_map_was_deleted() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set("a", &1).await.unwrap();
@@ -126,7 +126,7 @@ async fn listeners_resume_after_a_server_lost_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_has_nothing_of_the_end_of_the_one_before() {
+async fn a_new_map_has_no_lifetime_of_a_former_one() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     for how in ["remove", "clear", "expired"] {
@@ -149,7 +149,7 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
         }
         map.object().delete().await.unwrap();
     }
-    // With Redisson, whose `expire` adds an entry to the sets.
+    // Redisson's `expire` adds an entry to the sets.
     map.set("a", &1).await.unwrap();
     for set in [ENDS, IDLES] {
         observer.cmd(&["ZADD", set, "92233720368547758", "redisson__expiretag"]).await.unwrap();
@@ -158,10 +158,10 @@ async fn a_map_has_nothing_of_the_end_of_the_one_before() {
         observer.cmd(&["PEXPIRE", key, "3600000"]).await.unwrap();
     }
     map.set("a", &2).await.unwrap();
-    assert_eq!(observer.query::<u64>(&["EXISTS", ENDS, IDLES]).await.unwrap(), 2, "while the map has an end");
+    assert_eq!(observer.query::<u64>(&["EXISTS", ENDS, IDLES]).await.unwrap(), 2, "while the map has a lifetime");
     map.remove("a").await.unwrap();
     map.set("b", &1).expires_in(HOUR).await.unwrap();
-    assert_eq!(observer.query::<i64>(&["PTTL", ENDS]).await.unwrap(), -1, "the end of an entry has none");
+    assert_eq!(observer.query::<i64>(&["PTTL", ENDS]).await.unwrap(), -1, "the set of lifetimes does not expire");
     assert_eq!(observer.query::<Vec<String>>(&["ZRANGE", ENDS, "0", "-1"]).await.unwrap(), ["\"b\""]);
     map.remove("b").await.unwrap();
     assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 0, "nothing is left");
@@ -201,9 +201,10 @@ async fn another_type_is_reported_before_any_write() {
     }
 }
 
-/// From Redis 7.0 on a script can ask what a user may.
+/// A partly permitted change changes nothing. From Redis 7.0 on, a script can query the permissions
+/// of a user.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_with_a_part_of_the_rights_changes_nothing() {
+async fn a_user_with_some_of_the_permissions_changes_nothing() {
     let (server, client, observer) = ready().await;
     let asks = "return redis.acl_check_cmd and 1 or 0";
     if observer.query::<u64>(&["EVAL", asks, "0"]).await.unwrap() == 0 {
@@ -251,7 +252,7 @@ async fn a_duplicate_is_counted_once() {
     assert_eq!(map.expire(["a", "a", "x"]).expires_in(HOUR).await.unwrap(), 1);
 }
 
-/// Puts keys, the first `over` of which are over.
+/// Inserts keys, and lets the first `over` of them expire.
 async fn fill(map: &Cache, observer: &Observer, keys: u32, over: u32) {
     let keys: Vec<String> = (0..keys).map(|n| format!("k{n}")).collect();
     map.set_many(keys.iter().map(|key| (key.as_str(), &1))).expires_in(HOUR).await.unwrap();
@@ -268,8 +269,8 @@ async fn an_expired_entry_displaces_no_other() {
     fill(&map, &observer, 500, 250).await;
     let new: Vec<String> = (0..200).map(|n| format!("n{n}")).collect();
     map.set_many(new.iter().map(|key| (key.as_str(), &1))).await.unwrap();
-    assert_eq!(map.len().await.unwrap(), 450, "all that live");
-    // A limit, too, takes out what is over first.
+    assert_eq!(map.len().await.unwrap(), 450, "all entries that have not expired");
+    // A limit, too, removes expired entries first.
     map.clear().await.unwrap();
     fill(&map, &observer, 300, 150).await;
     map.set_limit(Limit::least_recently_used(150)).await.unwrap();
@@ -277,7 +278,7 @@ async fn an_expired_entry_displaces_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_call_takes_out_no_more_than_it_brings_and_a_hundred() {
+async fn one_call_removes_at_most_a_hundred_more_than_it_adds() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     fill(&map, &observer, 2000, 0).await;
@@ -290,7 +291,7 @@ async fn one_call_takes_out_no_more_than_it_brings_and_a_hundred() {
         map.set("n0", &1).await.unwrap();
     }
     assert_eq!(map.len().await.unwrap(), 10);
-    assert!(map.contains_key("n0").await.unwrap(), "the one just put");
+    assert!(map.contains_key("n0").await.unwrap(), "the newest entry");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -310,7 +311,7 @@ async fn replacing_an_expired_entry_resets_its_use() {
     let (_server, client, observer) = ready().await;
     let map: Cache = MapCache::new(&client, "c");
     map.set_limit(Limit::least_frequently_used(1000)).await.unwrap();
-    // More than a call takes out, so that the last is still stored.
+    // More entries than one call removes, so the last expired one is still stored.
     fill(&map, &observer, 250, 0).await;
     for _ in 0..3 {
         map.get("k99").await.unwrap();
@@ -319,6 +320,6 @@ async fn replacing_an_expired_entry_resets_its_use() {
         observer.cmd(&["ZADD", ENDS, "XX", "1000", &format!("\"k{n}\"")]).await.unwrap();
     }
     observer.cmd(&["ZADD", ENDS, "XX", "2000", "\"k99\""]).await.unwrap();
-    assert!(map.set("k99", &2).await.unwrap(), "it is new");
+    assert!(map.set("k99", &2).await.unwrap(), "a new entry");
     assert_eq!(observer.query::<f64>(&["ZSCORE", USES, "\"k99\""]).await.unwrap(), 1.0);
 }

@@ -15,13 +15,13 @@ fn code(told: &CallError) -> Option<Code> {
     }
 }
 
-/// Counts, and answers in these words.
+/// Returns a script that counts its calls and replies with this error.
 fn says(words: &str) -> Script {
     Script::new(format!("redis.call('INCR', KEYS[1]); return redis.error_reply('{words}')"))
 }
 
-/// The client below drops the connection that says so: whether it was carried out is not known
-/// then, and it is not sent again.
+/// A script with this error runs once. The client library drops the connection on it, so the
+/// outcome is unknown, and the request is not sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_says_that_its_cluster_is_down_is_run_once() {
     let server = server().await;
@@ -32,7 +32,7 @@ async fn a_script_that_says_that_its_cluster_is_down_is_run_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_that_sends_elsewhere_is_not_followed() {
+async fn a_redirection_by_a_script_is_not_followed() {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let client = client_with(&cluster.url(), |config| config).await;
     let slot = cluster.slot_of("n").await.unwrap();
@@ -62,7 +62,8 @@ async fn a_script_that_claims_to_read_only_costs_no_connection() {
     assert_eq!(epoch().await, before);
 }
 
-/// A client by an address that is given to `next`, with its connection for atomic batches open.
+/// Returns a client behind an address that is later given to `next`. Its connection for atomic
+/// batches is open.
 async fn by_address(former: &RedisServer) -> (Proxy, Client) {
     let address = Proxy::to(former).await.unwrap();
     let client = client_with(&former.url_via(address.addr()), |config| config).await;
@@ -88,11 +89,11 @@ async fn an_atomic_batch_follows_an_address_whose_server_became_read_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_atomic_batch_is_carried_out_where_other_requests_are() {
+async fn an_atomic_batch_is_executed_where_other_requests_are() {
     let (former, next) = (server().await, server().await);
     let (address, client) = by_address(&former).await;
     address.redirect(next.addr());
-    // Its connections for requests end, and that for batches does not.
+    // Its connections for requests are closed; the one for batches is not.
     let observer = former.observer().await.unwrap();
     let list: String = observer.query(&["CLIENT", "LIST"]).await.unwrap();
     for line in list.lines().filter(|line| line.contains(" name=redgrid ")) {
@@ -156,7 +157,7 @@ async fn commands_that_would_block_or_change_the_shared_connection_are_not_sent(
             );
         }
     }
-    // A stream, a group and a consumer may be called so.
+    // A stream, a group and a consumer may have this name.
     let read = blocking("XREAD").arg("STREAMS").key("BLOCK").arg("0");
     assert!(read.query::<Option<redgrid_script::Reply>>(&client).await.unwrap().is_none());
     let create = Call::subcommand("XGROUP", "CREATE").key("s").arg("BLOCK").arg("$").arg("MKSTREAM");
@@ -173,10 +174,10 @@ async fn requests_at_the_target_of_a_moving_slot_are_answered_as_elsewhere() {
     let home = cluster.primary_of(slot).await.unwrap().addr();
     let to = cluster.nodes().iter().find(|node| node.addr() != home).unwrap();
     cluster.begin_migration(slot, to).await.unwrap();
-    // In words that only it has.
+    // An error word that only this script uses.
     let told = says("SOLDOUT none left").call().key("{t}:n").query::<i64>(&client).await.unwrap_err();
     assert_eq!(code(&told), Some(Code::Other), "{told:?}");
-    // A library that the target does not have.
+    // The target node does not have this library.
     let lua = "#!lua name=adds\nredis.register_function('adds', function(keys, args) return redis.call('INCRBY', keys[1], args[1]) end)";
     let adds = Library::new(lua).unwrap().function("adds");
     assert_eq!(adds.call().key("{t}:m").int(2).query::<i64>(&client).await.unwrap(), 2);
@@ -185,7 +186,7 @@ async fn requests_at_the_target_of_a_moving_slot_are_answered_as_elsewhere() {
     assert_eq!(Call::command("GET").key("{t}:n").query::<i64>(&client).await.unwrap(), 1);
 }
 
-/// As Redis 6.2 has it.
+/// A server without `EVAL_RO` is like Redis 6.2.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_atomic_batch_with_a_read_only_script_runs_on_servers_without_eval_ro() {
     let server = RedisServer::builder().config("rename-command EVALSHA_RO \"\"").config("rename-command EVAL_RO \"\"");
@@ -199,7 +200,7 @@ async fn an_atomic_batch_with_a_read_only_script_runs_on_servers_without_eval_ro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_batch_that_was_refused_until_its_time_was_over_that_is_said() {
+async fn a_batch_rejected_until_its_timeout_is_reported_as_rejected() {
     let (server, other) = (server().await, server().await);
     let client = client(&server).await;
     let (host, port) = (other.addr().ip().to_string(), other.addr().port().to_string());
@@ -207,8 +208,7 @@ async fn of_a_batch_that_was_refused_until_its_time_was_over_that_is_said() {
     let mut batch = Batch::new(&client).timeout(Duration::from_millis(300));
     let all: Vec<_> = (0..50).map(|_| batch.push::<i64>(Call::command("INCRBY").key("n").int(1))).collect();
     let results = batch.send().await.unwrap();
-    // The one that was under way at the end may have no answer yet; those behind it were not sent
-    // any more.
+    // The call in flight at the end may have no reply yet. The calls after it were not sent.
     let unknown = all
         .iter()
         .filter(|one| matches!(results.get(one), Err(CallError::Failed(Failure::OutcomeUnknown { .. }))))
@@ -253,7 +253,7 @@ async fn all_primaries_are_queried_within_the_timeout() {
     wait_until(SOON, async || client.primaries().await.unwrap()[0].epoch().is_none()).await;
     let (began, call) = (Instant::now(), Script::new("return 1").call().timeout(Duration::from_millis(200)));
     let told = tokio::time::timeout(SOON, call.query_all_nodes::<i64>(&client)).await;
-    let told = told.expect("it ends when its time is over").and_then(|all| all.reduce(0, |sum, n| sum + n));
+    let told = told.expect("an end at its timeout").and_then(|all| all.reduce(0, |sum, n| sum + n));
     assert!(told.is_err() && began.elapsed() < SOON, "{told:?}");
 }
 

@@ -72,7 +72,7 @@ async fn ten_thousand_acquisitions_dropped_at_random_leave_nothing() {
     for task in tasks {
         granted += task.await.unwrap();
     }
-    assert!(granted > 500, "the mix is to acquire now and then: {granted}");
+    assert!(granted > 500, "some acquires succeed: {granted}");
     nothing_is_left(&observer, &[&one, &two]).await;
     // The next caller enters at once.
     for name in 0..6 {
@@ -90,7 +90,8 @@ async fn an_unpolled_first_waiter_delays_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
-    // Polled once, alone: its request is on the wire, and it drives it itself.
+    // Polled once, with no other waiter: its request is in flight, and only this future continues
+    // it.
     server.pause().await.unwrap();
     let mut stuck = Box::pin(lock.acquire().into_future());
     let polled = futures_util::poll!(&mut stuck);
@@ -104,11 +105,11 @@ async fn an_unpolled_first_waiter_delays_no_other() {
     wait_until(SOON, async || observer.exists("a").await.unwrap()).await;
     // An unclaimed grant goes to the next after a second.
     second.await.unwrap().unwrap().release().await.unwrap();
-    // Polled again at last, the first one asks anew.
+    // The first waiter sends a new request when it is polled again.
     stuck.await.unwrap().release().await.unwrap();
 
-    // Behind a holder elsewhere: the first waiter is polled once and never again, the second one
-    // gets in.
+    // Behind a holder in another process: the first waiter is polled once and never again, and the
+    // second one enters.
     let other = redgrid_tests::client(&server).await;
     let held = Lock::new(&other, "b").acquire().await.unwrap();
     let lock = Lock::new(&client, "b");
@@ -129,7 +130,8 @@ async fn an_unpolled_release_delays_no_other() {
     let client = client(&server).await;
     let lock = Lock::new(&client, "a");
     let held = lock.acquire().await.unwrap();
-    // Polled once, alone: its request is on the wire, and it drives it itself.
+    // Polled once, with no other caller: its request is in flight, and only this future continues
+    // it.
     server.pause().await.unwrap();
     let mut stuck = Box::pin(held.release());
     let polled = futures_util::poll!(&mut stuck);
@@ -154,7 +156,7 @@ async fn a_waiter_that_leaves_ends_its_subscription() {
     nothing_is_left(&observer, &[&holder, &waiter]).await;
 }
 
-/// The job has not run: its name is not kept for it.
+/// The job did not run, so its name is not retained.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_acquire_does_not_retain_the_name() {
     let server = server().await;
@@ -163,12 +165,12 @@ async fn a_cancelled_acquire_does_not_retain_the_name() {
     let job = || lock.acquire().hold_at_least(Duration::from_secs(600)).timeout(SOON).into_future();
     let free = async || client.stats().names == 0 && !observer.exists("a").await.unwrap();
     for polls in 0..20 {
-        // Alone, and behind a task of this process that releases meanwhile.
+        // Without another owner, and behind a task of this process that releases meanwhile.
         let before = if polls % 2 == 1 { Some(lock.acquire().timeout(SOON).await.unwrap()) } else { None };
         let releasing = async { drop(before) };
         let (got, ()) = tokio::join!(at_most(polls / 2 + 1, job()), releasing);
         if got.is_some() {
-            // It was granted, so its name is retained: the end of the rounds with this many polls.
+            // It was granted, so its name is retained, and the test frees it.
             drop(got);
             lock.force_release().await.unwrap();
         }
@@ -197,7 +199,7 @@ async fn a_dropped_release_continues() {
     nothing_is_left(&observer, &[&client]).await;
 }
 
-/// A name is released just when its waiter is cancelled on another processor: it is free then, and
+/// A name is released just as its waiter is cancelled on another processor. Then it is free, and
 /// can be acquired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_waiter_cancelled_during_a_handover_does_not_keep_the_name() {
@@ -206,7 +208,7 @@ async fn a_waiter_cancelled_during_a_handover_does_not_keep_the_name() {
     let lock = Lock::new(&client, "name");
     let mut random = fastrand::Rng::with_seed(7);
     for _ in 0..1000 {
-        let guard = lock.acquire().timeout(SOON).await.expect("the name is nobody's");
+        let guard = lock.acquire().timeout(SOON).await.expect("the name is free");
         let mut waiting = lock.acquire().into_future();
         assert!(std::future::poll_fn(|cx| Poll::Ready(waiting.as_mut().poll(cx).is_pending())).await);
         // Both begin within less than a microsecond.

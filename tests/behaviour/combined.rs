@@ -1,4 +1,5 @@
-//! Batched calls: a queued caller waits for those before it and for its own reply, and no longer.
+//! Batched calls: a queued caller waits for the batches before it and for its own reply, and no
+//! longer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,7 +13,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, Semaphore};
 
-/// Its first batch is answered when it may be, and no other.
+/// Replies to the first batch when the test allows it, and to no other batch.
 #[derive(Default)]
 struct Slow {
     may: Arc<Notify>,
@@ -51,7 +52,7 @@ async fn a_batched_caller_does_not_wait_for_the_batchs_timeout() {
     may.notify_one();
     first.await.unwrap();
     wait_until(SOON, async || batches.load(Ordering::Relaxed) == 2).await;
-    let told = tokio::time::timeout(SOON, behind).await.expect("its time is over");
+    let told = tokio::time::timeout(SOON, behind).await.expect("an end at its timeout");
     assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
 }
 
@@ -83,22 +84,22 @@ impl Echo {
     }
 }
 
-/// Dropped, what it is about was given up.
-struct Unanswered<'a>(&'a AtomicU64);
+/// Counts batches that are abandoned: it is dropped, unless the batch gets its reply.
+struct Abandoned<'a>(&'a AtomicU64);
 
-impl Drop for Unanswered<'_> {
+impl Drop for Abandoned<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Executing this request panics.
-const UNHEARD_OF: u64 = 13;
+const PANICKING: u64 = 13;
 
 /// Checking whether this request fits panics.
-const UNFIT: u64 = 14;
+const CHECK_PANICS: u64 = 14;
 
-/// A second and a half are over when this is answered, where the clock stands still.
+/// Replying to this request takes 1.5 seconds on a paused clock.
 const LONG: u64 = 15;
 
 impl BatchExecutor for Echo {
@@ -106,14 +107,14 @@ impl BatchExecutor for Echo {
     type Reply = u64;
 
     fn max_prefix<'a>(&self, asks: impl Iterator<Item = &'a u64>) -> usize {
-        asks.inspect(|ask| assert_ne!(**ask, UNFIT, "what fits nowhere")).count()
+        asks.inspect(|ask| assert_ne!(**ask, CHECK_PANICS, "a request that never fits")).count()
     }
 
     async fn execute(&self, batch: Vec<u64>, _until: Instant) -> Vec<u64> {
         self.asked.lock().unwrap().push(batch.clone());
-        let unanswered = Unanswered(&self.given_up);
+        let unanswered = Abandoned(&self.given_up);
         self.may.acquire().await.unwrap().forget();
-        assert!(!batch.contains(&UNHEARD_OF), "what nobody asks");
+        assert!(!batch.contains(&PANICKING), "a request that panics");
         tokio::task::yield_now().await;
         if batch.contains(&LONG) {
             // Polled once, because no caller is notified of its timeout meanwhile.
@@ -125,9 +126,9 @@ impl BatchExecutor for Echo {
 }
 
 /// An echo with a limit of batches in flight.
-struct InTurns<const WAYS: usize>(Echo);
+struct Limited<const WAYS: usize>(Echo);
 
-impl<const WAYS: usize> BatchExecutor for InTurns<WAYS> {
+impl<const WAYS: usize> BatchExecutor for Limited<WAYS> {
     type Request = u64;
     type Reply = u64;
 
@@ -142,7 +143,7 @@ impl<const WAYS: usize> BatchExecutor for InTurns<WAYS> {
     }
 }
 
-/// A task that asks; when this returns, it has.
+/// Starts a task with a request. The request has begun when this returns.
 async fn asks<C: BatchExecutor<Request = u64, Reply = u64>>(
     combiner: &Arc<Batcher<C>>,
     client: &Client,
@@ -183,14 +184,14 @@ async fn a_cancelled_caller_is_not_sent_and_an_abandoned_batch_is_dropped() {
     assert_eq!(combiner.submit(&client, 4).await.unwrap(), 4);
 }
 
-/// On one thread, the waiters for the first batch are sent as two batches, with half of them in
-/// each. The other half continues although the first is abandoned, whether it is before or behind
-/// it; each caller gets its own result.
+/// The waiters for the first batch are sent as two batches of half the requests each. The test has
+/// one thread. One batch continues although the other one, before or after it, is abandoned. Each
+/// caller gets its own result.
 #[tokio::test]
-async fn of_two_batches_the_abandoned_one_is_dropped() {
+async fn the_abandoned_one_of_two_batches_is_dropped() {
     for given_up in [0, 1] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(Limited::<2>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut halves = [Vec::new(), Vec::new()];
         for ask in 2..=11 {
@@ -212,12 +213,13 @@ async fn of_two_batches_the_abandoned_one_is_dropped() {
     }
 }
 
-/// With as much of all in each; where many ask two are enough.
+/// The waiters are divided equally between up to three batches. For many waiters two batches are
+/// enough.
 #[tokio::test]
-async fn three_batches_are_under_way_unless_many_ask() {
+async fn three_batches_are_in_flight_unless_many_callers_wait() {
     for batches in [vec![6], vec![4, 4, 4], vec![20, 20]] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Batcher::new(InTurns::<3>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(Limited::<3>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut others = Vec::new();
         let all = batches.iter().sum::<usize>();
@@ -235,11 +237,12 @@ async fn three_batches_are_under_way_unless_many_ask() {
     }
 }
 
-/// Both are answered at once; their callers send again, and get their own results again.
+/// Two batches get their replies together. Their callers send again, and get their own results
+/// again.
 #[tokio::test]
 async fn callers_of_two_batches_get_their_own_results() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(1_000));
-    let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
+    let combiner = Arc::new(Batcher::new(Limited::<2>(echo.clone())));
     let asking = (0..20).map(|who| {
         let (combiner, client) = (Arc::clone(&combiner), client.clone());
         tokio::spawn(async move {
@@ -257,15 +260,15 @@ async fn callers_of_two_batches_get_their_own_results() {
     assert!(asked[1..].iter().all(|batch| batch.len() <= 10), "more than half of all: {asked:?}");
 }
 
-/// The outcome of those in flight, in either batch, is unknown.
+/// The outcome of all requests in flight, in either batch, is unknown.
 #[tokio::test]
 async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     for panics in [false, true] {
         let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
-        let combiner = Arc::new(Batcher::new(InTurns::<2>(echo.clone())));
+        let combiner = Arc::new(Batcher::new(Limited::<2>(echo.clone())));
         let first = asks(&combiner, &client, 1).await;
         let mut others = Vec::new();
-        for ask in [2, 3, 4, 5, 6, if panics { UNHEARD_OF } else { 7 }, 8, 9, 10, 11] {
+        for ask in [2, 3, 4, 5, 6, if panics { PANICKING } else { 7 }, 8, 9, 10, 11] {
             others.push(asks(&combiner, &client, ask).await);
         }
         echo.may.add_permits(1);
@@ -290,8 +293,8 @@ async fn a_shutdown_or_a_panic_notifies_callers_of_two_batches() {
     }
 }
 
-/// A caller that is notified before the others of its batch has left it, and its place is reused.
-/// With this clock, only sleeping takes time.
+/// A caller at its timeout leaves its batch before the others, and its place is used again. On this
+/// clock only sleep takes time.
 #[tokio::test(start_paused = true)]
 async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
@@ -305,7 +308,8 @@ async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     let began = tokio::time::Instant::now();
     let told = early.await.unwrap();
     assert!(matches!(told, Err(ServerError::Unknown { .. })), "{told:?}");
-    // A second after it came, of a patience of two, and a timeout later.
+    // It came one second ago, with a limit of two seconds; a response timeout of half a second
+    // follows.
     assert!((1400..1600).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
     let third = asks(&combiner, &client, 3).await;
     echo.may.add_permits(1);
@@ -314,7 +318,7 @@ async fn an_expired_caller_is_notified_and_a_late_result_goes_to_no_other() {
     assert_eq!(third.await.unwrap().unwrap(), 3);
     assert_eq!(echo.asked(), [vec![0], vec![1, 2], vec![3]]);
 
-    // Nothing is answered any more: a queued caller is notified first, because it was not sent.
+    // No more replies arrive. A queued caller is notified first, because its request was not sent.
     let (began, first) = (tokio::time::Instant::now(), asks(&combiner, &client, 4).await);
     let behind = asks(&combiner, &client, 5).await;
     let told = behind.await.unwrap();
@@ -338,15 +342,15 @@ async fn a_shutdown_notifies_callers_in_flight_and_queued() {
     assert!(matches!(told, Err(ServerError::NotSent { .. } | ServerError::ShuttingDown)), "{told:?}");
 }
 
-/// Alone, it runs in the caller's own task; with others behind it, in a separate one.
+/// Without waiters, the batch runs in the caller's own task; with waiters, in a separate task.
 #[tokio::test]
 async fn a_panic_notifies_callers_in_flight_and_queued() {
     let (client, echo) = (asking(Duration::from_secs(60)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
-    let alone = asks(&combiner, &client, UNHEARD_OF).await;
+    let alone = asks(&combiner, &client, PANICKING).await;
     echo.may.add_permits(1);
     assert!(alone.await.unwrap_err().is_panic());
-    let first = asks(&combiner, &client, UNHEARD_OF).await;
+    let first = asks(&combiner, &client, PANICKING).await;
     let behind = asks(&combiner, &client, 1).await;
     echo.may.add_permits(1);
     let told = tokio::time::timeout(SOON, first).await.unwrap().unwrap();
@@ -357,7 +361,7 @@ async fn a_panic_notifies_callers_in_flight_and_queued() {
     assert_eq!(combiner.submit(&client, 2).await.unwrap(), 2);
 }
 
-/// Nothing is driven any more, and the connections have not ended.
+/// No task runs any more, but the connections have not ended.
 #[tokio::test]
 async fn callers_during_the_end_of_connections_are_notified() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).never_closed());
@@ -376,16 +380,16 @@ async fn callers_during_the_end_of_connections_are_notified() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_the_cancel_counter_strands_no_caller() {
+async fn a_panic_in_the_cancel_counter_leaves_no_caller_waiting() {
     let (client, echo) = (asking(Duration::from_millis(500)), Echo::new(0));
     let combiner = Arc::new(Batcher::new(echo.clone()));
     let first = asks(&combiner, &client, LONG).await;
     let late = asks(&combiner, &client, 1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let unfit = asks(&combiner, &client, UNFIT).await;
+    let unfit = asks(&combiner, &client, CHECK_PANICS).await;
     echo.may.add_permits(1);
     for (who, task) in [("the late one", late), ("the unfit one", unfit)] {
-        let told = tokio::time::timeout(SOON, task).await.unwrap_or_else(|_| panic!("{who} is asleep")).unwrap();
+        let told = tokio::time::timeout(SOON, task).await.unwrap_or_else(|_| panic!("{who} was not notified")).unwrap();
         assert!(matches!(told, Err(ServerError::NotSent { .. })), "{who}: {told:?}");
     }
     assert_eq!(first.await.unwrap().unwrap(), LONG);

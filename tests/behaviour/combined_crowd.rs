@@ -1,7 +1,7 @@
-//! Batched calls of a crowd with minimal polling: each is polled only when the waker of its last
-//! poll was woken, by changing threads and wakers. Some are cancelled anywhere, and some polled
-//! without reason. From some moment on, no call is cancelled or polled without reason: a lost
-//! wake-up, or one of an old waker, then leaves a caller waiting.
+//! Batched calls of many callers with minimal polling. Each call is polled only when the waker of
+//! its last poll was woken; threads and wakers change. Some calls are cancelled anywhere, and some
+//! are polled without reason. Later in each round neither happens: then a lost or outdated wake-up
+//! leaves a caller waiting.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -18,7 +18,7 @@ use redgrid_tests::SOON;
 use redgrid_tests::fake_server::FakeServer;
 use tokio::sync::{Notify, mpsc};
 
-/// Rounds of a crowd, and results per round, for each place in it.
+/// The number of rounds, and of results in a round for each place in the crowd.
 const ROUNDS: u64 = 1_000;
 const EACH: u64 = 10;
 
@@ -41,15 +41,15 @@ impl BatchExecutor for Echo {
         for _ in 0..fastrand::u8(..3) {
             tokio::task::yield_now().await;
         }
-        assert!(batch.iter().all(|what| self.asked.lock().unwrap().insert(*what)), "asked twice: {batch:?}");
+        assert!(batch.iter().all(|what| self.asked.lock().unwrap().insert(*what)), "requested twice: {batch:?}");
         self.most.fetch_max(batch.len() as u64, Ordering::Relaxed);
         batch
     }
 }
 
-/// One place in the crowd, where one after the other asks.
+/// One place in the crowd, where one call follows the other.
 #[derive(Default)]
-struct ObjectRef {
+struct Place {
     asks: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// The number of its last poll: an outdated waker has no effect.
     polled: u64,
@@ -59,7 +59,7 @@ struct ObjectRef {
 struct Crowd {
     combiner: Batcher<Echo>,
     client: Client,
-    places: Vec<Mutex<ObjectRef>>,
+    places: Vec<Mutex<Place>>,
     /// The pollers: a place, and the number of the poll whose waker was woken.
     pollers: Vec<mpsc::UnboundedSender<(usize, u64)>>,
     begun: AtomicU64,
@@ -83,18 +83,19 @@ impl Wake for Woken {
 }
 
 impl Crowd {
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.told.load(Ordering::Relaxed) < self.goal.load(Ordering::Relaxed)
     }
 
-    /// Polls the one at a place; where it was `woken`, only if that is the number of its last poll.
+    /// Polls the call at a place. A poll with `woken` counts only if that is the number of the last
+    /// poll.
     fn poll(self: &Arc<Self>, at: usize, woken: Option<u64>) {
         let mut place = self.places[at].lock().unwrap();
         if place.is_over || woken.is_some_and(|woken| woken != place.polled) {
             return;
         }
-        // Some leave, and others come.
-        if self.goes_on() && fastrand::u8(..8) == 0 {
+        // Some calls are cancelled, and others follow.
+        if self.is_running() && fastrand::u8(..8) == 0 {
             place.asks = None;
         }
         place.polled += 1;
@@ -110,7 +111,7 @@ impl Crowd {
 
     /// Sends requests until all together have enough results.
     async fn ask(self: Arc<Self>) {
-        while self.goes_on() {
+        while self.is_running() {
             let what = self.begun.fetch_add(1, Ordering::Relaxed);
             assert_eq!(self.combiner.submit(&self.client, what).await.unwrap(), what);
             self.told.fetch_add(1, Ordering::Relaxed);
@@ -127,14 +128,14 @@ impl Crowd {
         }
         let in_time = tokio::time::timeout(SOON, self.all.notified()).await;
         let left = self.left.load(Ordering::Relaxed);
-        assert!(in_time.is_ok(), "of {size} that ask {left} wait for ever: {} told", self.told.load(Ordering::Relaxed));
+        assert!(in_time.is_ok(), "of {size} callers {left} wait for ever: {} done", self.told.load(Ordering::Relaxed));
     }
 
     async fn run(self: Arc<Self>, mut woken: mpsc::UnboundedReceiver<(usize, u64)>) {
         while let Some((at, polled)) = woken.recv().await {
             self.poll(at, Some(polled));
-            // Some are polled for nothing, and with another waker from now on.
-            if self.goes_on() && fastrand::u8(..4) == 0 {
+            // Some calls are polled without reason, and have another waker after that.
+            if self.is_running() && fastrand::u8(..4) == 0 {
                 self.poll(fastrand::usize(..self.places.len()), None);
             }
         }
@@ -173,6 +174,6 @@ async fn crowd_of(size: usize) -> Echo {
 async fn all_callers_get_their_own_results_however_others_leave() {
     for size in [1, 2, 3, 12] {
         let echo = crowd_of(size).await;
-        assert_eq!(echo.most.load(Ordering::Relaxed), size.min(5) as u64, "as many as may went together");
+        assert_eq!(echo.most.load(Ordering::Relaxed), size.min(5) as u64, "the largest allowed batch");
     }
 }

@@ -41,7 +41,7 @@ async fn an_uncontended_pair_is_two_script_calls_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_waits_twice_asks_once() {
+async fn a_holder_that_waits_twice_sends_one_request() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let other = client(&server).await;
@@ -66,14 +66,14 @@ async fn a_holder_that_waits_twice_asks_once() {
     let second = ask(&lock);
     let stranger = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     held.release().await.unwrap();
-    // Both get in with one grant, the stranger does not.
+    // Both waits of the holder end with one grant; the other waiter gets none.
     let (first, second) = (first.await.unwrap().unwrap(), second.await.unwrap().unwrap());
     assert_eq!(first.token(), second.token());
     assert!(!stranger.is_finished());
-    // The one that the release woke; or a second one, if the confirmation of the subscription came
-    // in between.
+    // One attempt after the release; and a second one if the confirmation of the subscription
+    // arrived in between.
     assert!(*asks.borrow() <= 2, "{} attempts for two entries", *asks.borrow());
-    // Reentry sends no request.
+    // A reentry sends no request.
     let seen = record(&proxy);
     let third = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(take(&seen), Vec::<String>::new());

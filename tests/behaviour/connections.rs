@@ -45,12 +45,12 @@ async fn names_are_spread_over_the_connections_and_each_keeps_to_one() {
         let _ = node.call(lengths.into()).await;
     }
     let by_one = last().await.iter().filter(|command| *command == "strlen").count();
-    assert_eq!(by_one, 1, "all of a name go by the same");
+    assert_eq!(by_one, 1, "all requests for a name use one connection");
     node.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_epoch_changes_when_any_of_them_is_new_and_nothing_is_proven_of_the_one_before() {
+async fn a_new_connection_changes_the_epoch_and_proves_no_former_write() {
     let server = server().await;
     let node = redgrid_core::server(&config(&server).durability(Durability::Primary)).unwrap();
     let mut seen = HashSet::new();
@@ -87,7 +87,7 @@ async fn connection_ids_of_two_nodes_differ_without_permissions() {
 async fn holds_and_waiters_outlive_each_connection() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Renewals have no part in it, on a slow machine either.
+    // The lease is so long that renewals do not affect the test, even on a slow machine.
     let lease = Duration::from_secs(20);
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -117,7 +117,7 @@ async fn holds_and_waiters_outlive_each_connection() {
     for waiter in waiting {
         waiter.await.unwrap().unwrap().release().await.unwrap();
     }
-    // Another process behind the address is noticed by all of them.
+    // All connections notice another process behind the address.
     server.restart_empty().await.unwrap();
     wait_until(SOON, async || connections(&server).await.len() == 2 * CONNECTIONS as usize).await;
     Lock::new(&clients[1], "b").acquire().timeout(SOON).await.unwrap().release().await.unwrap();
@@ -126,9 +126,10 @@ async fn holds_and_waiters_outlive_each_connection() {
     }
 }
 
-/// An event of a connection before its handshake is not one of another connection.
+/// A lost connection is followed by one handshake. A late event of the old connection does not
+/// count for the new one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_was_lost_is_followed_by_one_that_is_greeted_once() {
+async fn a_lost_connection_is_followed_by_one_handshake() {
     let server = server().await;
     let node = redgrid_core::server(&config(&server).connections_per_node(1)).unwrap();
     let mut told = node.connection_id();
@@ -147,7 +148,7 @@ async fn a_connection_that_was_lost_is_followed_by_one_that_is_greeted_once() {
     node.close().await;
 }
 
-/// A node behind a proxy that is not looked after for any other reason than that it says nothing.
+/// A node behind a proxy. Only a missing reply can cause a check of its connection.
 async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
@@ -155,7 +156,8 @@ async fn behind_a_proxy() -> (RedisServer, Proxy, Config) {
     (server, proxy, config.response_timeout(Duration::from_secs(1)).ping_interval(Duration::from_secs(3600)))
 }
 
-/// No caller waits for the reply any more, and there are no other requests.
+/// A connection without replies is closed, even if no caller waits for a reply any more and there
+/// are no other requests.
 #[tokio::test]
 async fn an_unresponsive_connection_is_closed_without_waiters() {
     let (_server, proxy, config) = behind_a_proxy().await;
@@ -164,13 +166,14 @@ async fn an_unresponsive_connection_is_closed_without_waiters() {
     proxy.next(1, "GET", Action::SwallowReply);
     let asked = node.call(vec![Request::command("GET").key("name")]);
     let swallowed = wait_until(SOON, async || proxy.counts().swallowed == 1);
-    assert!(matches!(select(asked, pin!(swallowed)).await, Either::Right(_)), "it is left without an answer");
+    assert!(matches!(select(asked, pin!(swallowed)).await, Either::Right(_)), "the request has no reply");
     let is_another = |epoch: &Option<_>| epoch.is_some() && *epoch != first;
     tokio::time::timeout(SOON, node.connection_id().wait_for(is_another)).await.expect("another connection").unwrap();
     node.close().await;
 }
 
-/// And not when its own time is over, or when there is another connection.
+/// Waiters are notified when the connection is closed, and not at their timeout or with the next
+/// connection.
 #[tokio::test]
 async fn waiters_are_notified_when_the_connection_is_closed() {
     let (_server, proxy, config) = behind_a_proxy().await;
@@ -183,8 +186,8 @@ async fn waiters_are_notified_when_the_connection_is_closed() {
     node.close().await;
 }
 
-/// Received data is not processed during constant requests: each times out by itself, and that
-/// causes a check of the connection.
+/// With constant requests, received data is not processed. Each request times out, and that causes
+/// a check of the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_are_notified_and_the_connection_closed_despite_constant_requests() {
     let (_server, proxy, config) = behind_a_proxy().await;
@@ -206,8 +209,8 @@ async fn waiters_are_notified_and_the_connection_closed_despite_constant_request
     };
     let told = tokio::time::timeout(2 * SOON, told);
     match select(pin!(told), pin!(others)).await {
-        Either::Left((told, _)) => told.expect("an answer, or that there is none"),
-        Either::Right(((), _)) => unreachable!("they go on asking"),
+        Either::Left((told, _)) => told.expect("a reply or an error"),
+        Either::Right(((), _)) => unreachable!("the requests continue"),
     }
 }
 
@@ -218,10 +221,10 @@ async fn a_connection_without_handshake_is_closed() {
     let node = redgrid_core::server(&config).unwrap();
     tokio::time::timeout(SOON, node.connection_id().wait_for(Option::is_some))
         .await
-        .expect("a connection that is greeted")
+        .expect("a connection with a handshake")
         .unwrap();
     wait_until(SOON, async || proxy.counts().open == 2).await;
     let counts = proxy.counts();
-    assert_eq!((counts.swallowed, counts.accepted), (2, 4), "one for requests and one for messages, each of them anew");
+    assert_eq!((counts.swallowed, counts.accepted), (2, 4), "one for requests and one for messages, each twice");
     node.close().await;
 }

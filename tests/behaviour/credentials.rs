@@ -1,4 +1,4 @@
-//! Rotating passwords: nothing is lost, and no caller notices.
+//! Rotating passwords: no lock is lost, and no caller notices.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,12 +11,12 @@ use redgrid_locks::{Lock, LockGuard};
 use redgrid_testkit::{Observer, RedisServer, Sentinels, wait_until};
 use redgrid_tests::SOON;
 
-/// The vault's answer, and the number of its calls.
+/// A vault: its reply, and the number of its calls.
 #[derive(Clone)]
-struct Vault(Arc<(Mutex<Says>, AtomicUsize)>);
+struct Vault(Arc<(Mutex<Reply>, AtomicUsize)>);
 
 #[derive(Clone)]
-enum Says {
+enum Reply {
     Password(&'static str),
     Trouble(&'static str),
     Nothing,
@@ -24,11 +24,11 @@ enum Says {
 }
 
 impl Vault {
-    fn new(says: Says) -> Self {
+    fn new(says: Reply) -> Self {
         Vault(Arc::new((Mutex::new(says), AtomicUsize::new(0))))
     }
 
-    fn says(&self, says: Says) {
+    fn replies(&self, says: Reply) {
         *self.0.0.lock().unwrap() = says;
     }
 
@@ -43,12 +43,12 @@ impl CredentialProvider for Vault {
         self.0.1.fetch_add(1, Ordering::Relaxed);
         let says = self.0.0.lock().unwrap().clone();
         match says {
-            Says::Password(password) => {
+            Reply::Password(password) => {
                 Ok(Credentials { username: Some("app".into()), password: Secret::new(password) })
             }
-            Says::Trouble(words) => Err(words.into()),
-            Says::Nothing => std::future::pending().await,
-            Says::Panic => panic!("the vault fell over, as this test wants it to"),
+            Reply::Trouble(words) => Err(words.into()),
+            Reply::Nothing => std::future::pending().await,
+            Reply::Panic => panic!("the vault panics in this test"),
         }
     }
 }
@@ -71,7 +71,7 @@ async fn client(server: &RedisServer, vault: &Vault) -> Client {
     client
 }
 
-/// How often connections that live have logged in anew.
+/// How many times the current connections have authenticated again.
 async fn logins(observer: &Observer) -> u64 {
     let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = info.lines().find_map(|line| line.strip_prefix("cmdstat_auth:calls=")?.split(',').next()?.parse().ok());
@@ -79,10 +79,10 @@ async fn logins(observer: &Observer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
+async fn a_rotation_loses_no_hold_or_waiter_and_no_caller_notices() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let lease = Duration::from_secs(3);
     let mut clients = Vec::new();
     for _ in 0..2 {
@@ -112,13 +112,14 @@ async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
     });
     wait_until(SOON, async || two.stats().waiting >= 20).await;
 
-    // Both passwords count; the vault has the new one; then the old one counts no more.
+    // Both passwords are valid. Then the vault has the new one, and at last only the new one is
+    // valid.
     let before = logins(&observer).await;
     server.set_user("app", &[">second"]).await.unwrap();
-    vault.says(Says::Password("second"));
+    vault.replies(Reply::Password("second"));
     wait_until(SOON, async || logins(&observer).await >= before + 4).await;
     server.set_user("app", &["<first"]).await.unwrap();
-    // New connections log in with it, too.
+    // New connections log in with the new password, too.
     assert!(server.kill_connections_where(|client| client.user == "app").await.unwrap() >= 4);
     // A hold that was not renewed since would be lost by then.
     tokio::time::sleep(lease).await;
@@ -140,12 +141,12 @@ async fn a_rotation_loses_no_hold_and_no_waiter_and_no_caller_hears_of_it() {
 async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let client = client(&server, &vault).await;
     let guard = Lock::new(&client, "a").acquire().await.unwrap();
     let ids = |clients: Vec<redgrid_testkit::ClientInfo>| clients.into_iter().map(|c| c.id).collect::<Vec<_>>();
     let before = ids(server.clients().await.unwrap());
-    vault.says(Says::Password("second"));
+    vault.replies(Reply::Password("second"));
     let tried = logins(&observer).await;
     wait_until(SOON, async || logins(&observer).await >= tried + 4).await;
     Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
@@ -160,13 +161,13 @@ async fn a_vault_that_is_ahead_of_the_server_costs_no_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_logged_out_connection_logs_in_again_and_continues() {
     let server = server().await;
-    let vault = Vault::new(Says::Password("first"));
-    // Only the rejection reveals it.
+    let vault = Vault::new(Reply::Password("first"));
+    // Only the rejection shows that the password has changed.
     let config = config(&server, &vault).credentials_interval(Duration::from_secs(3600));
     let client = Client::connect(config).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     server.set_user("app", &[">second", "<first"]).await.unwrap();
-    vault.says(Says::Password("second"));
+    vault.replies(Reply::Password("second"));
     client.command("RESET").query::<String>().await.unwrap();
     client.command("SET").key("a").unwrap().arg("b").query::<()>().await.unwrap();
     let both = (client.command("GET").key("a").unwrap(), client.command("GET").key("a").unwrap());
@@ -177,20 +178,20 @@ async fn a_logged_out_connection_logs_in_again_and_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() {
+async fn while_the_vault_fails_connections_stay_and_new_ones_report_why() {
     let server = server().await;
     for (says, words) in [
-        (Says::Trouble("the vault is sealed"), "the credential provider failed: the vault is sealed"),
-        (Says::Nothing, "the credential provider did not answer within 300ms"),
-        (Says::Panic, "the credential provider panicked"),
+        (Reply::Trouble("the vault is sealed"), "the credential provider failed: the vault is sealed"),
+        (Reply::Nothing, "the credential provider did not answer within 300ms"),
+        (Reply::Panic, "the credential provider panicked"),
     ] {
-        let vault = Vault::new(Says::Password("first"));
+        let vault = Vault::new(Reply::Password("first"));
         let settings = config(&server, &vault).connect_timeout(Duration::from_millis(300));
         let settings = settings.response_timeout(Duration::from_millis(300)).retries(2);
         let client = Client::connect(settings.clone()).await.unwrap();
         client.wait_ready(SOON).await.unwrap();
         let guard = Lock::new(&client, "a").acquire().await.unwrap();
-        vault.says(says);
+        vault.replies(says);
         let asked = vault.asked();
         wait_until(SOON, async || vault.asked() >= asked + 2).await;
         Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
@@ -204,8 +205,8 @@ async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() 
             waited.is_err_and(|error| error.to_string().contains(words))
         })
         .await;
-        assert!(guard.is_held(), "by its lease");
-        vault.says(Says::Password("first"));
+        assert!(guard.is_held(), "within its lease");
+        vault.replies(Reply::Password("first"));
         client.wait_ready(SOON).await.unwrap();
         late.wait_ready(SOON).await.unwrap();
         guard.release().await.unwrap();
@@ -218,26 +219,27 @@ async fn while_the_vault_fails_connections_stay_and_new_ones_wait_and_say_why() 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_provider_is_called_once_for_all_connections() {
     let server = server().await;
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let client = Client::connect(config(&server, &vault).connections_per_node(8)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     wait_until(SOON, async || server.clients().await.unwrap().len() == 9).await;
-    assert!(vault.asked() >= 9, "each connection asks before it is set up");
+    assert!(vault.asked() >= 9, "each connection calls the provider before it is set up");
     let (asked, began) = (vault.asked(), tokio::time::Instant::now());
     tokio::time::sleep(EVERY * 10).await;
     wait_until(SOON, async || vault.asked() >= asked + 5).await;
-    // Twice per interval at most, and a little for a clock that is late.
+    // At most twice per interval, and a little more for a late timer.
     let (asked, intervals) = (vault.asked() - asked, (began.elapsed().as_millis() / EVERY.as_millis()) as usize);
-    assert!(asked <= 2 * intervals + 4, "{asked} questions in {intervals} intervals");
+    assert!(asked <= 2 * intervals + 4, "{asked} calls in {intervals} intervals");
     client.shutdown(SOON).await.unwrap();
 }
 
-/// The permissions of a user at the sentinels in docs/operating/security.md and docs/operating/acl.md.
+/// The permissions of a user at the sentinels, from docs/operating/security.md and
+/// docs/operating/acl.md.
 const WATCHER: &str = "+sentinel|master +sentinel|get-master-addr-by-name +sentinel|replicas +sentinel|sentinels +subscribe \
                        +unsubscribe +ping +client|info +client|setname +client|id +info &+switch-master &+selected-slave";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published() {
+async fn sentinels_have_their_own_login_with_the_published_permissions() {
     for page in [include_str!("../../docs/operating/security.md"), include_str!("../../docs/operating/acl.md")] {
         let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&WATCHER.split_whitespace().collect::<Vec<_>>().join(" ")), "the published line");
@@ -257,16 +259,17 @@ async fn sentinels_have_a_login_of_their_own_with_no_more_rights_than_published(
     client.shutdown(SOON).await.unwrap();
     for sentinel in deployment.sentinels() {
         let refusals = sentinel.observer().await.unwrap().cmd(&["ACL", "LOG"]).await.unwrap();
-        // An empty list: nothing was refused.
+        // An empty list: the server refused nothing.
         assert_eq!(format!("{refusals:?}"), "array([])");
     }
-    // The password of the servers is not tried.
+    // The client does not try the password of the servers at the sentinels.
     let client = Client::connect(config("").retries(0)).await.unwrap();
     let text = client.wait_ready(Duration::from_secs(1)).await.unwrap_err().to_string();
     assert!(text.contains("no sentinel") || text.contains("NOAUTH"), "{text}");
 }
 
-/// Each subscription that is refused costs a connection, and was tried again at once.
+/// A client does not flood a sentinel with subscriptions. Each rejected one costs a connection, and
+/// the client once tried again at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
     let rules = WATCHER.replace("+subscribe", "");
@@ -291,36 +294,37 @@ async fn without_subscribe_at_a_sentinel_a_client_does_not_flood_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hanging_provider_is_called_as_often_as_a_working_one() {
     let server = server().await;
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let every = Duration::from_secs(1);
     let config = config(&server, &vault).credentials_interval(every).connect_timeout(Duration::from_millis(200));
     let client = Client::connect(config.connections_per_node(8)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     wait_until(SOON, async || server.clients().await.unwrap().len() == 9).await;
-    vault.says(Says::Nothing);
+    vault.replies(Reply::Nothing);
     let (asked, began) = (vault.asked(), tokio::time::Instant::now());
     tokio::time::sleep(every * 5).await;
-    // Twice per interval at most, whatever the number of connections.
+    // At most twice per interval, whatever the number of connections.
     let (asked, intervals) = (vault.asked() - asked, began.elapsed().as_secs() as usize + 1);
-    assert!((1..=2 * intervals).contains(&asked), "{asked} questions in {intervals} intervals");
+    assert!((1..=2 * intervals).contains(&asked), "{asked} calls in {intervals} intervals");
 }
 
-/// Until the vault had answered, or its time was over, nothing of the connection was noticed.
+/// A lost connection is noticed at once. It was once noticed only after the vault's reply or its
+/// timeout.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_is_noticed_while_the_vault_hangs() {
     let server = server().await;
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let patience = SOON * 2;
     let client = Client::connect(config(&server, &vault).connect_timeout(patience)).await.unwrap();
     client.wait_ready(SOON).await.unwrap();
     let mut events = client.events();
-    vault.says(Says::Nothing);
+    vault.replies(Reply::Nothing);
     let asked = vault.asked();
     wait_until(SOON, async || vault.asked() > asked).await;
     server.kill_connections_where(|client| client.name == "redgrid").await.unwrap();
     let noticed =
         async { while !matches!(events.recv().await.expect("the client lives"), ConnectionEvent::Lost { .. }) {} };
-    tokio::time::timeout(patience / 2, noticed).await.expect("long before the vault is given up");
+    tokio::time::timeout(patience / 2, noticed).await.expect("long before the timeout of the vault");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -328,7 +332,7 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     let sentinels = RedisServer::builder().password("nobody").user("app", "on >first &* +@all");
     let deployment = Sentinels::builder().sentinels(2).replicas(1).sentinel_options(sentinels).start().await.unwrap();
     let addresses = deployment.addrs().into_iter().map(|addr| addr.to_string());
-    let vault = Vault::new(Says::Password("first"));
+    let vault = Vault::new(Reply::Password("first"));
     let config = Config::sentinel(deployment.master_name(), addresses).unwrap().scan_interval(EVERY);
     let config = config.credentials_interval(EVERY).sentinel_password_from(vault.clone()).unwrap();
     let client = Client::connect(config).await.unwrap();
@@ -337,12 +341,12 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
     for sentinel in deployment.sentinels() {
         sentinel.set_user("app", &[">second"]).await.unwrap();
     }
-    vault.says(Says::Password("second"));
+    vault.replies(Reply::Password("second"));
     let asked = vault.asked();
     wait_until(SOON, async || vault.asked() >= asked + 4).await;
     for sentinel in deployment.sentinels() {
         sentinel.set_user("app", &["<first"]).await.unwrap();
-        // New connections log in with it, too.
+        // New connections log in with the new password, too.
         assert!(sentinel.kill_connections_where(|client| client.user == "app").await.unwrap() >= 2);
     }
     deployment.fail_over().await.unwrap();
@@ -355,16 +359,17 @@ async fn the_sentinels_password_rotates_and_their_silence_is_reported() {
         .await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     assert!(client.health().await.is_ready());
-    // There are none.
+    // This configuration has no sentinels.
     let refused = Config::single("host").unwrap().sentinel_password_from(vault).unwrap_err().to_string();
     assert_eq!(refused, "`sentinel_password` and no `sentinels` do not fit: it is the login at sentinels");
 }
 
-/// Words of a script: the server's own say that nothing was carried out.
+/// A script that replies with this error runs once. Only if the server itself sends the word was
+/// the request not executed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_script_that_asks_for_a_login_is_run_once() {
     let server = server().await;
-    let client = client(&server, &Vault::new(Says::Password("first"))).await;
+    let client = client(&server, &Vault::new(Reply::Password("first"))).await;
     let script =
         redgrid_script::Script::new("redis.call('INCR', KEYS[1]); return redis.error_reply('NOAUTH at this shop')");
     let told = script.call().key("n").query::<i64>(&client).await.unwrap_err();

@@ -22,16 +22,16 @@ fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
 }
 
-/// Looks up when each key expires, in milliseconds since 1970 by the server's clock, which is this
-/// machine's.
+/// Returns the command that looks up when each key expires, in milliseconds since 1970. The server
+/// has the clock of this machine.
 fn expiries() -> [String; 4] {
     let script = "local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) local out = {} \
                   for i = 0, ARGV[1] - 1 do out[#out + 1] = now + redis.call('PTTL', 'name:' .. i) end return out";
     ["EVAL".into(), script.into(), "0".into(), HOLDS.to_string()]
 }
 
-/// The last of that: in the same step the server stops to carry anything out, so that no renewal
-/// comes behind it.
+/// Returns the last expiries. In the same step the server stops executing commands, so no renewal
+/// follows.
 async fn last_expiries(observer: &Observer) -> Vec<u64> {
     observer.cmd(&["MULTI"]).await.unwrap();
     observer.cmd(&expiries()).await.unwrap();
@@ -41,10 +41,10 @@ async fn last_expiries(observer: &Observer) -> Vec<u64> {
 
 /// Acquires a thousand locks and cuts the server off. For each lock, records the last instant at
 /// which it counted as held, and the instant at which its loss was reported.
-async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, cut: bool) {
+async fn ends_before_the_server_frees_it(server: RedisServer, renewed: bool, cut: bool) {
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(LEASE)).await;
-    // All at once: on a busy machine the first lease is not to end before the last one begins.
+    // All at once: on a busy machine the first lease must not end before the last one begins.
     let asked = (0..HOLDS).map(|n| {
         let ask = Lock::new(&client, format!("name:{n}")).acquire();
         if renewed { ask } else { ask.lease(LEASE) }.into_future()
@@ -62,8 +62,8 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
         })
         .collect();
     if renewed {
-        // One round, which moves the expiry by most of a second; the reading itself is off by one
-        // millisecond now and then.
+        // One round of renewals, which moves each expiry by most of a second. The reading itself is
+        // sometimes off by one millisecond.
         let look = async || observer.query::<Vec<u64>>(&expiries()).await.unwrap();
         let first = look().await;
         let renewed = async || look().await.iter().zip(&first).all(|(now, first)| *now > first + 500);
@@ -76,16 +76,16 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
         server.pause().await.unwrap()
     }
     machine.restart();
-    let mut last_believed = vec![0; HOLDS];
-    let mut believing = true;
-    while believing {
-        believing = false;
+    let mut last_held = vec![0; HOLDS];
+    let mut holding = true;
+    while holding {
+        holding = false;
         for (n, guard) in guards.iter().enumerate() {
-            // The clock is read first: what is recorded is not later than the look.
+            // The clock is read first, so the recorded time is not later than the check.
             let now = now_millis();
             if guard.is_held() {
-                last_believed[n] = now;
-                believing = true;
+                last_held[n] = now;
+                holding = true;
             }
         }
         tokio::task::yield_now().await;
@@ -95,8 +95,8 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
     let late = machine.delay().as_millis() as u64;
     for (n, told) in told.into_iter().enumerate() {
         let (told, expiry) = (told.unwrap().unwrap(), expiries[n]);
-        assert!(last_believed[n] < expiry, "{n}: believed at {}, gone at {expiry}", last_believed[n]);
-        assert!(told < expiry + late, "{n}: told at {told}, gone at {expiry}; the machine was {late} ms late");
+        assert!(last_held[n] < expiry, "{n}: held at {}, expired at {expiry}", last_held[n]);
+        assert!(told < expiry + late, "{n}: reported at {told}, expired at {expiry}; the machine was {late} ms late");
     }
     if !cut {
         server.resume().await.unwrap();
@@ -104,26 +104,26 @@ async fn believed_no_longer_than_the_server(server: RedisServer, renewed: bool, 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_renewed_lock_is_believed_after_a_stopped_server_could_have_let_it_go() {
-    believed_no_longer_than_the_server(server().await, true, false).await;
+async fn a_renewed_lock_ends_locally_before_a_stopped_server_frees_it() {
+    ends_before_the_server_frees_it(server().await, true, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_fixed_lease_is_believed_after_a_stopped_server_could_have_let_it_go() {
-    believed_no_longer_than_the_server(server().await, false, false).await;
+async fn a_fixed_lease_ends_locally_before_a_stopped_server_frees_it() {
+    ends_before_the_server_frees_it(server().await, false, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_lock_is_believed_after_a_cut_off_server_could_have_let_it_go() {
-    believed_no_longer_than_the_server(server().await, true, true).await;
+async fn a_lock_ends_locally_before_a_cut_off_server_frees_it() {
+    ends_before_the_server_frees_it(server().await, true, true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_lease_is_believed_too_long_on_the_newest_server_either() {
-    let test = "no_lease_is_believed_too_long_on_the_newest_server_either";
+async fn a_lock_ends_locally_before_the_newest_server_frees_it() {
+    let test = "a_lock_ends_locally_before_the_newest_server_frees_it";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
-    believed_no_longer_than_the_server(server, true, false).await;
+    ends_before_the_server_frees_it(server, true, false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,7 +152,7 @@ async fn slow_answers(server: &RedisServer, delay: Duration) -> (Proxy, redgrid_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_is_counted_from_before_the_request_left() {
+async fn a_lease_starts_before_its_request_is_sent() {
     let server = server().await;
     let delay = Duration::from_millis(300);
     let (_proxy, client) = slow_answers(&server, delay).await;
@@ -175,7 +175,7 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
     let server = server().await;
     let (proxy, client) = slow_answers(&server, Duration::ZERO).await;
     let guard = Lock::new(&client, "a").acquire().lease(Duration::from_millis(1500)).await.unwrap();
-    // An extension that is in time for the server, whose reply arrives after the local end of the
+    // The server executes the extension in time, but the reply arrives after the local end of the
     // lease.
     proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(2000)));
     let (extended, reason) = tokio::join!(guard.extend(Duration::from_secs(10)), guard.lost());
@@ -185,7 +185,7 @@ async fn a_lock_that_was_seen_lost_is_never_held_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_is_counted_from_before_it_left() {
+async fn a_renewed_lease_starts_before_its_request_is_sent() {
     let server = server().await;
     let (delay, lease) = (Duration::from_millis(400), Duration::from_secs(8));
     let (_proxy, client) = slow_answers(&server, delay).await;
@@ -196,14 +196,15 @@ async fn a_renewal_is_counted_from_before_it_left() {
         last > before
     };
     wait_until(SOON, renewed).await;
-    // The margin takes 400 ms of it, and the way of the answer as much.
+    // The safety margin takes 400 ms of the lease, and so does the delay of the reply.
     assert!(guard.remaining() < lease - Duration::from_millis(600), "{:?}", guard.remaining());
 }
 
-/// A lease is extended in time, but the answer is read late: after the hold was seen lost. It stays
-/// lost.
+/// The lease is extended in time, but the reply is read only after the loss was seen. The hold
+/// stays lost.
 ///
-/// One thread, and nothing yields to it in between: the engine does not mark the end first.
+/// The test has one thread and does not yield in between, so the renewal loop does not mark the end
+/// first.
 #[tokio::test]
 async fn a_hold_that_was_seen_lost_is_not_held_again_by_an_extension() {
     let server = Arc::new(
@@ -224,7 +225,7 @@ async fn a_hold_that_was_seen_lost_is_not_held_again_by_an_extension() {
     }
     let told = match futures_util::poll!(&mut extend) {
         Poll::Ready(told) => told,
-        Poll::Pending => panic!("the answer is there"),
+        Poll::Pending => panic!("the reply has arrived"),
     };
     assert!(!held.is_held(), "{told:?}");
     assert!(matches!(told, Err(ExtendError::Lost { reason: LostReason::Expired, .. })), "{told:?}");

@@ -1,8 +1,8 @@
-//! A delayed queue is what its model is, with clients of Redisson beside it.
+//! A delayed queue is compared with its model, while Redisson's clients use it too.
 //!
-//! All is delayed by half-hours; that hours pass is done by moving what is delayed that much
-//! nearer, in one step. So the clock decides nothing but what comes first of what is due together,
-//! which is the order in which it was pushed.
+//! All delays are multiples of half an hour. Hours pass when a script moves the delayed elements
+//! nearer in one step. So the clock only decides the order of elements that are due together, which
+//! is the order of their pushes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use redgrid_queue::{Delayed, DelayedQueue};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{SOON, client, server};
 
-/// Half an hour: all is delayed by some of these.
+/// Half an hour: all delays are multiples of it.
 const UNIT: Duration = Duration::from_secs(1_800);
 
-/// A run of one seed takes less.
+/// A run of one seed takes less time.
 const ENOUGH: Duration = Duration::from_secs(1_700);
 
-/// Moves delayed elements nearer by this much.
+/// Lets time pass: moves all delayed elements nearer by this much.
 static PASS: Script<1> = Script::new(
     "test/pass",
     "for _, one in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], -ARGV[1], one) end
     return redis.call('ZCARD', KEYS[1])",
 );
 
-/// As Redisson delays: an item with an id of its own, in the sorted set and in the list.
+/// Delays an element as Redisson does: an item with its own id, in the sorted set and in the list.
 static OFFER: Script<2> = Script::new(
     "test/offer",
     "local time = redis.call('TIME')
@@ -36,7 +36,7 @@ static OFFER: Script<2> = Script::new(
     return redis.call('RPUSH', KEYS[2], item)",
 );
 
-/// As Redisson moves what is due to its queue.
+/// Moves due elements to the queue, as Redisson does.
 static MOVE: Script<3> = Script::new(
     "test/move",
     "local time = redis.call('TIME')
@@ -65,7 +65,7 @@ async fn a_fraction_of_a_millisecond_counts_as_a_whole() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u8> = DelayedQueue::new(&client, "later");
     let parts = [0, 1, 999_999, 1_000_000, 1_000_001].map(Duration::from_nanos);
-    // In one step, so that they have one beginning.
+    // Pushed in one step, so that all delays have the same start.
     queue.push_many(parts.iter().map(|part| (&1, UNIT + *part))).await.unwrap();
     let key = "redisson_delay_queue_timeout:{later}";
     let due: Vec<(Vec<u8>, f64)> = observer.query(&["ZRANGE", key, "0", "-1", "WITHSCORES"]).await.unwrap();
@@ -115,7 +115,7 @@ impl Model {
     }
 }
 
-/// A client that knows nothing of this one's delayed queues.
+/// A client that does not know the delayed queues of this one.
 struct Other<'a> {
     client: &'a Client,
     name: String,
@@ -127,7 +127,7 @@ impl Other<'_> {
         self.client.run(args.iter().cloned().fold(request, Request::arg)).await.unwrap()
     }
 
-    /// The queue, or what belongs to it.
+    /// The key of the queue, or one of its companion keys.
     fn key(&self, prefix: &str) -> Bytes {
         match prefix {
             "" => self.name.clone().into(),
@@ -145,8 +145,8 @@ impl Other<'_> {
 const TIMES: &str = "redisson_delay_queue_timeout";
 const LIST: &str = "redisson_delay_queue";
 
-/// Queues and what they are to be, each through the same operations of two clients, and of one as
-/// Redisson's are.
+/// Applies the same operations to a queue and to its model. Two clients use the queue, and another
+/// one works like Redisson.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -166,12 +166,12 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
             let same = counted == model.count() && beside.peek().await.unwrap() == model.peek();
             assert!(fits && same, "seed {seed}: {model:?} after {story:?}");
         }
-        // All elements arrive in order in the end, whoever takes them.
+        // All elements arrive in order in the end, whichever client takes them.
         other.pass(20).await;
         model.now += 20;
         while let Some(next) = model.take() {
             let took = tokio::time::timeout(SOON, queues[random.usize(..2)].take()).await;
-            assert_eq!(took.expect("it is due").unwrap(), next, "seed {seed}: in front of {model:?} after {story:?}");
+            assert_eq!(took.expect("a due element").unwrap(), next, "seed {seed}: before {model:?} after {story:?}");
         }
         let left = (queues[0].take_within(Duration::ZERO).await.unwrap(), queues[1].is_empty().await.unwrap());
         assert_eq!(left, (None, true), "seed {seed}: after {story:?}");
@@ -184,7 +184,7 @@ async fn apply(
     tickets: &mut Vec<(Delayed, (u64, u64))>,
     (step, n, value): (u8, u64, u8),
 ) -> bool {
-    // Ours are due at whole hours, those of others in between.
+    // Our elements are due at whole hours, those of others in between.
     let after = |n: u64| UNIT * (2 * n) as u32;
     match step {
         0..3 => {
@@ -193,7 +193,7 @@ async fn apply(
             true
         }
         3..5 => {
-            // The last first: not in the order in which they are due.
+            // The last one is due first, so the order of pushes is not the order of due times.
             let new = [(0, n + 1), (1, n), (2, 0), (3, n)].into_iter().take(usize::from(value));
             let new: Vec<(u8, u64)> = new.map(|(more, n)| (value + more, n)).collect();
             let pushed = queue.push_many(new.iter().map(|(value, n)| (value, after(*n)))).await.unwrap();
@@ -211,7 +211,7 @@ async fn apply(
         }
         7..11 => queue.take_within(Duration::ZERO).await.unwrap() == model.take(),
         11 => match model.take() {
-            Some(next) => tokio::time::timeout(SOON, queue.take()).await.expect("it is due").unwrap() == next,
+            Some(next) => tokio::time::timeout(SOON, queue.take()).await.expect("a due element").unwrap() == next,
             None => queue.take_within(Duration::ZERO).await.unwrap().is_none(),
         },
         12..14 => {
@@ -225,7 +225,7 @@ async fn apply(
             told.len() == expected.len().min(most as usize) && told.iter().zip(&expected).all(fits)
         }
         14 => queue.is_empty().await.unwrap() == (model.count().1 == 0),
-        // Now and then it begins anew.
+        // Sometimes the queue is cleared.
         _ if n == 0 => {
             let was = std::mem::take(&mut model.ready).len() + std::mem::take(&mut model.later).len();
             queue.clear().await.unwrap() == (was > 0)
@@ -251,7 +251,7 @@ async fn intrude(other: &Other<'_>, model: &mut Model, (step, n, value): (u8, u6
         21 | 22 => {
             let moved = other.script(&MOVE, ["", TIMES, LIST], &[n.to_string().into()]).await;
             for _ in 0..moved {
-                let next = model.pop_due().expect("it is due");
+                let next = model.pop_due().expect("a due element");
                 model.ready.push_back(next);
             }
             moved == n || model.due().next().is_none()

@@ -10,7 +10,6 @@ use redgrid_tests::{SOON, client, server};
 
 const TIMES: &str = "redisson_delay_queue_timeout:{later}";
 
-/// How many elements are delayed: `REDGRID_DELAYED`.
 fn delayed() -> u64 {
     std::env::var("REDGRID_DELAYED").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
 }
@@ -41,7 +40,7 @@ async fn due_elements_are_taken_in_order_and_others_stay() {
     assert!(queue.cancel(&pushed[2]).await.unwrap() && !queue.cancel(&pushed[2]).await.unwrap());
     assert_eq!((queue.take().await.unwrap(), queue.take().await.unwrap()), (1, 2));
     assert_eq!(queue.take_within(ms(0)).await.unwrap(), None);
-    // A wait that begins before the push, and one whose element becomes due.
+    // One wait begins before the push, and the other one gets an element that becomes due.
     let waiting = tokio::spawn({
         let queue = queue.clone();
         async move { queue.take().await.unwrap() }
@@ -59,7 +58,7 @@ async fn due_elements_are_taken_in_order_and_others_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_take_of_a_cancelled_caller_is_due_again_in_front() {
+async fn an_element_of_a_cancelled_take_is_due_again_first() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");
@@ -112,7 +111,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
             .unwrap_or(0)
             * 4096
     };
-    // Spread over about as long as it takes to push and take them.
+    // Spread over about as much time as the pushes and takes need.
     let spread = (many / 50).max(500);
     let began = Instant::now();
     let delay = |n: u64| ms(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20).as_millis() as u64 % spread;
@@ -122,7 +121,8 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
         queue.push_many(part.iter().map(|(n, delay)| (n, *delay))).await.unwrap();
     }
     let (pushed_in, full) = (began.elapsed(), number(&observer, "memory", "used_memory").await);
-    // The one table of when each is due, read before any is taken; behind the id it is packed.
+    // When each element is due, read before any is taken. The value follows the id in a packed
+    // member.
     let mut due = vec![0_u64; many as usize];
     let mut cursor = 0_i64;
     while cursor < many as i64 {
@@ -146,7 +146,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
         for value in futures_util::future::join_all(wait).await {
             let value = value.unwrap();
             let this = (due[value as usize], value);
-            assert!(last < this, "{last:?} was taken in front of {this:?}");
+            assert!(last < this, "{last:?} was taken before {this:?}");
             last = this;
             taken += 1;
         }
@@ -163,7 +163,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
     );
     assert!((full - memory) / many < 250, "{}", (full - memory) / many);
     assert!(queue.is_empty().await.unwrap());
-    // Each is taken by its part of a request of a hundred: ZMSCORE, ZREM and ZRANGE are counted
+    // Each element costs its share of a request of a hundred. ZMSCORE, ZREM and ZRANGE are counted,
     // too.
     assert!(commands < many + 2_000, "{commands}");
 }

@@ -13,15 +13,15 @@ use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_process_believes_at_a_time_and_the_token_stays() {
+async fn one_process_holds_it_at_a_time_and_the_token_stays() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     let (watch, token) = (guard.watch(), guard.token());
     let detached = guard.detach().await.unwrap();
-    assert!(!watch.is_held(), "nobody believes while it is on its way");
+    assert!(!watch.is_held(), "no process holds it while it moves");
     assert_eq!((watch.lost_reason(), one.stats()), (None, NOTHING));
-    // Over the wire, and held all the time.
+    // The lock moves as text, and stays held all the time.
     let json = serde_json::to_string(&detached).unwrap();
     assert!(Lock::new(&two, "a").try_acquire().await.unwrap().is_none());
     let detached: Detached = serde_json::from_str(&json).unwrap();
@@ -31,7 +31,7 @@ async fn one_process_believes_at_a_time_and_the_token_stays() {
     assert_eq!((guard.token(), guard.is_held()), (token, true));
     let state = lock.inspect().await.unwrap().unwrap();
     assert_eq!((state.holders.len(), state.holders[0].client.as_str()), (1, two.id()));
-    // Once is all: here, in the process it came from, and by the same client again.
+    // It can be attached once: not again by this client, and not by the former process.
     for client in [&one, &two] {
         let again = Lock::new(client, "a").attach(&detached).await;
         assert!(matches!(again, Err(AttachError::Gone { .. })), "{again:?}");
@@ -44,7 +44,7 @@ async fn one_process_believes_at_a_time_and_the_token_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_that_attach_one_gets_it() {
+async fn of_many_attaches_one_succeeds() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     for round in 0..20 {
@@ -79,7 +79,8 @@ async fn a_waiter_keeps_waiting_until_the_release_elsewhere() {
     wait_until(SOON, async || one.stats().waiting == 1).await;
     let detached = guard.detach().await.unwrap();
     let there = Lock::new(&two, "a").attach(&detached).await.unwrap();
-    // It receives the release; otherwise it would poll only when the known lease has ended.
+    // The waiter receives the message of the release. Otherwise it would poll only at the end of
+    // the known lease.
     wait_until(SOON, async || one.stats().channels == 1).await;
     assert!(!waiter.is_finished() && there.is_held());
     there.release().await.unwrap();
@@ -94,8 +95,8 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
     let (one, two) = (client(&server).await, client(&server).await);
     let mut last = None;
     for _ in 0..5 {
-        // Several owners there, then several here: each has a higher token, none ahead of the
-        // server's clock.
+        // Several owners in one process, then several in the other. Each has a higher token, and
+        // none is ahead of the server's clock.
         for client in [&one, &two] {
             for _ in 0..3 {
                 let guard = Lock::new(client, "a").acquire().timeout(SOON).await.unwrap();
@@ -124,7 +125,7 @@ async fn tasks_of_the_process_that_attached_have_it_next_with_higher_tokens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_attached_lease_is_renewed_and_a_fixed_one_ends_as_planned() {
     let server = server().await;
-    // Long enough for a machine that stands still now and then.
+    // Long enough for a machine that stalls now and then.
     let short = |config: redgrid_core::Config| config.watchdog_lease(6000 * MS);
     let one = client_with(&server.url(), short).await;
     let two = client_with(&server.url(), short).await;
@@ -152,7 +153,7 @@ async fn an_unattached_hold_ends_with_its_lease() {
     assert!(next.token() > detached.token());
     assert!(matches!(Lock::new(&one, "a").attach(&detached).await, Err(AttachError::Gone { .. })));
     assert!(next.is_held());
-    // Taken by force on its way, it is gone as well.
+    // A forced takeover while it moves ends the hold as well.
     let detached = next.detach().await.unwrap();
     let thief = Lock::new(&one, "a").steal().await.unwrap();
     assert!(thief.token() > detached.token());
@@ -195,7 +196,7 @@ async fn a_lock_of_another_kind_stays_of_its_kind() {
     }
     let guard = fenced.attach(&ledger).await.unwrap();
     assert_eq!(fenced.token().await.unwrap(), Some(guard.token()));
-    // Its tokens are counted by the server: it does not pass from task to task without asking.
+    // The server counts its tokens, so it does not pass between tasks without a request.
     let next = tokio::spawn(fenced.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
     let token = guard.token();
@@ -207,12 +208,12 @@ async fn a_lock_of_another_kind_stays_of_its_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_back() {
+async fn a_lost_reply_attaches_once_and_an_unused_attach_is_released() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: redgrid_core::Config| config.response_timeout(2000 * MS).retries(1);
     let (one, two) = (client(&server).await, client_with(&server.url_via(proxy.addr()), quick).await);
-    // Known to the server, so that what is lost is the answer of the script.
+    // The server knows the script after this, so the lost reply is that of the script.
     let warm = Lock::new(&one, "warm").acquire().await.unwrap().detach().await.unwrap();
     Lock::new(&two, "warm").attach(&warm).await.unwrap().release().await.unwrap();
 
@@ -224,7 +225,7 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
     assert_eq!(fields.len(), 1);
     guard.release().await.unwrap();
 
-    // No copy is answered: it has no holder, and it does not stay.
+    // No copy gets a reply: the lock has no holder, and does not stay taken.
     let detached = Lock::new(&one, "b").acquire().await.unwrap().detach().await.unwrap();
     proxy.next(8, script!("attach"), Action::SwallowReply);
     let unknown = Lock::new(&two, "b").attach(&detached).await;
@@ -238,9 +239,10 @@ async fn a_lost_answer_to_an_attach_attaches_once_and_one_that_is_left_is_given_
     wait_until(SOON, async || !observer.exists("c").await.unwrap() && two.stats() == NOTHING).await;
 }
 
-/// The job has begun where it was detached: its name is retained although it could not be attached.
+/// The job began in the process that detached the lock, so its name is retained although the attach
+/// fails.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
+async fn a_failed_attach_leaves_the_name_taken_for_its_minimum_hold() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: redgrid_core::Config| config.response_timeout(1000 * MS).retries(1);
@@ -249,7 +251,7 @@ async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
     Lock::new(&two, "warm").attach(&warm).await.unwrap().release().await.unwrap();
     let at_least = 600_000 * MS;
     let job = Lock::new(&one, "job").acquire().hold_at_least(at_least).await.unwrap().detach().await.unwrap();
-    // The releases, at once and when no copy can be executed any more.
+    // The releases: one at once, and one when no copy can be executed any more.
     let given_back = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&given_back);
     proxy.on_request(move |command| {
@@ -269,7 +271,7 @@ async fn an_attach_that_fails_leaves_the_name_taken_for_its_at_least() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_least_and_max_hold_go_with_it() {
+async fn minimum_and_maximum_hold_are_attached_too() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let began = tokio::time::Instant::now();

@@ -1,4 +1,4 @@
-//! From an address to a connection: several addresses of a name, resolvers, dialers, proxies, and
+//! From an address to a connection: several addresses of one name, resolvers, dialers, proxies, and
 //! mapped addresses.
 
 use std::io;
@@ -16,7 +16,7 @@ use redgrid_tests::{SOON, server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A documentation address (RFC 5737): this machine drops what goes there, or refuses it.
+/// A documentation address (RFC 5737), which does not reply, or is refused by this machine.
 const SILENT: &str = "192.0.2.1:6379";
 
 /// Returns the same addresses for every name, and records the names.
@@ -50,8 +50,8 @@ async fn a_host_with_a_silent_address_is_reached_at_another_and_followed() {
     let client = Client::connect(Config::single("db.test").unwrap().resolver(resolver)).await.unwrap();
     works(&client).await;
     let before = asked.load(Ordering::SeqCst);
-    assert!(before >= 2, "once for each connection");
-    // The name leads elsewhere by the time the connection is lost.
+    assert!(before >= 2, "one resolution for each connection");
+    // The name resolves to another address when the connection is lost.
     *addresses.lock().unwrap() = vec![two.addr()];
     one.kill().await.unwrap();
     wait_until(SOON, async || {
@@ -62,7 +62,7 @@ async fn a_host_with_a_silent_address_is_reached_at_another_and_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_is_not_known_is_said_to_be() {
+async fn an_unknown_host_name_is_reported() {
     let resolver = Fixed { addresses: Arc::default(), asked: Arc::default() };
     let client = Client::connect(Config::single("db.other").unwrap().resolver(resolver)).await.unwrap();
     let trouble = async || client.health().timeout(Duration::from_millis(100)).await.nodes[0].trouble.clone();
@@ -70,7 +70,7 @@ async fn a_name_that_is_not_known_is_said_to_be() {
     wait_until(SOON, async || trouble().await.is_some_and(|trouble| trouble.contains(says))).await;
 }
 
-/// Connects to one address whatever is requested, and counts.
+/// Connects to one address, whatever is requested, and counts.
 struct Tunnel {
     to: SocketAddr,
     dialed: Arc<Mutex<Vec<String>>>,
@@ -112,8 +112,8 @@ async fn tls_is_spoken_through_a_dialer_with_the_name_of_the_server() {
 async fn addresses_of_a_cluster_behind_nat_are_mapped() {
     let cluster = redgrid_testkit::Cluster::start(3, 0).await.unwrap();
     let seed = cluster.addrs()[0];
-    // As seen from outside, each node has another address, and what nodes say of themselves is of
-    // no use.
+    // From outside, each node has another address, and the addresses that nodes announce are
+    // useless.
     let mut map = Vec::new();
     let mut doors = Vec::new();
     for addr in cluster.addrs() {
@@ -130,7 +130,7 @@ async fn addresses_of_a_cluster_behind_nat_are_mapped() {
     assert!(doors.iter().filter(|door| door.counts().commands > 0).count() >= 3);
 }
 
-/// A SOCKS5 proxy of a few lines, which asks for a user and a password.
+/// A minimal SOCKS5 proxy, which requires a user and a password.
 async fn socks_proxy(accept: bool, seen: Arc<Mutex<Vec<String>>>, to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

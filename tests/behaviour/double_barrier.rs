@@ -55,7 +55,7 @@ async fn sessions_of_many_do_not_mix() {
     const PARTIES: u32 = 4;
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
-    // Eight contend for sessions of four, until there were forty.
+    // Eight parties contend for sessions of four, until there were forty sessions.
     let inside = Arc::new([const { AtomicU64::new(0) }; 42]);
     let (over, end) = tokio::sync::watch::channel(false);
     let tasks: Vec<_> = (0..2 * PARTIES)
@@ -97,7 +97,7 @@ async fn a_party_that_dies_does_not_hang_the_others() {
     let one = leased(&server).await;
     let lease = LEASE.as_millis().to_string();
     let role = env!("CARGO_BIN_EXE_role");
-    // Outside: it is not counted any more.
+    // Outside the barrier, a dead party is not counted any more.
     let other = Other::start(role, &["party", &server.url(), &lease, "enter", "a", "2"]).await;
     until(&observer, WAITING, 1).await;
     other.kill().await;
@@ -105,7 +105,8 @@ async fn a_party_that_dies_does_not_hang_the_others() {
     tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
     let first = enter(&one, 2);
     until(&observer, WAITING, 1).await;
-    // Inside: leaving parties wait for the end of its lease, and later parties enter.
+    // If the dead party is inside, leaving parties wait for the end of its lease, and later parties
+    // enter.
     let url = server.url();
     let other = Other::start(role, &["party", &url, &lease, "inside", "a", "2"]).await;
     let first = first.await.unwrap().unwrap();
@@ -143,7 +144,7 @@ async fn a_dropped_party_leaves_and_one_inside_counts_for_many_leases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_are_lost_delay_and_a_shutdown_leaves() {
+async fn lost_messages_cause_delays_and_a_shutdown_leaves() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -153,12 +154,12 @@ async fn messages_that_are_lost_delay_and_a_shutdown_leaves() {
     let first = enter(&deaf, 2);
     until(&observer, WAITING, 1).await;
     let second = enter(&other, 2).await.unwrap().unwrap();
-    let first = tokio::time::timeout(LEASE, first).await.expect("within its next look").unwrap().unwrap();
+    let first = tokio::time::timeout(LEASE, first).await.expect("within its next poll").unwrap().unwrap();
     let left = leave(first);
     until(&observer, INSIDE, 1).await;
     other.shutdown(SOON).await.unwrap();
     assert_eq!(count(&observer, INSIDE).await, 0, "a shutdown leaves");
-    tokio::time::timeout(LEASE, left).await.expect("within its next look").unwrap().unwrap();
+    tokio::time::timeout(LEASE, left).await.expect("within its next poll").unwrap().unwrap();
     drop(second);
 }
 
@@ -178,7 +179,7 @@ async fn a_party_inside_is_inside_again_after_the_server_lost_all() {
     left.await.unwrap().unwrap();
 }
 
-/// As if a failover had lost the entry of one party: the other one, which is inside, restores it.
+/// A party inside restores the entry of another party that a failover lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_opening_is_announced_by_parties_inside() {
     let server = server().await;
@@ -193,7 +194,7 @@ async fn a_lost_opening_is_announced_by_parties_inside() {
     let third = loop {
         let restore: [&[u8]; 5] = [b"RESTORE", b"redgrid_double_barrier:{a}", b"600000", &before, b"REPLACE"];
         observer.cmd(&restore).await.unwrap();
-        // Last: a word that comes in between sets the session, and is seen below.
+        // Deleted last: a keep-alive in between sets the session, which is checked below.
         observer.cmd(&["DEL", WAITING, INSIDE]).await.unwrap();
         let third = enter(&one, 2);
         wait_until(SOON, async || third.is_finished() || count(&observer, WAITING).await == 1).await;
@@ -205,6 +206,6 @@ async fn a_lost_opening_is_announced_by_parties_inside() {
         wait_until(SOON, async || count(&observer, WAITING).await == 0).await;
     };
     // The keep-alive of the party inside restores session 1, and its waiters are admitted.
-    let third = tokio::time::timeout(SOON, third).await.expect("it is let in").unwrap().unwrap();
+    let third = tokio::time::timeout(SOON, third).await.expect("the party is admitted").unwrap().unwrap();
     assert_eq!((third.session(), inside.session()), (1, 1));
 }

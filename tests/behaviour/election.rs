@@ -9,7 +9,7 @@ use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 const MS: Duration = Duration::from_millis(1);
 
 async fn next(changes: &mut Observation) -> Option<Leader> {
-    tokio::time::timeout(SOON, changes.next()).await.expect("a change is told").unwrap()
+    tokio::time::timeout(SOON, changes.next()).await.expect("a change in time").unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn a_leader_leads_until_it_resigns_and_observers_are_notified() {
         let leadership = election.campaign().proclaim(format!("node {round}")).timeout(SOON).await.unwrap();
         assert!(leadership.is_leader() && last < Some(leadership.term()));
         last = Some(leadership.term());
-        let leader = next(&mut changes).await.expect("it is told");
+        let leader = next(&mut changes).await.expect("a new leader");
         assert_eq!((leader.id_text(), leader.term), (format!("node {round}"), leadership.term()));
         assert_eq!(elections[0].leader().await.unwrap().map(|leader| leader.term), last);
         // No other candidate is elected meanwhile.
@@ -45,7 +45,8 @@ async fn a_leader_leads_until_it_resigns_and_observers_are_notified() {
 async fn candidates_follow_each_other_and_each_is_known_by_its_own_name() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
-    // Two candidates in each process: leadership does not pass in silence inside one.
+    // Two candidates in each process: leadership does not pass within a process without a
+    // notification.
     let tasks: Vec<_> = (0..4)
         .map(|n| {
             let election = Election::new(&clients[n % 2], "a");
@@ -53,7 +54,7 @@ async fn candidates_follow_each_other_and_each_is_known_by_its_own_name() {
                 let mut terms = Vec::new();
                 for _ in 0..5 {
                     let leadership = election.campaign().proclaim(n.to_string()).timeout(SOON).await.unwrap();
-                    let told = election.leader().await.unwrap().expect("it leads");
+                    let told = election.leader().await.unwrap().expect("a leader");
                     assert_eq!((told.id_text(), told.term), (n.to_string(), leadership.term()));
                     terms.push(leadership.term());
                     leadership.resign().await.unwrap();
@@ -70,7 +71,7 @@ async fn candidates_follow_each_other_and_each_is_known_by_its_own_name() {
     }
     terms.sort();
     terms.dedup();
-    assert_eq!(terms.len(), 20, "each leader had a term of its own");
+    assert_eq!(terms.len(), 20, "each leader had its own term");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,12 +84,13 @@ async fn leading_continues_past_the_lease_and_a_dead_leader_is_replaced() {
     let first = Election::new(&dying, "a").campaign().proclaim("first").await.unwrap();
     let mut changes = Election::new(&one, "a").observe();
     assert_eq!(next(&mut changes).await.map(|leader| leader.term), Some(first.term()));
-    // Two leases later it leads, and is known by its name.
+    // Two leases later it still leads, and is known by its name.
     let began = tokio::time::Instant::now();
     tokio::time::sleep_until(began + 7000 * MS).await;
     assert!(first.is_leader());
     assert_eq!(Election::new(&one, "a").leader().await.unwrap().map(|leader| leader.id_text()), Some("first".into()));
-    // As if its host was gone: no answer comes, and it stops to believe before another leads.
+    // The leader's host is gone: no reply arrives, and it stops leading before another candidate
+    // leads.
     let second = Election::new(&two, "a").campaign().proclaim("second").timeout(SOON);
     let second = tokio::spawn(second.into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
@@ -117,9 +119,9 @@ async fn a_forced_takeover_of_leadership_is_reported_and_a_plain_holder_is_no_le
     let told = tokio::time::timeout(SOON, leadership.lost()).await.unwrap();
     assert!(matches!(told, LostReason::Forced | LostReason::Gone), "{told:?}");
     assert!(thief.token() > leadership.term());
-    assert_eq!(Election::new(&two, "a").leader().await.unwrap(), None, "it holds, and has not been elected");
+    assert_eq!(Election::new(&two, "a").leader().await.unwrap(), None, "a holder that was not elected");
     assert!(leadership.resign().await.is_err());
-    // The next elected candidate waits for it, and is woken.
+    // The next candidate waits for the plain holder, and is woken.
     let next = tokio::spawn(election.campaign().timeout(SOON).into_future());
     wait_until(SOON, async || one.stats().waiting == 1).await;
     thief.release().await.unwrap();
@@ -127,7 +129,7 @@ async fn a_forced_takeover_of_leadership_is_reported_and_a_plain_holder_is_no_le
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_candidate_that_leaves_leads_no_longer() {
+async fn a_cancelled_campaign_leads_no_longer() {
     let server = server().await;
     let client = client(&server).await;
     let election = Election::new(&client, "a");
@@ -148,7 +150,7 @@ async fn a_candidate_that_leaves_leads_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_bounds_the_proclamation_as_well() {
+async fn a_timeout_includes_the_proclamation() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(3 * SOON)).await;
@@ -156,14 +158,14 @@ async fn a_wait_bounds_the_proclamation_as_well() {
     election.campaign().await.unwrap().resign().await.unwrap();
     proxy.next(1, script!("leader_proclaim"), Action::Hold);
     let campaign = election.campaign().timeout(1000 * MS).into_future();
-    let ended = tokio::time::timeout(SOON, campaign).await.expect("it ends");
+    let ended = tokio::time::timeout(SOON, campaign).await.expect("an end in time");
     assert!(matches!(ended, Err(CampaignError::NotProclaimed { .. })), "{ended:?}");
     proxy.release_held().await;
-    // Elected, and leading no longer.
+    // It was elected, and does not lead any more.
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }
 
-/// The lock is free by then: what can not be tidied beside it is no failure.
+/// The lock is free by then, so a failed cleanup of the other key is no error.
 #[tokio::test(flavor = "multi_thread")]
 async fn resigning_succeeds_beside_foreign_keys() {
     let server = server().await;
@@ -178,7 +180,7 @@ async fn resigning_succeeds_beside_foreign_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_elect_once_and_resign_once() {
+async fn lost_replies_elect_once_and_resign_once() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: redgrid_core::Config| config.response_timeout(2000 * MS);

@@ -10,7 +10,7 @@ use redgrid_tests::{SOON, client, client_unready, client_with, listening, server
 const MS: Duration = Duration::from_millis(1);
 
 async fn next(events: &mut ConnectionEvents) -> ConnectionEvent {
-    tokio::time::timeout(SOON, events.recv()).await.expect("something is told").expect("the client lives")
+    tokio::time::timeout(SOON, events.recv()).await.expect("an event in time").expect("the client lives")
 }
 
 fn id(server: &RedisServer) -> NodeId {
@@ -22,7 +22,7 @@ async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
     let server = server().await;
     let client = client(&server).await;
     listening(&server, &client).await;
-    // In force here too, not only there.
+    // The subscription is active at the client, too, and not only at the server.
     wait_until(SOON, async || client.health().await.nodes[0].subscribed == 1).await;
     let mut events = client.events();
     for _ in 0..3 {
@@ -31,8 +31,8 @@ async fn a_restarted_server_is_lost_connected_and_then_a_gap() {
         while told.last() != Some(&ConnectionEvent::Gap { node: id(&server) }) {
             told.push(next(&mut events).await);
         }
-        // Lost and connected, perhaps once more: on a busy machine the news of the new connection
-        // may come after its handshake, and it is greeted again.
+        // Lost and connected, perhaps twice. On a busy machine, the event of the new connection may
+        // come after its handshake, which is then repeated.
         let pairs = told[..told.len() - 1].chunks(2);
         assert!(pairs.len() >= 1, "{told:?}");
         for pair in pairs {
@@ -75,7 +75,7 @@ async fn a_slow_reader_learns_how_many_events_it_missed() {
     while quick.recv().await.is_some() {
         told += 1;
     }
-    let Some(ConnectionEvent::Missed { count }) = slow.recv().await else { panic!("it is told first") };
+    let Some(ConnectionEvent::Missed { count }) = slow.recv().await else { panic!("expected `Missed` first") };
     let mut kept = 0;
     while let Some(event) = slow.recv().await {
         assert!(!matches!(event, ConnectionEvent::Missed { .. }));
@@ -90,7 +90,7 @@ async fn receivers_end_with_their_client() {
     let client = client(&server).await;
     let mut events = client.events();
     client.shutdown(SOON).await.unwrap();
-    while tokio::time::timeout(SOON, events.recv()).await.expect("it ends").is_some() {}
+    while tokio::time::timeout(SOON, events.recv()).await.expect("an end in time").is_some() {}
     assert!(client.events().recv().await.is_none());
     let health = client.health().await;
     assert!(health.is_shut_down && !health.is_ready());
@@ -111,7 +111,7 @@ async fn health_reports_holds_and_responding_nodes() {
     let info: String = server.observer().await.unwrap().query(&["INFO", "server"]).await.unwrap();
     assert!(info.contains(&format!("run_id:{}", node.run_id.as_deref().unwrap())));
     assert!(node.round_trip.unwrap() < SOON);
-    // On the same machine, the bound is late by the handshake's latency at most.
+    // On one machine, the bound is too late by at most the latency of the handshake.
     assert!(node.clock_offset_micros.unwrap().unsigned_abs() < 1_000_000, "{health:?}");
     assert!(node.subscribed >= 1 && node.channels >= node.subscribed);
     let topology = client.topology();
@@ -141,7 +141,7 @@ async fn health_answers_in_time_whatever_the_server_does() {
     // There was no server from the beginning.
     let late = client_unready(&server.url(), |config| config).await;
     wait_until(SOON, async || is_lost(&late).await).await;
-    // Before it has tried for the first time there is only that it has not.
+    // Before the first attempt, the only error is that it has not been made.
     let is_refused = async || {
         let trouble = late.health().await.nodes[0].trouble.clone();
         trouble.is_some_and(|trouble| trouble.contains("refused"))

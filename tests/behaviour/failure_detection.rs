@@ -1,4 +1,4 @@
-//! Cases that reviewers of the local lock table suspected, each as a test.
+//! Suspected faults of the local lock table, each with a test.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Takeovers that race with another task: some 20 ms each.
+/// Takeovers that race with another task, some 20 ms each.
 const TAKEOVERS: u32 = 600;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn an_expired_unpolled_waiter_delays_no_other() {
     assert!(futures_util::poll!(&mut stuck).is_pending());
     let second = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.stats().waiting == 2).await;
-    // The time of the one that is stuck is over then.
+    // After this, the timeout of the stuck waiter has passed.
     tokio::time::sleep(300 * MS).await;
     owner.release().await.unwrap();
     let second = second.await.unwrap();
@@ -44,8 +44,8 @@ async fn after_a_cancelled_extend(fixed: bool) {
     let ask = if fixed { ask.lease(lease) } else { ask };
     let second = tokio::spawn(ask.into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
-    // A thread that stands still in a poll may have its answer at the end of it: then it is tried
-    // again.
+    // If the thread stalls in the poll, the reply may arrive within it. Then the extension is
+    // repeated.
     while futures_util::poll!(Box::pin(owner.extend(Duration::from_secs(1)))).is_ready() {
         owner.extend(lease).await.unwrap();
     }
@@ -68,7 +68,7 @@ async fn a_cancelled_extend_does_not_end_the_next_owners_renewed_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_attempt_per_name_is_in_flight_however_often_its_asker_leaves() {
+async fn one_attempt_per_name_is_in_flight_however_often_callers_leave() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -108,8 +108,8 @@ async fn a_lone_process_that_may_not_publish_is_not_slowed_down() {
     assert!(mute * 3 > all, "{mute} without PUBLISH, {all} with it");
 }
 
-/// A takeover of a lock that the server has lost, while our own guard is dropped and another task
-/// arrives.
+/// A takeover is not handed over. The server has lost the lock, while our own guard is dropped and
+/// another task arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_local_takeover_is_not_handed_over() {
     let server = server().await;
@@ -165,13 +165,13 @@ async fn a_waiter_behind_an_unanswered_release_is_notified_in_time() {
     wait_until(SOON, async || client.stats().holds == 0).await;
     let got = tokio::time::timeout(SOON, lock.acquire().into_future()).await;
     server.resume().await.unwrap();
-    assert!(got.is_ok(), "no answer in a minute, where a call without contact ends after 0.6 s");
+    assert!(got.is_ok(), "no reply in a minute, but a call without contact ends after 0.6 s");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forgotten_and_reentered_hold_is_left_to_its_lease_or_renewed() {
     let server = server().await;
-    // Long enough for a machine that stands still for two seconds.
+    // Long enough for a machine that stalls for two seconds.
     let lease = Duration::from_secs(3);
     let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
     let lock = Lock::new(&client, "a");
@@ -180,10 +180,11 @@ async fn a_forgotten_and_reentered_hold_is_left_to_its_lease_or_renewed() {
     let again = lock.acquire().holder(&me).await.unwrap();
     let began = std::time::Instant::now();
     wait_until(SOON, async || began.elapsed() > lease + lease / 2).await;
-    assert!(again.is_held(), "a renewed lease was asked for");
+    assert!(again.is_held(), "the lease is renewed");
 }
 
-/// A release that another request took over in the queue, and gave back again.
+/// A release waits for the server's reply, although another request takes the lock over before the
+/// release is sent, and gives it back.
 #[tokio::test]
 async fn a_release_completes_only_after_the_servers_reply() {
     let server = server().await;
@@ -203,10 +204,11 @@ async fn a_release_completes_only_after_the_servers_reply() {
     };
     server.resume().await.unwrap();
     drop((waiter, third));
-    assert!(told.is_err(), "the server stands still, and the release is told: {told:?}");
+    assert!(told.is_err(), "the server is paused, and the release has completed: {told:?}");
 }
 
-/// The line of `docs/operating/acl.md` with the prefix of a namespace in place of `~*`, as the page says.
+/// Two levels need no more than the line of `docs/operating/acl.md`. A namespace's prefix replaces
+/// `~*`, as the page describes.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_narrow_acl_line_is_enough_for_two_levels() {
     let server = server().await;
@@ -232,7 +234,8 @@ async fn the_narrow_acl_line_is_enough_for_two_levels() {
     assert!(log.is_empty(), "{log:?}");
 }
 
-/// The published line with `~*`: a waiter without a subscription marks, and the mark is read.
+/// Marks need no more than the published line with `~*`: a waiter without a subscription sets its
+/// mark, and the mark is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_acl_line_is_enough_for_marks() {
     let server = server().await;
@@ -253,7 +256,7 @@ async fn the_published_acl_line_is_enough_for_marks() {
     drop(waiting.await.unwrap().unwrap());
 }
 
-/// A try is answered at once, whoever's turn it is.
+/// A `try_acquire` is answered at once, whatever other tasks wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_does_not_wait_for_the_turn_of_others() {
     let server = server().await;
@@ -284,7 +287,7 @@ async fn a_try_does_not_wait_for_the_turn_of_others() {
     assert!(worst < 100 * MS, "{worst:?}");
 }
 
-/// A fixed lease after a longer one, handed over for free, ends when it ends.
+/// A fixed lease ends in time, even if a longer one was handed over before it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
     let server = server().await;
@@ -301,7 +304,7 @@ async fn a_shorter_fixed_lease_after_a_longer_one_is_enforced() {
     drop((second, third));
 }
 
-/// A try among waiters: answered at once when another task got the lock.
+/// A `try_acquire` with waiters is answered as soon as another task has the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_beside_a_waiter_is_answered_when_the_waiter_enters() {
     let server = server().await;
@@ -322,7 +325,7 @@ async fn a_try_beside_a_waiter_is_answered_when_the_waiter_enters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
+async fn a_wait_that_ends_before_it_begins_does_not_affect_the_name() {
     let server = server().await;
     let client = client(&server).await;
     for _ in 0..20 {
@@ -332,8 +335,8 @@ async fn a_wait_that_is_over_before_it_begins_leaves_the_name_alone() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// A release at the end of a window begins the turn of a subscriber, but a subscriber need not want
-/// the lock.
+/// A release at the end of a hand-over window lets a subscriber go first, but a subscriber need not
+/// want the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_try_finds_a_free_lock_despite_subscribers() {
     let server = server().await;
@@ -348,6 +351,6 @@ async fn a_try_finds_a_free_lock_despite_subscribers() {
         let granted = Instant::now();
         wait_until(SOON, async || granted.elapsed() > 2 * MS).await;
         held.release().await.unwrap();
-        lock.try_acquire().await.unwrap().expect("nobody has it").release().await.unwrap();
+        lock.try_acquire().await.unwrap().expect("a free lock").release().await.unwrap();
     }
 }

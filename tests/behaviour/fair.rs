@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Waits, and writes down its number when it is in.
-fn line_up(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
+/// Starts a task that waits, and records its number when it enters.
+fn enqueue(client: &Client, number: usize, order: &Arc<Mutex<Vec<usize>>>) -> JoinHandle<()> {
     let (lock, order) = (FairLock::new(client, "a"), Arc::clone(order));
     tokio::spawn(async move {
         let guard = lock.acquire().timeout(SOON).await.unwrap();
@@ -34,8 +34,8 @@ async fn the_first_request_enters_first_across_processes() {
     let order = Arc::default();
     let mut waiting = Vec::new();
     for number in 0..24 {
-        // Two of a process in a row, too.
-        waiting.push(line_up(&clients[(number / 2) % 3], number, &order));
+        // Sometimes two waiters of one process follow each other.
+        waiting.push(enqueue(&clients[(number / 2) % 3], number, &order));
         until_waiting(&observer, number + 1).await;
     }
     gate.release().await.unwrap();
@@ -68,7 +68,7 @@ async fn order_is_kept_under_load_by_the_servers_own_record() {
     }
     record.see(&monitor.take().await.unwrap());
     assert_eq!((record.grants, record.overtaken.len()), (300, 0), "{record:?}");
-    assert_eq!(record.gone(), 0, "nobody left, and nobody was thrown out: {record:?}");
+    assert_eq!(record.gone(), 0, "no waiter left, and none was evicted: {record:?}");
     assert!(record.by_place > 200, "most of them waited: {record:?}");
 }
 
@@ -103,11 +103,11 @@ async fn a_cancelled_waiter_leaves_the_queue_and_the_next_enters() {
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let dropped = tokio::spawn(FairLock::new(&one, "a").acquire().into_future());
     until_waiting(&observer, 1).await;
-    // Its time is over when the last has had ample time to line up behind it.
+    // Its timeout ends after the last waiter has had ample time to queue behind it.
     let late = tokio::spawn(FairLock::new(&two, "a").acquire().timeout(3000 * MS).into_future());
     until_waiting(&observer, 2).await;
     let order = Arc::default();
-    let last = line_up(&two, 0, &order);
+    let last = enqueue(&two, 0, &order);
     until_waiting(&observer, 3).await;
     dropped.abort();
     assert!(matches!(late.await.unwrap(), Err(AcquireError::TimedOut { .. })));
@@ -124,15 +124,15 @@ async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
-    // The next waiter does not take it.
+    // A waiter of Redisson, which does not acquire the lock in this test.
     let java = Theirs::new(&observer, "a", 1, 0);
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     assert!(!java.try_for(SOON).await);
     let order = Arc::default();
-    let next = line_up(&two, 0, &order);
+    let next = enqueue(&two, 0, &order);
     until_waiting(&observer, 2).await;
     gate.release().await.unwrap();
-    // Redisson's own way to leave, without a message.
+    // Redisson's waiters leave without a message.
     observer.cmd(&["LREM", "redisson_lock_queue:{a}", "1", &java.holder]).await.unwrap();
     observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &java.holder]).await.unwrap();
     let left = Stopwatch::start();
@@ -142,7 +142,7 @@ async fn a_cancelled_head_of_a_free_lock_notifies_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_leaves_no_place() {
+async fn a_shutdown_leaves_no_queue_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -195,12 +195,12 @@ async fn two_thousand_waits_dropped_at_random_leave_nothing() {
     for task in tasks {
         granted += task.await.unwrap();
     }
-    assert!(granted > 50, "the mix is to acquire now and then: {granted}");
+    assert!(granted > 50, "some acquires succeed: {granted}");
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_copy_of_lining_up_makes_no_place() {
+async fn a_late_copy_of_a_queue_request_leaves_no_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -210,14 +210,14 @@ async fn a_late_copy_of_lining_up_makes_no_place() {
     lock.acquire().await.unwrap().release().await.unwrap();
     let java = Theirs::new(&observer, "a", 1, 0);
     assert!(java.try_for(SOON).await);
-    // The first copy gets no further than the proxy, until its wait is over.
+    // The proxy holds the first copy until its wait has ended.
     proxy.next(1, "{a}", Action::Hold);
     let waited = lock.acquire().timeout(200 * MS).await;
     assert!(waited.is_err(), "{waited:?}");
     proxy.release_held().await;
     java.unlock().await;
     nothing_is_left(&observer, &[&client]).await;
-    // And after the time of every copy.
+    // Nor is there a position after every copy has expired.
     let over = Instant::now() + 2 * timeout;
     wait_until(SOON, async || {
         assert!(queue(&observer, "a").await.is_empty());
@@ -228,7 +228,7 @@ async fn a_late_copy_of_lining_up_makes_no_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_word_that_lands_after_its_waiter_has_left_takes_nothing() {
+async fn a_request_that_arrives_after_its_waiter_left_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -259,7 +259,7 @@ async fn an_expired_unpolled_waiter_blocks_no_other() {
     let (one, two) = (client(&server).await, client(&server).await);
     let gate = FairLock::new(&two, "a").acquire().await.unwrap();
     let mut parked = pin!(FairLock::new(&one, "a").acquire().timeout(4000 * MS).into_future());
-    // Polled until its place is kept by the client itself, and then no more.
+    // Polled until the client itself keeps its position, and not after that.
     let kept = async {
         until_waiting(&observer, 1).await;
         let place = queue(&observer, "a").await;
@@ -269,13 +269,13 @@ async fn an_expired_unpolled_waiter_blocks_no_other() {
         place
     };
     let place = tokio::select! {
-        _ = &mut parked => panic!("its bound is four seconds"),
+        _ = &mut parked => panic!("its timeout is four seconds"),
         place = kept => place,
     };
     let order = Arc::default();
-    let next = line_up(&two, 0, &order);
+    let next = enqueue(&two, 0, &order);
     wait_until(SOON, async || queue(&observer, "a").await.last() != place.last()).await;
-    // It gives its place up by itself.
+    // Its position is given up without a poll.
     wait_until(SOON, async || !queue(&observer, "a").await.contains(&place[0])).await;
     gate.release().await.unwrap();
     next.await.unwrap();
@@ -285,7 +285,7 @@ async fn an_expired_unpolled_waiter_blocks_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_lining_up_keeps_the_place() {
+async fn a_lost_reply_to_a_queue_request_keeps_the_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -295,10 +295,10 @@ async fn a_lost_answer_to_lining_up_keeps_the_place() {
     let gate = FairLock::new(&two, "a").acquire().await.unwrap();
     proxy.next(1, "{a}", Action::SwallowReply);
     let order = Arc::default();
-    let first = line_up(&one, 0, &order);
+    let first = enqueue(&one, 0, &order);
     until_waiting(&observer, 1).await;
     let place = queue(&observer, "a").await;
-    let second = line_up(&two, 1, &order);
+    let second = enqueue(&two, 1, &order);
     until_waiting(&observer, 2).await;
     wait_until(SOON, async || proxy.counts().swallowed == 1 && one.stats().channels == 1).await;
     assert_eq!(queue(&observer, "a").await[0], place[0]);
@@ -310,20 +310,20 @@ async fn a_lost_answer_to_lining_up_keeps_the_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_was_thrown_out_alive_lines_up_again() {
+async fn an_evicted_live_waiter_is_queued_again() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let order = Arc::default();
-    let waiting = [line_up(&client, 0, &order), line_up(&client, 1, &order)];
+    let waiting = [enqueue(&client, 0, &order), enqueue(&client, 1, &order)];
     until_waiting(&observer, 2).await;
-    // As Redisson evicts an expired head.
+    // Evicts the head like Redisson evicts an expired one.
     let first = queue(&observer, "a").await.remove(0);
     observer.cmd(&["LPOP", "redisson_lock_queue:{a}"]).await.unwrap();
     observer.cmd(&["ZREM", "redisson_lock_timeout:{a}", &first]).await.unwrap();
     until_waiting(&observer, 2).await;
-    assert_eq!(queue(&observer, "a").await[1], first, "behind, under the same holder");
+    assert_eq!(queue(&observer, "a").await[1], first, "at the end, under the same holder");
     gate.release().await.unwrap();
     for waiter in waiting {
         waiter.await.unwrap();
@@ -332,13 +332,13 @@ async fn a_place_that_was_thrown_out_alive_lines_up_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_so_many_waiters_of_a_process_have_places() {
+async fn the_queue_positions_of_a_process_are_limited() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.fair_depth(3)).await;
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let order = Arc::default();
-    let waiting: Vec<_> = (0..9).map(|number| line_up(&client, number, &order)).collect();
+    let waiting: Vec<_> = (0..9).map(|number| enqueue(&client, number, &order)).collect();
     wait_until(SOON, async || client.stats().waiting == 9).await;
     until_waiting(&observer, 3).await;
     let mut most = 0;
@@ -354,7 +354,7 @@ async fn only_so_many_waiters_of_a_process_have_places() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_sees_where_it_stands() {
+async fn a_waiter_can_read_its_queue_position() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -380,7 +380,7 @@ async fn a_waiter_sees_where_it_stands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
+async fn guards_leases_tokens_and_holders_work_like_those_of_a_lock() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -398,7 +398,7 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
     inner.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     assert!(next.token() > token);
-    // Renewed: it outlives its lease.
+    // It is renewed, so it outlives its lease.
     let until = Instant::now() + 3200 * MS;
     wait_until(SOON, async || Instant::now() > until).await;
     assert!(next.is_held());
@@ -412,7 +412,7 @@ async fn guards_leases_tokens_and_holders_are_those_of_a_lock() {
     let thief = FairLock::new(&two, "a").steal().await.unwrap();
     tokio::time::timeout(SOON, waiter.lost()).await.unwrap();
     assert!(thief.token() > waiter.token());
-    // The same hash: a plain lock finds it taken.
+    // It is the same hash: a plain lock finds it taken.
     assert!(Lock::new(&one, "a").try_acquire().await.unwrap().is_none());
     thief.release().await.unwrap();
     drop((next, waiter));
@@ -435,7 +435,7 @@ async fn a_lease_that_ends_without_a_message_admits_the_head() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_queue_has_a_lifetime_only_while_every_place_is_ours() {
+async fn the_queue_has_a_lifetime_only_while_all_positions_are_ours() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -448,7 +448,7 @@ async fn the_queue_has_a_lifetime_only_while_every_place_is_ours() {
     };
     let gate = FairLock::new(&client, "a").acquire().await.unwrap();
     let order = Arc::default();
-    let one = line_up(&client, 0, &order);
+    let one = enqueue(&client, 0, &order);
     until_waiting(&observer, 1).await;
     assert_eq!(lifetimes().await, [true, true, true]);
     let java = Theirs::new(&observer, "a", 1, 0);

@@ -14,10 +14,10 @@ use tokio::process::Child;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How often places are kept.
-const BEAT: Duration = Duration::from_millis(250);
+/// How often the client renews its queue positions.
+const KEEPALIVE: Duration = Duration::from_millis(250);
 
-/// One at a time: they are about time.
+/// These tests measure time, so they run one at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 /// A process with waiters for the fair lock `a`.
@@ -41,7 +41,7 @@ async fn kill(children: Vec<Child>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_twenty_five_waiters_that_were_killed_the_next_is_in_within_one_and_a_half_seconds() {
+async fn a_waiter_behind_25_killed_ones_enters_within_1500_ms() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -59,7 +59,7 @@ async fn behind_twenty_five_waiters_that_were_killed_the_next_is_in_within_one_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_waiters_of_ours_that_were_killed_redisson_is_in_after_a_fair_wait_each() {
+async fn redisson_enters_after_one_fair_wait_per_killed_waiter() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -71,7 +71,8 @@ async fn behind_waiters_of_ours_that_were_killed_redisson_is_in_after_a_fair_wai
     let children = vec![contender(&format!("{}?fair_wait=1s", server.url()), 5).await];
     until_waiting(&observer, 5).await;
     assert!(!java.try_for(SOON).await);
-    // Their positions are kept for a while, and then no client of ours lives to evict them.
+    // Their positions are renewed for a while. After the kill, no client of ours is alive to evict
+    // them.
     let kept = Instant::now() + 1500 * MS;
     wait_until(SOON, async || Instant::now() > kept).await;
     kill(children).await;
@@ -98,12 +99,12 @@ async fn positions_that_redisson_evicted_are_not_taken_for_ours() {
     assert!(holder.try_for(10 * SOON).await);
     assert!(!java.try_for(SOON).await);
     let (score, _) = score_and_lifetime(&observer, &java.holder).await;
-    // One that has died, and one of a process that lives: Redisson knows of neither.
+    // One entry of a dead waiter, and later one of a live process. Redisson knows neither.
     let now = i64::try_from(observer.server_time_micros().await.unwrap() / 1000).unwrap();
     let ghost = async |until: i64| observer.cmd(&["ZADD", "redgrid_fair:{a}", &until.to_string(), "ghost:1"]).await;
     ghost(now - 5_000).await.unwrap();
     assert!(FairLock::new(&client, "a").try_acquire().await.unwrap().is_none());
-    // Its time is over once more, with the grace it got.
+    // The entry expires once more, with the grace it got.
     wait_until(SOON, async || {
         assert!(FairLock::new(&client, "a").try_acquire().await.unwrap().is_none());
         !observer.exists("redgrid_fair:{a}").await.unwrap()
@@ -153,11 +154,11 @@ async fn a_stopped_server_costs_no_queue_position() {
         }
         let before = queue(&observer, "a").await;
         server.pause().await.unwrap();
-        // Longer than a place is kept without another word.
+        // Longer than a position is kept without a renewal.
         let over = Instant::now() + 1500 * MS;
         wait_until(SOON, async || Instant::now() > over).await;
         server.resume().await.unwrap();
-        let over = Instant::now() + 3 * BEAT;
+        let over = Instant::now() + 3 * KEEPALIVE;
         wait_until(SOON, async || Instant::now() > over).await;
         let after = queue(&observer, "a").await;
         gate.release().await.unwrap();
@@ -169,8 +170,8 @@ async fn a_stopped_server_costs_no_queue_position() {
             return;
         }
     }
-    // A client that stands still, too, on a busy machine, loses its places: three times in a row it
-    // is something else.
+    // On a busy machine, a client may stall and lose its positions. Three times in a row would be a
+    // bug.
     panic!("{kept:?}");
 }
 
@@ -185,7 +186,7 @@ async fn hosts_with_clocks_ahead_do_not_evict_our_live_positions() {
     assert!(first.try_for(SOON).await);
     let javas: Vec<_> = (2..6).map(|number| Theirs::new(&observer, "a", number, 20_000)).collect();
     let mut waiting = Vec::new();
-    // Theirs and ours in turn; all scores are as old as can be.
+    // Waiters of Redisson and of redgrid alternate; all scores are as old as possible.
     for (n, java) in javas.iter().enumerate() {
         assert!(!java.try_for(SOON).await);
         let (lock, order) = (FairLock::new(&client, "a"), Arc::clone(&order));
@@ -196,8 +197,8 @@ async fn hosts_with_clocks_ahead_do_not_evict_our_live_positions() {
         }));
         until_waiting(&observer, 2 * (n + 1)).await;
     }
-    // As if they had waited for nearly five minutes: the next of ours would be over at once, in the
-    // chain.
+    // The same as if they had waited for nearly five minutes: in the chain, the next position of
+    // ours would expire at once.
     let age = |place: &str| {
         let place = place.to_owned();
         let observer = observer.clone();
@@ -255,9 +256,10 @@ async fn a_redisson_head_is_notified_when_dead_positions_are_evicted() {
     java.unlock().await;
 }
 
-/// Redisson's own waiters ask without a pause here.
+/// Our waiters do not poll without a pause behind a dead head of Redisson. Redisson's own waiters
+/// do.
 #[tokio::test(flavor = "multi_thread")]
-async fn ours_do_not_spin_behind_a_dead_redisson_head() {
+async fn our_waiters_do_not_spin_behind_a_dead_redisson_head() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -274,7 +276,7 @@ async fn ours_do_not_spin_behind_a_dead_redisson_head() {
     wait_until(SOON, async || Instant::now() > until).await;
     let scripts = monitor.take().await.unwrap().iter().filter(|command| command.name == "EVALSHA").count();
     assert!(scripts <= 6 * seconds as usize, "{scripts} scripts in {seconds} s");
-    // Its time is over.
+    // The position of the dead waiter expires.
     observer.cmd(&["ZADD", "redisson_lock_timeout:{a}", "1", &dead.holder]).await.unwrap();
     let over = Stopwatch::start();
     for waiter in waiting {
@@ -283,8 +285,8 @@ async fn ours_do_not_spin_behind_a_dead_redisson_head() {
     over.assert_within(3000 * MS);
 }
 
-/// A thousand positions, kept for this many milliseconds, of which one is Redisson's on request;
-/// the keys of a plain EVAL follow.
+/// Script that fills the queue with a thousand positions, kept for this many milliseconds. One of
+/// them is Redisson's on request. The keys of a plain EVAL follow.
 const FILL: &str = "
     local now = redis.call('TIME')[1] * 1000
     for i = 1, 1000 do
@@ -296,10 +298,10 @@ const FILL: &str = "
     redis.call('HSET', KEYS[1], 'x', '1')
     redis.call('PEXPIRE', KEYS[1], 60000)";
 
-/// The longest of the calls' own times: what the quickest of some calls of the same kind took by
-/// the server's clock. A busy machine makes a call look longer, never shorter.
+/// No kind of call takes long. For each kind, the fastest of several calls counts, by the server's
+/// clock. A busy machine makes a call look longer, never shorter.
 #[tokio::test(flavor = "multi_thread")]
-async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
+async fn no_call_among_a_thousand_positions_takes_five_milliseconds() {
     let _alone = ALONE.lock().await;
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -347,8 +349,8 @@ async fn among_a_thousand_places_no_call_takes_five_milliseconds() {
     }
     slowest.sort();
     println!("microseconds: {slowest:?}");
-    // The goal is 5 ms, reached with a third to spare on an idle machine; here it is distinguished
-    // from quadratic cost.
+    // The goal is 5 ms, which an idle machine reaches with a third to spare. This bound only
+    // excludes a quadratic cost.
     assert!(slowest.last().unwrap().0 < 25_000, "{slowest:?}");
 }
 
@@ -359,7 +361,8 @@ fn wait_for(client: &Client) -> tokio::task::JoinHandle<()> {
     })
 }
 
-/// KEYS as those of the fair lock; ARGV[1] places, ARGV[2] of the last so many were not kept.
+/// Fills the queue. KEYS: those of the fair lock. ARGV[1]: the number of positions. ARGV[2]: how
+/// many of the last ones have expired.
 const FILL_LONG: &str = "
 local n, dead = tonumber(ARGV[1]), tonumber(ARGV[2])
 local now = redis.call('TIME')[1] * 1000
@@ -371,9 +374,10 @@ for i = 1, n do
   redis.call('ZADD', KEYS[4], i > n - dead and now - 1000 or now + 600000, place)
 end";
 
-/// Each removal looks through the queue up to the place: in a long queue one call removes fewer.
+/// One call removes fewer positions in a long queue, because each removal searches the queue up to
+/// its position.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_call_removes_few_dead_places_of_a_long_queue() {
+async fn one_call_removes_few_dead_positions_of_a_long_queue() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let keys = ["a", "redisson_lock_queue:{a}", "redisson_lock_timeout:{a}", "redgrid_fair:{a}"];
@@ -388,6 +392,6 @@ async fn one_call_removes_few_dead_places_of_a_long_queue() {
         let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
         let removed = stats.lines().find_map(|line| line.strip_prefix("cmdstat_lrem:calls=")?.split(',').next());
         let removed: u64 = removed.map_or(0, |calls| calls.parse().unwrap());
-        assert!((1..=most).contains(&removed), "{removed} of {places} places");
+        assert!((1..=most).contains(&removed), "{removed} of {places} positions");
     }
 }

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Longer than a run is believed without another word.
-const BELIEVED: Duration = Duration::from_millis(600);
+/// Longer than a local pass is valid without another request.
+const PASS_VALID: Duration = Duration::from_millis(600);
 
 async fn until_over(time: Duration) {
     let over = Instant::now() + time;
@@ -32,15 +32,15 @@ impl Report {
         self.0.lock().unwrap().push((number, guard.token()));
     }
 
-    /// The numbers, of which each had a higher token than the one before.
+    /// The numbers in order. Checks that each entry has a higher token than the one before.
     fn numbers(&self) -> Vec<usize> {
         let all = self.0.lock().unwrap();
         assert!(all.windows(2).all(|pair| pair[0].1 < pair[1].1), "{all:?}");
         all.iter().map(|(number, _)| *number).collect()
     }
 
-    /// Waits, says that it is in, and leaves.
-    fn line_up(&self, client: &Client, number: usize) -> JoinHandle<()> {
+    /// Starts a task that waits, records its entry, and leaves.
+    fn enqueue(&self, client: &Client, number: usize) -> JoinHandle<()> {
         let (lock, report) = (FairLock::new(client, "a"), self.clone());
         tokio::spawn(async move {
             let guard = lock.acquire().timeout(SOON).await.unwrap();
@@ -49,11 +49,11 @@ impl Report {
         })
     }
 
-    /// So many of a client, one behind the other in the queue.
-    async fn line_up_all(&self, client: &Client, observer: &Observer, waiters: usize) -> Vec<JoinHandle<()>> {
+    /// Starts so many waiters of a client, one after the other in the queue.
+    async fn enqueue_all(&self, client: &Client, observer: &Observer, waiters: usize) -> Vec<JoinHandle<()>> {
         let mut waiting = Vec::new();
         for number in 0..waiters {
-            waiting.push(self.line_up(client, number));
+            waiting.push(self.enqueue(client, number));
             until_waiting(observer, number + 1).await;
         }
         waiting
@@ -66,7 +66,7 @@ async fn all(waiting: Vec<JoinHandle<()>>) {
     }
 }
 
-/// How often scripts were called on this server.
+/// The number of scripts that the server has run.
 async fn scripts(observer: &Observer) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
@@ -79,7 +79,7 @@ fn pass() -> String {
     sha(&[common, include_str!("../../crates/redgrid-locks/src/scripts/fair_pass.lua")].concat())
 }
 
-/// Returns a client behind a proxy, whose server knows all scripts.
+/// Returns a client behind a proxy; the server knows all scripts.
 async fn behind(server: &RedisServer, timeout: Duration) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -103,9 +103,9 @@ async fn a_local_pass_ends_at_another_processs_waiter() {
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     let java = Theirs::new(&observer, "a", 1, 0);
     let mut waiting = Vec::new();
-    // Java is the fourth.
+    // A Java client is the fourth.
     for (number, who) in [&one, &one, &two, &one, &two, &two, &one, &one].into_iter().enumerate() {
-        waiting.push(report.line_up(who, number));
+        waiting.push(report.enqueue(who, number));
         until_waiting(&observer, number + 1 + usize::from(number > 2)).await;
         if number == 2 {
             assert!(!java.try_for(SOON).await);
@@ -120,8 +120,8 @@ async fn a_local_pass_ends_at_another_processs_waiter() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// Each of the tasks asks under a lock of its own process, so that their order in it is known: a
-/// number, and a request that has begun.
+/// Begins a request under a lock of its process, so that the order of requests is known. Returns
+/// its number and the request.
 fn ask(
     lock: &FairLock,
     next: &Mutex<usize>,
@@ -139,7 +139,7 @@ async fn entering_tasks_confirm_in_the_servers_order() {
     let server = server().await;
     let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
     let mut record = Record::of("a");
-    // By token: which process, and which of its requests.
+    // By token: the process, and the number of its request.
     let got: Arc<Mutex<Vec<(Token, String, usize)>>> = Arc::default();
     let mut working = Vec::new();
     for _ in 0..3 {
@@ -177,12 +177,12 @@ async fn entering_tasks_confirm_in_the_servers_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_word_serves_many_under_one_field_unless_there_is_no_stretch() {
+async fn one_request_serves_many_owners_unless_there_is_no_window() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    for (stretch, name) in [(None, "a"), (Some(Duration::ZERO), "b")] {
-        let client = client_with(&server.url(), |config| match stretch {
-            Some(stretch) => config.local_handover_window(stretch),
+    for (window, name) in [(None, "a"), (Some(Duration::ZERO), "b")] {
+        let client = client_with(&server.url(), |config| match window {
+            Some(window) => config.local_handover_window(window),
             None => config,
         })
         .await;
@@ -197,8 +197,8 @@ async fn one_word_serves_many_under_one_field_unless_there_is_no_stretch() {
         });
         all(working.collect()).await;
         let each = (scripts(&observer).await - before) as f64 / 400.0;
-        println!("{each} scripts for each owner with {stretch:?}");
-        assert_eq!(each < 1.5, stretch.is_none(), "{each} for each owner with {stretch:?}");
+        println!("{each} scripts for each owner with {window:?}");
+        assert_eq!(each < 1.5, window.is_none(), "{each} for each owner with {window:?}");
         nothing_is_left(&observer, &[&client]).await;
     }
 }
@@ -212,15 +212,15 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     let report = Report::default();
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     proxy.next(1, pass(), Action::SwallowReply);
-    let mut waiting = vec![report.line_up(&one, 0)];
+    let mut waiting = vec![report.enqueue(&one, 0)];
     until_waiting(&observer, 1).await;
-    waiting.push(report.line_up(&two, 1));
+    waiting.push(report.enqueue(&two, 1));
     until_waiting(&observer, 2).await;
     wait_until(SOON, async || proxy.counts().swallowed == 1).await;
-    waiting.push(report.line_up(&one, 2));
+    waiting.push(report.enqueue(&one, 2));
     until_waiting(&observer, 3).await;
-    // And of the one that releases: the first copy has done it.
-    until_over(BELIEVED).await;
+    // The reply to the releasing request is lost, too; its first copy was executed.
+    until_over(PASS_VALID).await;
     proxy.next(1, pass(), Action::SwallowReply);
     gate.release().await.unwrap();
     all(waiting).await;
@@ -229,7 +229,8 @@ async fn a_lost_reply_to_a_pass_costs_no_position() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// A copy that may still come would give back what the next had got meanwhile.
+/// A hold is not passed on if a late copy of a release may arrive after the next holder has
+/// entered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let server = server().await;
@@ -240,7 +241,7 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let next = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
     let asked = scripts(&observer).await;
-    until_over(BELIEVED).await;
+    until_over(PASS_VALID).await;
     // The lock is free, and the request for the next waiter is held by the proxy. Its copy uses
     // another connection.
     proxy.next(1, pass(), Action::Hold);
@@ -250,17 +251,18 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let next = next.await.unwrap().unwrap();
     assert!(scripts(&observer).await > asked);
     assert_eq!(proxy.release_held().await, 1);
-    assert!(observer.exists("a").await.unwrap(), "it is given back although somebody is inside");
+    assert!(observer.exists("a").await.unwrap(), "it was released although the next holder has it");
     next.release().await.unwrap();
     nothing_is_left(&observer, &[&one]).await;
 }
 
-/// It was queued by a request whose lease had ended when the request completed.
+/// The holder keeps its lock, although it was queued by a request whose lease ended before the
+/// reply arrived.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let (proxy, one) = behind(&server, 3 * BELIEVED).await;
+    let (proxy, one) = behind(&server, 3 * PASS_VALID).await;
     let two = client(&server).await;
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
     proxy.next(1, pass(), Action::SwallowReply);
@@ -271,7 +273,7 @@ async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     tokio::time::timeout(SOON, gate.lost()).await.unwrap();
     let next = next.await.unwrap().unwrap();
     let other = tokio::spawn(FairLock::new(&two, "a").acquire().timeout(SOON).into_future());
-    until_over(5 * BELIEVED).await;
+    until_over(5 * PASS_VALID).await;
     assert!(next.is_held() && !other.is_finished() && observer.exists("a").await.unwrap());
     next.release().await.unwrap();
     other.await.unwrap().unwrap().release().await.unwrap();
@@ -279,9 +281,10 @@ async fn a_pass_that_ends_late_leaves_the_holder_its_lock() {
     nothing_is_left(&observer, &[&one, &two]).await;
 }
 
-/// The next one's lease has ended when it has been adjusted, and the other way round.
+/// A local pass continues on a slow connection. By the time that one lease is adjusted, the other
+/// one has ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
+async fn a_slow_connection_does_not_end_a_local_pass() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (proxy, one) = behind(&server, SOON / 2).await;
@@ -290,7 +293,7 @@ async fn a_long_way_to_the_server_does_not_keep_a_run_from_going_on() {
     let next = tokio::spawn(lock.acquire().timeout(SOON).lease(SOON).into_future());
     until_waiting(&observer, 1).await;
     proxy.set_both(Fault::Delay(175 * MS));
-    until_over(BELIEVED).await;
+    until_over(PASS_VALID).await;
     gate.release().await.unwrap();
     next.await.unwrap().unwrap().release().await.unwrap();
     proxy.heal();
@@ -304,7 +307,7 @@ async fn a_local_pass_continues_after_a_forced_takeover() {
     let (one, two) = (client(&server).await, client(&server).await);
     let report = Report::default();
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
-    let waiting = report.line_up_all(&one, &observer, 3).await;
+    let waiting = report.enqueue_all(&one, &observer, 3).await;
     let thief = FairLock::new(&two, "a").steal().await.unwrap();
     tokio::time::timeout(SOON, gate.lost()).await.unwrap();
     assert!(report.numbers().is_empty() && thief.token() > gate.token());
@@ -327,7 +330,7 @@ async fn each_task_of_a_pass_has_its_requested_lease() {
     for number in 0..4 {
         let (lock, say) = (lock.clone(), say.clone());
         tokio::spawn(async move {
-            // It never gives it back.
+            // The task never releases the lock.
             let guard = lock.acquire().timeout(SOON).lease(1000 * MS).await.unwrap();
             say.send((number, guard.token(), "in")).unwrap();
             guard.lost().await;
@@ -346,7 +349,7 @@ async fn each_task_of_a_pass_has_its_requested_lease() {
             last = Some(token);
         }
     }
-    // The last one's is freed when its lease has ended.
+    // The lock of the last task is free when its lease has ended.
     lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
 }
 
@@ -357,14 +360,14 @@ async fn a_cancelled_waiter_is_skipped_by_a_pass_and_a_shutdown_leaves_nothing()
     let (one, two) = (client(&server).await, client(&server).await);
     let report = Report::default();
     let gate = FairLock::new(&one, "a").acquire().await.unwrap();
-    let waiting = report.line_up_all(&one, &observer, 4).await;
+    let waiting = report.enqueue_all(&one, &observer, 4).await;
     let lock = FairLock::new(&one, "a");
-    // It stays inside.
+    // This waiter enters and stays inside.
     let inside = tokio::spawn(lock.acquire().into_future());
     until_waiting(&observer, 5).await;
     let outside = tokio::spawn(lock.acquire().into_future());
     until_waiting(&observer, 6).await;
-    let last = report.line_up(&two, 7);
+    let last = report.enqueue(&two, 7);
     until_waiting(&observer, 7).await;
     waiting[0].abort();
     waiting[2].abort();
@@ -381,21 +384,21 @@ async fn a_cancelled_waiter_is_skipped_by_a_pass_and_a_shutdown_leaves_nothing()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_is_killed_in_its_run_leaves_its_places_for_a_second() {
+async fn a_process_killed_in_a_pass_keeps_its_positions_for_a_second() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
     let mut child = contending(env!("CARGO_BIN_EXE_role"), &server.url(), "a", (8, 1_000_000)).await;
     wait_until(SOON, async || queue(&observer, "a").await.len() > 3).await;
     let report = Report::default();
-    let mut next = report.line_up(&client, 0);
-    // It gets in beside the run, again and again.
+    let mut next = report.enqueue(&client, 0);
+    // Between the local passes of the other process, it enters again and again.
     for number in 1..20 {
         next.await.unwrap();
-        next = report.line_up(&client, number);
+        next = report.enqueue(&client, number);
     }
     child.kill().await.unwrap();
-    // The taken lock has the lease of a renewed hold.
+    // The lock was left with the long lease of a renewed hold.
     FairLock::new(&client, "a").force_release().await.unwrap();
     next.await.unwrap();
     assert_eq!(report.numbers(), (0..20).collect::<Vec<_>>());

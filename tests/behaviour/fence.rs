@@ -36,7 +36,7 @@ async fn a_lower_token_is_rejected_with_the_highest() {
         matches!(&refused, FenceError::Stale { token, highest, .. } if (*token, *highest) == (early, late)),
         "{refused:?}"
     );
-    // Every kind of write, on the key of its own name and on keys of its hash tag.
+    // Every kind of write, to the key with the fence's name and to keys with the same hash tag.
     let fence = Fence::new(&one, "{b}");
     fence.set("{b}", "x", early).await.unwrap();
     assert!(fence.hash_set("{b}:hash", "field", "1", early).await.unwrap());
@@ -58,7 +58,7 @@ async fn a_lower_token_is_rejected_with_the_highest() {
 async fn numbers_are_compared_and_added_exactly() {
     let server = server().await;
     let fence = Fence::new(&client(&server).await, "{a}").without_lifetime();
-    // Above 2^53 the server's scripts have no exact numbers; and 9 is below 10.
+    // Lua numbers are not exact above 2^53; and as text, 9 is above 10.
     for (low, high) in [(9, 10), ((1 << 53) + 1, (1 << 53) + 2), (u64::MAX - 1, u64::MAX)] {
         fence.check_and_set(token(high)).await.unwrap();
         let refused = fence.check_and_set(token(low)).await;
@@ -84,13 +84,14 @@ async fn a_forgotten_fence_rejects_older_tokens_than_it_remembers() {
     fence.check_and_set(new).await.unwrap();
     let left = observer.time_to_live("redgrid_fence:{a}").await.unwrap();
     assert!(left.is_some_and(|left| left > hour - SOON && left <= hour), "{left:?}");
-    // As if its time had come.
+    // The server forgets the token, like at the end of its lifetime.
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
     assert!(matches!(fence.check_and_set(old).await, Err(FenceError::Expired { .. })));
     assert!(matches!(fence.set("{a}", "x", old).await, Err(FenceError::Expired { .. })));
     assert!(!observer.exists("{a}").await.unwrap());
     fence.set("{a}", "x", new).await.unwrap();
-    // A shorter one elsewhere does not shorten it, and one without an end keeps it for ever.
+    // A shorter lifetime elsewhere does not shorten it. A fence without a lifetime keeps it for
+    // ever.
     Fence::new(&client, "{a}").lifetime(Duration::from_secs(60)).set("{a}", "y", new).await.unwrap();
     assert!(observer.time_to_live("redgrid_fence:{a}").await.unwrap() > Some(hour / 2));
     Fence::new(&client, "{a}").without_lifetime().check_and_set(new).await.unwrap();
@@ -98,8 +99,8 @@ async fn a_forgotten_fence_rejects_older_tokens_than_it_remembers() {
     assert_eq!(observer.query::<i64>(&["PTTL", "redgrid_fence:{a}"]).await.unwrap(), -1);
 }
 
-/// The lock may live on another server, whose clock is ahead: passed tokens are remembered until
-/// they are older than the lifetime.
+/// Tokens are remembered until they are older than the lifetime. The lock may live on another
+/// server, whose clock is ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_ahead_of_the_clock_are_remembered_for_the_lead_as_well() {
     let server = server().await;
@@ -115,7 +116,7 @@ async fn tokens_ahead_of_the_clock_are_remembered_for_the_lead_as_well() {
         let left = observer.time_to_live(&format!("redgrid_fence:{{{write}}}")).await.unwrap();
         assert!(left.is_some_and(|left| left > hour + minute - SOON && left < hour + 2 * minute), "{left:?}");
     }
-    // However far ahead.
+    // A token may be any time ahead.
     Fence::new(&client, "{far}").check_and_set(token(u64::MAX)).await.unwrap();
     assert!(observer.time_to_live("redgrid_fence:{far}").await.unwrap() > Some(1000 * hour));
 }
@@ -131,7 +132,7 @@ async fn a_key_elsewhere_and_a_wrong_type_write_nothing() {
     fence.hash_set("ledger", "field", "x", now).await.unwrap();
     let wrong = fence.increment("ledger", 1, now).await;
     assert!(matches!(wrong, Err(FenceError::Failed(Failure::Refused { .. }))), "{wrong:?}");
-    // With a namespace, the name itself and a hash tag of its own still fit.
+    // With a namespace, a key with the fence's name, and one with its hash tag, are still allowed.
     let prod = client_with(&server.url(), |config| config.namespace("prod").unwrap()).await;
     Fence::new(&prod, "name").set("name", "x", now).await.unwrap();
     Fence::new(&prod, "{tag}").set("{tag}:more", "x", now).await.unwrap();
@@ -174,7 +175,7 @@ async fn an_unanswered_write_is_not_reported_as_unwritten() {
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
     fence.set("{a}", "warm", now).await.unwrap();
-    // Written, and the answer is lost; the second copy is refused.
+    // The write is executed and the reply is lost. The retransmission is rejected.
     proxy.next(1, sha(WRITE), Action::SwallowReply);
     let writing = tokio::spawn(async move { (fence.increment("{a}:sum", 1, now).await, fence) });
     wait_until(SOON, async || observer.exists("{a}:sum").await.unwrap()).await;
@@ -188,7 +189,7 @@ async fn an_unanswered_write_is_not_reported_as_unwritten() {
     assert!(matches!(unknown, Err(FenceError::Failed(Failure::OutcomeUnknown { .. }))), "{unknown:?}");
     assert_eq!(observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap(), 1);
     observer.cmd(&["DEL", "redgrid_fence:{a}"]).await.unwrap();
-    // Written, and then the server is gone.
+    // The write is executed, and then the server is unreachable.
     proxy.next(1, sha(WRITE), Action::SwallowReply);
     let writing = tokio::spawn(async move { fence.increment("{a}:sum", 1, now).await });
     wait_until(SOON, async || observer.query::<i64>(&["GET", "{a}:sum"]).await.unwrap() == 2).await;
@@ -207,8 +208,8 @@ async fn a_late_copy_does_not_undo_newer_writes_of_its_holder() {
     let fence = Fence::new(&client, "{a}");
     let now = token(observer.server_time_micros().await.unwrap());
     fence.set("{a}", "warm", now).await.unwrap();
-    // Its first copy stays on the way; the connection is replaced, and the second copy is carried
-    // out.
+    // The first copy is held by the proxy. Its connection is replaced, and the second copy is
+    // executed.
     proxy.next(1, sha(WRITE), Action::Hold);
     let writing = { tokio::spawn(async move { (fence.set("{a}", "one", now).await, fence) }) };
     wait_until(SOON, async || proxy.counts().held == 1).await;
@@ -216,23 +217,23 @@ async fn a_late_copy_does_not_undo_newer_writes_of_its_holder() {
     let (written, fence) = writing.await.unwrap();
     written.unwrap();
     fence.set("{a}", "two", now).await.unwrap();
-    assert_eq!(proxy.release_held().await, 1, "it was carried out at last");
+    assert_eq!(proxy.release_held().await, 1, "the copy reached the server");
     assert_eq!(observer.get::<String>("{a}").await.unwrap().as_deref(), Some("two"));
 }
 
-/// How many trials of a paused writer: 10,000 take some minutes.
+/// How many trials of a paused writer to run: 10,000 take some minutes.
 fn trials() -> usize {
     std::env::var("REDGRID_PAUSED_TRIALS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
 }
 
-/// A trial is one lock whose holder, a separate process, is stopped by a signal while it writes,
-/// until another holder has written. Nothing of the pause is simulated; one signal stops the
-/// holders of 250 locks.
+/// A paused holder writes nothing stale under a fence. Each trial is one lock; its holder, a
+/// separate process, is stopped by a signal during a write. Another holder writes before it
+/// continues. The pause is real, and one signal stops the holders of 250 locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     const AT_A_TIME: usize = 250;
     let server = server().await;
-    // So many at a time may wait for a slow machine.
+    // 250 concurrent requests may take long on a slow machine.
     let next = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let observer = server.observer().await.unwrap();
     let mut writer = Command::new(env!("CARGO_BIN_EXE_role"))
@@ -280,8 +281,8 @@ async fn a_client_paused_past_its_lease_writes_nothing_stale_under_a_fence() {
     assert!(unfenced > 0 && refused > 0, "nothing was written late in {paused} trials: they prove nothing");
 }
 
-/// Acquires a lock of a paused holder, and writes both ways. Returns its token, and whether the
-/// lock was held when it came.
+/// Acquires the lock of a paused holder, and writes with and without the fence. Returns the token,
+/// and whether the lock was held at first.
 async fn take(client: Client, name: String) -> (Token, bool) {
     let lock = Lock::new(&client, &name);
     let (guard, was_held) = match lock.try_acquire().await.unwrap() {

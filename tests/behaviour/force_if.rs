@@ -11,20 +11,20 @@ async fn lost(lost: impl Future<Output = redgrid_locks::LostReason>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_came_since_keeps_the_lock() {
+async fn a_later_holder_keeps_the_lock() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     listening(&server, &two).await;
     let lock = Lock::new(&one, "a");
     let first = lock.acquire().await.unwrap();
-    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     first.release().await.unwrap();
-    assert!(!lock.force_release_if(&seen).await.unwrap(), "it is free");
+    assert!(!lock.force_release_if(&seen).await.unwrap(), "the lock is free");
 
     let second = Lock::new(&two, "a").acquire().await.unwrap();
     assert!(!lock.force_release_if(&seen).await.unwrap(), "another holder has it");
     assert!(second.is_held());
-    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     assert_eq!(LockHolder::from_field(seen.field()), seen);
     assert!(lock.force_release_if(&seen).await.unwrap());
     lost(second.lost()).await;
@@ -33,14 +33,14 @@ async fn a_holder_that_came_since_keeps_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_of_a_fair_queue_follows_the_holder_that_was_seen() {
+async fn the_first_of_a_fair_queue_follows_the_expected_holder() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
     listening(&server, &one).await;
     let lock = FairLock::new(&two, "a");
     let held = FairLock::new(&one, "a").acquire().await.unwrap();
-    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     let next = tokio::spawn(lock.acquire().into_future());
     wait_until(SOON, async || lock.waiting().await.unwrap().len() == 1).await;
     assert!(lock.force_release_if(&seen).await.unwrap());
@@ -52,7 +52,7 @@ async fn the_next_of_a_fair_queue_follows_the_holder_that_was_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_readers_and_a_writer_only_the_one_that_was_seen_loses_its_hold() {
+async fn only_the_expected_reader_or_writer_loses_its_hold() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -60,24 +60,24 @@ async fn of_readers_and_a_writer_only_the_one_that_was_seen_loses_its_hold() {
     listening(&server, &two).await;
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let (mine, theirs) = (here.read().await.unwrap(), there.read().await.unwrap());
-    let readers = here.inspect().await.unwrap().expect("it is read").readers;
-    let theirs_seen = readers.iter().find(|reader| reader.client == two.id()).expect("it reads");
+    let readers = here.inspect().await.unwrap().expect("a read lock").readers;
+    let theirs_seen = readers.iter().find(|reader| reader.client == two.id()).expect("a reader");
     assert!(here.force_release_if(theirs_seen).await.unwrap());
     lost(theirs.lost()).await;
-    assert!(!here.force_release_if(theirs_seen).await.unwrap(), "it reads no more");
+    assert!(!here.force_release_if(theirs_seen).await.unwrap(), "no longer a reader");
     assert!(mine.is_held(), "other readers stay");
-    assert_eq!(here.inspect().await.unwrap().expect("it is read").holder_count, 1);
+    assert_eq!(here.inspect().await.unwrap().expect("a read lock").holder_count, 1);
 
     // A writer that waits for the last reader is woken.
     let write = tokio::spawn(there.write().into_future());
     wait_until(SOON, async || observer.exists("redgrid_rw_wait:{a}").await.unwrap()).await;
-    let mine_seen = here.inspect().await.unwrap().expect("it is read").readers.remove(0);
+    let mine_seen = here.inspect().await.unwrap().expect("a read lock").readers.remove(0);
     assert!(there.force_release_if(&mine_seen).await.unwrap());
     lost(mine.lost()).await;
     let write = tokio::time::timeout(SOON, write).await.unwrap().unwrap().unwrap();
 
     assert!(!here.force_release_if(&mine_seen).await.unwrap(), "a reader that has gone does not free the writer");
-    let writer = here.inspect().await.unwrap().expect("it is written").writer.expect("by its writer");
+    let writer = here.inspect().await.unwrap().expect("a held lock").writer.expect("a writer");
     assert!(here.force_release_if(&writer).await.unwrap());
     lost(write.lost()).await;
     assert!(!observer.exists("a").await.unwrap());
@@ -89,11 +89,11 @@ async fn a_lost_reply_does_not_make_a_takeover_look_undone() {
     let proxy = Proxy::to(&server).await.unwrap();
     let forcing = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let holder = client(&server).await;
-    // The server knows the script.
+    // The server knows the script after this.
     drop(Lock::new(&forcing, "warm").steal().await.unwrap());
     let held = Lock::new(&holder, "a").acquire().await.unwrap();
     let lock = Lock::new(&forcing, "a");
-    let seen = lock.inspect().await.unwrap().expect("it is held").holders.remove(0);
+    let seen = lock.inspect().await.unwrap().expect("a held lock").holders.remove(0);
     proxy.next(1, script!("takeover"), Action::CutAfterForward);
     assert!(lock.force_release_if(&seen).await.unwrap(), "the second copy finds the first");
     lost(held.lost()).await;
@@ -109,7 +109,7 @@ async fn a_large_hash_is_read_in_a_bounded_part() {
     observer.cmd(&["EVAL", fill, "1", "visits"]).await.unwrap();
     let state = Lock::new(&client, "visits").inspect().await.unwrap().expect("there are fields");
     assert_eq!((state.holders.len(), state.holder_count), (1000, 5000));
-    // A writer that waits looks for dead readers, once a second: it does not read them all either.
+    // A waiting writer checks for dead readers once a second. It does not read all fields either.
     observer.cmd(&["HSET", "visits", "mode", "read"]).await.unwrap();
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let wait = Duration::from_millis(2500);

@@ -18,7 +18,7 @@ const MS: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
+async fn a_burst_is_granted_at_once_and_replenished_evenly() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = GcraLimiter::new(&client, "a", Quota::new(10, 10 * LONG).burst(4));
@@ -33,7 +33,8 @@ async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
     let told = limiter.acquire().timeout(1000 * MS).await.unwrap_err();
     assert!(matches!(told, LimitError::TimedOut { waited, .. } if waited >= 1000 * MS), "{told:?}");
     assert!(matches!(limiter.acquire().permits(0).await, Err(LimitError::Failed(Failure::InvalidArgument { .. }))));
-    // Half an interval later a half is replenished: none yet; a whole one later, one.
+    // A half of a permit is replenished after half an interval, which is not enough. After a whole
+    // interval there is one.
     let (time, rest) = {
         let text: String = observer.query(&["GET", "a"]).await.unwrap();
         let (time, rest) = text.split_once(' ').unwrap();
@@ -46,7 +47,7 @@ async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
     };
     assert_eq!((passes(300_000_000).await, passes(601_000_000).await, passes(9_000_000_000).await), (0, 1, 4));
     assert!(limiter.reset().await.unwrap() && !limiter.reset().await.unwrap());
-    // A thousandth of a second has no whole microseconds of a third.
+    // A third of a second is no whole number of microseconds.
     let thirds = GcraLimiter::new(&client, "b", Quota::new(3, 1000 * MS).burst(1));
     for _ in 0..2 {
         thirds.acquire().await.unwrap();
@@ -65,7 +66,7 @@ async fn a_burst_can_be_had_at_once_and_comes_back_evenly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
+async fn no_period_exceeds_the_rate_and_little_is_lost_at_the_limit() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await, client(&server).await];
     let (rate, burst) = (400_u64, 100_u64);
@@ -83,7 +84,7 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
                 while Instant::now() < end {
                     let permits = 1 + task as u64 % 3;
                     limiter.acquire().permits(permits).await.unwrap();
-                    // A pause of the machine between the two only makes more of it possible.
+                    // A pause of the machine between these lines only makes more permits possible.
                     let used = used.fetch_add(permits, Ordering::SeqCst) + permits;
                     let possible = burst as f64 + began.elapsed().as_secs_f64() * rate as f64;
                     assert!(used as f64 <= possible, "{used} of {possible}");
@@ -98,23 +99,23 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
     }
     join_all(tasks).await.into_iter().for_each(Result::unwrap);
     commands.extend(monitor.take().await.unwrap());
-    // When all is replenished, after each that took some: the permits between two are what was
-    // taken.
+    // For each grant, the time at which all permits will be replenished. The difference of two
+    // times is what was taken.
     let written = commands.iter().filter(|command| command.name == "SET" && command.args[0] == "a");
     let mut times: Vec<u64> = Vec::new();
     for command in written {
         let text = |arg: usize| String::from_utf8_lossy(&command.args[arg]).into_owned();
         times.push(text(1).split_once(' ').unwrap().0.parse().unwrap());
-        // The key lives until all is replenished: that is a burst from now, and what was taken
-        // ahead of its time.
+        // The key lives until all permits are replenished: a burst from now, and the permits taken
+        // ahead of time.
         let lives: u64 = text(3).parse().unwrap();
         assert!(lives <= 1000 * burst / rate + 100 + 2, "taken {lives} ms ahead");
     }
     assert!(times.is_sorted(), "{times:?}");
     let used = used.load(Ordering::SeqCst);
     let ran = times[times.len() - 1] - times[0];
-    // All of the time that passed was used, and none twice: each permit has moved it by its own
-    // part.
+    // All time that passed was used, and none of it twice: each permit moves that time by its own
+    // share.
     let possible = (ran as f64 / 1e6 * rate as f64) + burst as f64;
     let share = used as f64 / possible;
     println!("{used} of {possible:.0} in {ran} µs: {share:.4}");
@@ -122,9 +123,10 @@ async fn no_time_ever_has_more_than_its_rate_and_little_is_lost_at_the_limit() {
     assert!(share >= if long.is_some() { 0.99 } else { 0.5 }, "{share}");
 }
 
-/// On one thread, where what is due at the same time is run in the order of its times.
+/// Single permits are granted evenly and in order. The test has one thread, so timers that are due
+/// together run in order.
 #[tokio::test]
-async fn one_at_a_time_comes_evenly_and_in_order() {
+async fn single_permits_are_granted_evenly_and_in_order() {
     let server = server().await;
     let client = client(&server).await;
     let limiter = GcraLimiter::new(&client, "a", Quota::new(20, 1000 * MS).burst(1));
@@ -133,7 +135,7 @@ async fn one_at_a_time_comes_evenly_and_in_order() {
     let mut tasks = Vec::new();
     for n in 0..20 {
         let (order, mut taking) = (Arc::clone(&order), Box::pin(limiter.acquire().into_future()));
-        // In the queue from here on.
+        // The request is queued after this.
         if futures_util::poll!(&mut taking).is_ready() {
             order.lock().unwrap().push(n);
             continue;
@@ -149,12 +151,12 @@ async fn one_at_a_time_comes_evenly_and_in_order() {
     for pair in order.lock().unwrap().windows(2) {
         moves += usize::from(pair[0] > pair[1]);
     }
-    // Two that are due within a pause of the machine may be run in any order.
+    // Two timers that become due while the machine stalls may run in any order.
     assert!(moves <= 5, "{:?}", order.lock().unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_takes_once_and_a_clock_set_back_costs_a_burst() {
+async fn a_lost_reply_takes_once_and_a_clock_set_back_costs_a_burst() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: Config| config.response_timeout(150 * MS).retries(9);
@@ -194,7 +196,7 @@ async fn a_waiter_learns_of_a_reset_and_leaves_nothing() {
     let observer = server.observer().await.unwrap();
     let channel = "redgrid_rate__channel:{a}".to_owned();
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
-    assert!(!there.try_acquire().await.unwrap(), "one waits who was first");
+    assert!(!there.try_acquire().await.unwrap(), "an earlier request waits");
     assert!(here.reset().await.unwrap());
     tokio::time::timeout(SOON, waiting).await.unwrap().unwrap().unwrap();
     wait_until(SOON, async || two.stats().channels == 0).await;
@@ -205,13 +207,13 @@ async fn a_waiter_learns_of_a_reset_and_leaves_nothing() {
     assert!(matches!(waiting.await.unwrap(), Err(LimitError::Failed(Failure::ShuttingDown { .. }))));
 }
 
-/// How many questions there were.
+/// The number of requests to the limiter.
 fn asked(seen: &[SeenCommand]) -> usize {
     seen.iter().filter(|command| command.name == "EVALSHA" || command.name == "EVAL").count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_set_back_costs_a_burst_also_where_that_is_long() {
+async fn a_clock_set_back_by_hours_costs_a_burst() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = GcraLimiter::new(&client, "a", Quota::per_second(1));
@@ -226,7 +228,7 @@ async fn a_clock_that_was_set_back_costs_a_burst_also_where_that_is_long() {
     }
 }
 
-/// On one thread, where no request is sent before all are queued.
+/// The test has one thread, so no request is sent before all are queued.
 #[tokio::test]
 async fn a_caller_beyond_the_batch_is_answered_too() {
     let server = server().await;
@@ -240,14 +242,14 @@ async fn a_caller_beyond_the_batch_is_answered_too() {
     let mut bounded = limiter.acquire().timeout(3000 * MS).into_future();
     let mut trying = Box::pin(limiter.try_acquire());
     assert!(futures_util::poll!(&mut bounded).is_pending() && futures_util::poll!(&mut trying).is_pending());
-    let tried = tokio::time::timeout(10_000 * MS, trying).await.expect("he does not wait");
+    let tried = tokio::time::timeout(10_000 * MS, trying).await.expect("an answer without a wait");
     assert!(!tried.unwrap());
     let told = bounded.await.unwrap_err();
     assert!(matches!(told, LimitError::TimedOut { .. }), "{told:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_server_all_of_a_long_line_end_together() {
+async fn without_a_server_all_callers_of_a_long_queue_end_together() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let settings = |config: Config| config.response_timeout(1000 * MS).retries(1);
@@ -261,11 +263,12 @@ async fn without_a_server_all_of_a_long_line_end_together() {
         matches!(told, LimitError::Failed(Failure::OutcomeUnknown { .. } | Failure::Unavailable { .. }))
     };
     assert!(told.iter().all(|told| told.as_ref().is_err_and(honest)), "{told:?}");
-    // One patience, of two seconds, not one for each 256.
+    // One limit of two seconds for all, and not one for each 256 requests.
     began.assert_within(7000 * MS);
 }
 
-/// On one thread: no request is sent between leaving and arriving.
+/// The permits of a cancelled first caller are free. The test has one thread, so no request is sent
+/// between the two calls.
 #[tokio::test]
 async fn permits_of_a_cancelled_first_caller_are_free() {
     let server = server().await;
@@ -276,7 +279,7 @@ async fn permits_of_a_cancelled_first_caller_are_free() {
     assert!(futures_util::poll!(&mut big).is_pending());
     wait_until(SOON, async || {
         let mut trying = Box::pin(limiter.try_acquire());
-        // Answered without a request: it must wait.
+        // Answered without a request: the earlier caller waits.
         let is_told = futures_util::poll!(&mut trying).is_ready();
         is_told && client.stats().channels == 1
     })
@@ -285,7 +288,7 @@ async fn permits_of_a_cancelled_first_caller_are_free() {
     assert!(limiter.try_acquire().await.unwrap());
 }
 
-/// On one thread, where no request is sent before all are queued.
+/// The test has one thread, so no request is sent before all are queued.
 #[tokio::test]
 async fn a_grant_wakes_no_waiter() {
     let server = server().await;
@@ -295,7 +298,7 @@ async fn a_grant_wakes_no_waiter() {
     let mut monitor = Monitor::start(&server).await.unwrap();
     join_all((0..60).map(|_| limiter.acquire().into_future())).await.into_iter().for_each(Result::unwrap);
     let seen = monitor.take().await.unwrap();
-    // Ten are taken ahead; then some each 50 ms, for half a second.
+    // Ten permits are taken ahead of time. Then a few are taken every 50 ms, for half a second.
     assert!(asked(&seen) <= 25, "{}", asked(&seen));
     // The first one never waits long enough for a subscription.
     assert!(!seen.iter().any(|command| command.name == "SUBSCRIBE"), "{seen:?}");
@@ -315,7 +318,7 @@ async fn callers_behind_a_waiting_one_send_no_request_and_report_the_limit() {
         assert!(matches!(told, LimitError::TimedOut { .. }), "{told:?}");
     }
     let seen = monitor.take().await.unwrap();
-    // One may be due to the confirmation of the subscription.
+    // One may be caused by the confirmation of the subscription.
     assert!(asked(&seen) <= 2, "{seen:?}");
     waiting.abort();
 }
@@ -328,7 +331,7 @@ async fn a_caller_with_little_time_left_does_not_poll_constantly() {
     for n in 0..6 {
         let limiter = GcraLimiter::new(&client, format!("{n}"), Quota::per_second(1));
         limiter.acquire().await.unwrap();
-        // Its turn would be a moment after that.
+        // Its permit would be replenished a moment after that.
         let _ = limiter.acquire().timeout(990 * MS).await;
     }
     let asked = asked(&monitor.take().await.unwrap());

@@ -30,7 +30,7 @@ async fn members_come_move_and_go() {
     assert!(!cities.add_if_exists("Palermo", palermo).await.unwrap());
     assert!(cities.add("Palermo", catania).await.unwrap() && !cities.add("Palermo", catania).await.unwrap());
     assert!(cities.add_if_exists("Palermo", palermo).await.unwrap());
-    // Also where it is already.
+    // A member that exists is updated, even to its present position.
     assert!(cities.add_if_exists("Palermo", palermo).await.unwrap());
     assert!(!cities.add_if_absent("Palermo", catania).await.unwrap());
     assert!(cities.add_if_absent("Catania", catania).await.unwrap());
@@ -53,7 +53,7 @@ async fn members_come_move_and_go() {
     assert!(cities.remove("Rome").await.unwrap() && !cities.remove("Rome").await.unwrap());
     assert_eq!(cities.remove_many(["Milan", "Rome", "Catania"]).await.unwrap(), 2);
     assert!(cities.clear().await.unwrap() && !cities.clear().await.unwrap());
-    // More than one command has.
+    // More members than one command has.
     let many: Vec<String> = (0..1100).map(|n| n.to_string()).collect();
     let placed = many.iter().zip(0..).map(|(member, n)| (member, at(f64::from(n) / 10.0, 0.0)));
     assert_eq!(cities.add_many(placed.clone()).await.unwrap(), 1100);
@@ -81,7 +81,7 @@ async fn nearby_members_are_found_and_stored() {
     let (narrow, high) = (Distance::kilometers(60.0), Distance::kilometers(400.0));
     let boxed = cities.around(here).within_box(narrow, high).positions().await.unwrap();
     assert!(boxed.len() == 1 && boxed[0].0 == "Catania" && near(boxed[0].1, placed[1].1), "{boxed:?}");
-    // Around a member, which is found too.
+    // A search around a member also finds that member.
     let around = || cities.around_member("Palermo").within(far).nearest_first();
     assert_eq!(around().members().await.unwrap(), ["Palermo", "Catania"]);
     let distances: BTreeMap<String, f64> =
@@ -89,7 +89,7 @@ async fn nearby_members_are_found_and_stored() {
     assert!(distances["Palermo"] == 0.0 && (distances["Catania"] - 166_274.151_6).abs() < 0.1, "{distances:?}");
     assert_eq!(around().positions().await.unwrap().len(), 2);
     assert!(cities.around_member("Milan").within(far).members().await.unwrap().is_empty());
-    // As another set.
+    // The result is stored as another set.
     assert_eq!(cities.around(here).within(far).store("near").await.unwrap(), 2);
     let stored: Geo<String, Text> = Geo::new(&client, "near");
     assert_eq!((stored.len().await.unwrap(), stored.contains("Palermo").await.unwrap()), (2, true));
@@ -105,7 +105,7 @@ async fn nearby_members_are_found_and_stored() {
     assert!(!observer.exists("distances").await.unwrap());
 }
 
-/// The server's hash has no cell for what is at the very end of its map.
+/// Members at the edge of the map are found, although the server's hash has no cell for them.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_at_the_edge_of_the_map_are_found() {
     let server = server().await;
@@ -127,7 +127,7 @@ async fn members_at_the_edge_of_the_map_are_found() {
                 && (position.latitude() - end.latitude()).abs() < 1e-5,
             "{end:?}: {position:?}"
         );
-        // From where it is, from beside it, and from the other side of it.
+        // Searched from the position itself, from beside it, and from the other side of the map.
         let inner = at(end.longitude() * 0.999_999_99, end.latitude() * 0.999_999_99);
         let across = at(-end.longitude(), end.latitude());
         for center in [end, inner, across] {

@@ -8,7 +8,7 @@ use redgrid_geo::{Around, Distance, Geo, Position, Search};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
-/// The radius of the globe to the server, in metres.
+/// The radius of the globe that the server uses, in metres.
 const RADIUS: f64 = 6_372_797.560_856;
 
 /// The tolerance of reported distances, in metres: the server stores each position to 0.6 m.
@@ -17,10 +17,10 @@ const ABOUT: f64 = 1.5;
 /// The tolerance of positions, in degrees.
 const DEGREES: f64 = 1e-5;
 
-/// How many members there are.
+/// The number of members.
 const MEMBERS: u8 = 24;
 
-/// Where members are, about: by the ends of the map and in between.
+/// The approximate positions of members: at the edges of the map and in between.
 const PARTS: [(f64, f64); 5] = [(15.0, 38.0), (179.9, 0.0), (-179.9, -20.0), (-70.0, 84.0), (0.0, -60.0)];
 
 /// The northernmost latitude.
@@ -35,7 +35,7 @@ async fn members_with_positions_match_their_model() {
 type Model = BTreeMap<u8, Position>;
 type Places = Geo<u8, Json>;
 
-/// How far it is from one place to the other, in metres.
+/// The distance between two positions, in metres.
 fn apart(one: Position, other: Position) -> f64 {
     let [(a, x), (b, y)] = [one, other].map(|place| (place.latitude().to_radians(), place.longitude().to_radians()));
     let (u, v) = (((b - a) / 2.0).sin(), ((y - x) / 2.0).sin());
@@ -50,12 +50,12 @@ enum Area {
 }
 
 impl Area {
-    /// By how much a place is in it: less than 0 where it is out of it.
+    /// How deep a position is in the area, in metres; negative outside of it.
     fn depth(self, center: Position, at: Position) -> f64 {
         match self {
             Area::Within(radius) => radius - apart(center, at),
             Area::Box(width, height) => {
-                // East to west along the place's own latitude.
+                // East to west along the latitude of the position.
                 let beside = Position::new(center.longitude(), at.latitude()).unwrap();
                 (width / 2.0 - apart(beside, at)).min(height / 2.0 - apart(beside, center))
             }
@@ -70,11 +70,11 @@ impl Area {
     }
 }
 
-/// In which order, and how many.
+/// The order of the results, and their number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Wanted {
     order: u8,
-    /// How many, and whether any of them.
+    /// The maximum, and whether any members will do.
     count: Option<(u32, bool)>,
 }
 
@@ -108,7 +108,7 @@ impl Wanted {
         if found.len() < sure.len().min(most) || found.len() > possible.len().min(most) {
             return false;
         }
-        // The first have to be those that come first in this.
+        // With a maximum, the first members in this order have to be found.
         let sign = if self.order == 2 { -1.0 } else { 1.0 };
         let far: Vec<f64> = found.iter().map(|member| sign * possible[member]).collect();
         let is_ordered = self.order == 0 || far.windows(2).all(|two| two[0] <= two[1] + ABOUT);
@@ -124,7 +124,7 @@ fn near(one: Position, other: Position) -> bool {
     around.min(360.0 - around) < DEGREES && (one.latitude() - other.latitude()).abs() < DEGREES
 }
 
-/// Whether a place is where a geohash says, of which the server knows ten characters.
+/// Whether a position matches a geohash, of which the server computes ten characters.
 fn is_at(hash: &str, at: Position) -> bool {
     let (mut lon, mut lat) = ((-180.0, 180.0), (-90.0, 90.0));
     for (n, character) in hash.chars().take(10).enumerate() {
@@ -142,7 +142,7 @@ fn is_at(hash: &str, at: Position) -> bool {
 fn anywhere(random: &mut fastrand::Rng) -> Position {
     let (longitude, latitude) = PARTS[random.usize(..PARTS.len())];
     if random.u8(..8) == 0 {
-        // At the very end of the map.
+        // At the very edge of the map.
         return Position::new(f64::copysign(180.0, longitude), END.min(latitude * 100.0).max(-END)).unwrap();
     }
     let mut off = || (random.f64() - 0.5) * 2.0;
@@ -154,8 +154,8 @@ fn anywhere(random: &mut fastrand::Rng) -> Position {
     Position::new(longitude, (latitude + off()).clamp(-END, END)).unwrap()
 }
 
-/// Two sets of members with places, through the same operations of two clients, and of one that
-/// uses the server's commands.
+/// Applies the same operations to two sets of positions and to their models. Two clients use the
+/// sets, and another one uses the server's commands.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -268,7 +268,7 @@ async fn ask(set: &Places, model: &Model, step: u8, [one, other]: [u8; 2]) -> bo
     }
 }
 
-/// A place, or a member; how far; which of them.
+/// A position or a member, the area, and the order and number of results.
 type Asked = (Result<Position, u8>, Area, Wanted);
 
 fn search(set: &Places, (center, area, wanted): Asked) -> Search<u8, Json> {
@@ -303,8 +303,8 @@ async fn found(set: &Places, model: &Model, asked: Asked, kind: u8) -> bool {
     is_told && wanted.fits(model, center, area, &members)
 }
 
-/// The result is stored in one of the two, perhaps the searched one; or the distances are, and are
-/// removed again.
+/// Stores the result in one of the two sets, perhaps the searched one. Or stores the distances, and
+/// removes them again.
 async fn stored(
     client: &Client,
     set: &Places,
@@ -342,7 +342,7 @@ async fn stored(
         }
     };
     let Some(center) = center else { return stored == 0 && found.is_empty() };
-    // There they are in no order of the search's.
+    // The stored members are not in the order of the search.
     let far = |member: &u8| model.get(member).map_or(f64::NAN, |at| apart(center, *at));
     found.sort_by(|one, other| far(one).total_cmp(&far(other)));
     if wanted.order == 2 {
@@ -354,7 +354,7 @@ async fn stored(
 async fn intrude(client: &Client, name: &str, model: &mut Model, step: u8, one: u8, at: Position) -> bool {
     let on = |command: &'static str| Request::command(command).key(name.to_owned());
     match step {
-        // By itself the server does not find again what is at the very end of its map.
+        // The server does not find members at the very edge of its map.
         28 if at.longitude() < 180.0 && at.latitude() < END => {
             let add = on("GEOADD").arg(at.longitude().to_string()).arg(at.latitude().to_string()).arg(one.to_string());
             client.run::<bool>(add).await.unwrap() == model.insert(one, at).is_none()

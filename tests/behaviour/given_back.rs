@@ -1,4 +1,4 @@
-//! Answered releases are sent again to a process that replaces the one that answered.
+//! Releases with a reply are sent again when another process replaces the server that replied.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use redgrid_tests::fake_server::{FakeServer, granting};
 const MOST: usize = 1024;
 const KEPT: Duration = Duration::from_secs(5);
 
-/// A server that grants everything, its client, and how many releases it was sent.
+/// A server that grants everything, its client, and the number of releases that it received.
 fn granted() -> (Arc<FakeServer>, Client, Arc<AtomicUsize>) {
     let releases = Arc::new(AtomicUsize::new(0));
     let (grant, counted) = (granting("1"), Arc::clone(&releases));
@@ -35,47 +35,47 @@ async fn hold_and_release(client: &Client, many: usize) {
     }
 }
 
-/// Waits for so many releases in all, and whether more come.
-async fn are(releases: &AtomicUsize, many: usize) {
+/// Waits for this number of releases, and checks that no more follow.
+async fn sent_exactly(releases: &AtomicUsize, many: usize) {
     wait_until(SOON, async || releases.load(Ordering::Relaxed) >= many).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(releases.load(Ordering::Relaxed), many);
 }
 
 #[tokio::test(start_paused = true)]
-async fn releases_go_once_more_to_another_process_and_not_to_another_connection() {
+async fn releases_are_repeated_to_another_process_but_not_connection() {
     let (server, client, releases) = granted();
     hold_and_release(&client, 3).await;
     // The same process, on another connection.
     server.up();
-    are(&releases, 3).await;
+    sent_exactly(&releases, 3).await;
     server.restarted();
-    are(&releases, 6).await;
+    sent_exactly(&releases, 6).await;
     client.shutdown(SOON).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_releases_the_last_are_remembered() {
+async fn only_the_last_releases_are_remembered() {
     let (server, client, releases) = granted();
     hold_and_release(&client, MOST + 10).await;
     server.restarted();
-    are(&releases, MOST + 10 + MOST).await;
+    sent_exactly(&releases, MOST + 10 + MOST).await;
     client.shutdown(SOON).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn releases_are_forgotten_while_their_primary_answers_and_kept_while_it_is_missed() {
+async fn releases_are_forgotten_only_while_their_primary_responds() {
     let (server, client, releases) = granted();
     hold_and_release(&client, 3).await;
     tokio::time::sleep(3 * KEPT).await;
     server.lost();
     tokio::time::sleep(KEPT).await;
     server.restarted();
-    are(&releases, 3).await;
+    sent_exactly(&releases, 3).await;
     hold_and_release(&client, 2).await;
     server.lost();
     tokio::time::sleep(10 * KEPT).await;
     server.restarted();
-    are(&releases, 3 + 2 + 2).await;
+    sent_exactly(&releases, 3 + 2 + 2).await;
     client.shutdown(SOON).await.unwrap();
 }

@@ -71,7 +71,7 @@ async fn shutdown_releases_in_bulk_notifies_holders_and_wakes_waiters() {
     let refused = Lock::new(&one, "b").acquire().await;
     assert!(matches!(refused, Err(AcquireError::Failed(Failure::ShuttingDown { .. }))), "{refused:?}");
     drop(elsewhere);
-    // Twice is once.
+    // A second shutdown has no further effect.
     one.shutdown(Duration::from_secs(1)).await.unwrap();
 }
 
@@ -117,7 +117,7 @@ async fn a_forgotten_lock_is_left_to_its_lease() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
-    // Long enough that the looks at it come before its end, also where they take seconds.
+    // So long that the checks come before its end, even if they take seconds.
     Lock::new(&client, "a").acquire().auto_renew(Duration::from_secs(6)).await.unwrap().forget();
     assert!(observer.exists("a").await.unwrap());
     assert!(Lock::new(&client, "a").try_acquire().await.unwrap().is_none());
@@ -138,7 +138,8 @@ async fn reentry_gives_the_lock_back_with_the_last_guard() {
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// With a simulated clock: on a busy machine, a short lease may end before its grant is known.
+/// A lost and forgotten lock leaves no entry. The clock is simulated: on a busy machine, a short
+/// lease may end before its grant is known.
 #[tokio::test(start_paused = true)]
 async fn a_lost_and_forgotten_lock_leaves_no_entry() {
     let server = Arc::new(FakeServer::new("one:1", granting("1700000000000000")));

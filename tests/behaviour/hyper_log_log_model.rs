@@ -8,7 +8,7 @@ use redgrid_core::{Client, Request};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
-/// How many registers there are: 2^14.
+/// The number of registers: 2^14.
 const REGISTERS: usize = 1 << 14;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,8 +17,8 @@ async fn distinct_counts_match_their_model() {
     modelled([&client(&server).await, &client(&server).await], 12).await;
 }
 
-/// The added elements, and their registers: the maximum number of zeros before the first one in a
-/// hash.
+/// The added elements and their registers. A register has the maximum number of zeros before the
+/// first one bit of a hash.
 #[derive(Clone)]
 struct Model {
     elements: HashSet<u32>,
@@ -45,8 +45,8 @@ impl Model {
         both.for_each(|(register, other)| *register = *other.max(register));
     }
 
-    /// Within three standard errors of 0.81 %; of a few by two at most, as two may share a
-    /// register.
+    /// Whether the count is within three standard errors of 0.81 %. Small counts may differ by two,
+    /// because elements may share a register.
     fn is(&self, count: u64) -> bool {
         let there = self.elements.len() as u64;
         count.abs_diff(there) <= (there * 243).div_ceil(10_000).max(2)
@@ -72,8 +72,8 @@ fn hash(bytes: &[u8]) -> u64 {
     hash ^ hash >> 47
 }
 
-/// Three of them, through the same operations of two clients, and of one that uses the server's
-/// commands.
+/// Applies the same operations to three counters and to their models. Two clients use redgrid, and
+/// another one uses the server's commands.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -91,7 +91,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
             others.iter().for_each(|at| together.merge(&models[*at]));
             let model = &mut models[which];
             let fits = match step {
-                // One of a few, so that it comes again.
+                // One of 50 elements, so that some come again.
                 0..4 => log.add(&(from % 50)).await.unwrap() == model.add(from % 50),
                 4..6 => {
                     let all: Vec<u32> = (0..many % 6).map(|n| from + n / 2).collect();
@@ -99,7 +99,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
                     log.add_many(&all).await.unwrap() == changed
                 }
                 6 => {
-                    // More than one request has, of which the last changes nothing.
+                    // More elements than one request has; the last request changes nothing.
                     let known: Vec<u32> = model.elements.iter().copied().take(500).collect();
                     let all: Vec<u32> = (from..from + many).chain(known).collect();
                     let changed = all.iter().fold(false, |changed, element| model.add(*element) | changed);
@@ -121,14 +121,14 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
                 }
                 13 => {
                     let there = log.object().exists().await.unwrap();
-                    // Merging with none makes it as well.
+                    // A merge with missing counters creates the target, too.
                     there || model.elements.is_empty()
                 }
                 14 => {
                     let add = Request::command("PFADD").key(names[which].clone()).arg(from.to_string());
                     clients[0].run::<bool>(add).await.unwrap() == model.add(from)
                 }
-                // Now and then it begins anew.
+                // Sometimes the counter is deleted.
                 _ => {
                     if many < 1_000 {
                         log.object().delete().await.unwrap();

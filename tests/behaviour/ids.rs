@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 /// The smallest number that a double cannot distinguish from its neighbour.
 const FINE: i64 = (1 << 53) + 1;
 
-/// So many ids, one after the other.
+/// Takes this many ids, one after the other.
 async fn some(ids: &IdGenerator, count: usize) -> Vec<i64> {
     let mut had = Vec::new();
     for _ in 0..count {
@@ -44,10 +44,10 @@ async fn clients_take_blocks_in_turn_and_each_gives_rising_ids() {
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (IdGenerator::new(&one, "a"), IdGenerator::new(&two, "a"));
     assert!(here.try_init(10, 4).await.unwrap());
-    assert!(!there.try_init(99, 7).await.unwrap(), "it was said before");
+    assert!(!there.try_init(99, 7).await.unwrap(), "already set");
     assert_eq!((here.next().await.unwrap(), there.next().await.unwrap()), (10, 14));
-    assert_eq!(some(&IdGenerator::new(&one, "a"), 1).await, [11], "all of a client give from one block");
-    // From half of a block on, the next one is requested or present, in either client.
+    assert_eq!(some(&IdGenerator::new(&one, "a"), 1).await, [11], "all handles of a client share one block");
+    // From half of a block on, the next one is requested, or has arrived, in either client.
     let (mine, theirs) = (some(&here, 40).await, some(&there, 40).await);
     assert!(mine.is_sorted() && theirs.is_sorted());
     let all: BTreeSet<i64> = mine.iter().chain(&theirs).copied().collect();
@@ -55,7 +55,7 @@ async fn clients_take_blocks_in_turn_and_each_gives_rising_ids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_being_set_up_ids_begin_at_one_in_blocks_of_five_thousand() {
+async fn by_default_ids_begin_at_one_in_blocks_of_five_thousand() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     assert_eq!(some(&IdGenerator::new(&client, "a"), 3).await, [1, 2, 3]);
@@ -70,21 +70,21 @@ async fn without_being_set_up_ids_begin_at_one_in_blocks_of_five_thousand() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_of_three_clients_share_requests_and_no_id_is_given_twice() {
     let server = server().await;
-    let mut rigs = Vec::new();
+    let mut clients = Vec::new();
     for _ in 0..3 {
-        rigs.push(counted(&server, "a").await);
+        clients.push(counted(&server, "a").await);
     }
-    IdGenerator::new(&rigs[0].0, "a").try_init(1, 100).await.unwrap();
+    IdGenerator::new(&clients[0].0, "a").try_init(1, 100).await.unwrap();
     let tasks = (0..24).map(|task| {
-        let ids = IdGenerator::new(&rigs[task % 3].0, "a");
+        let ids = IdGenerator::new(&clients[task % 3].0, "a");
         tokio::spawn(async move { some(&ids, 500).await })
     });
     let had: Vec<Vec<i64>> = join_all(tasks).await.into_iter().map(Result::unwrap).collect();
     assert!(had.iter().all(|had| had.is_sorted()));
     let all: BTreeSet<i64> = had.iter().flatten().copied().collect();
     assert_eq!(all.len(), 12_000);
-    let asked: u64 = rigs.iter().map(|(_, _, asked)| asked.load(Ordering::Relaxed)).sum();
-    // 120 blocks, and at most two for each client that are not used.
+    let asked: u64 = clients.iter().map(|(_, _, asked)| asked.load(Ordering::Relaxed)).sum();
+    // 120 blocks are used, and at most two of each client are not.
     assert!((100..=130).contains(&asked), "{asked} requests");
 }
 
@@ -136,7 +136,7 @@ async fn the_next_block_is_requested_when_half_of_one_is_used() {
     assert_eq!(observer.get::<i64>("a").await.unwrap(), Some(101));
     some(&ids, 1).await;
     wait_until(SOON, async || observer.get::<i64>("a").await.unwrap() == Some(201)).await;
-    // Ids in memory need no server, and two blocks are.
+    // Ids in memory need no server; the client has two blocks.
     client.wait_ready(SOON).await.unwrap();
     ids.next().await.unwrap();
     proxy.set_both(Fault::BlackHole);
@@ -185,7 +185,7 @@ async fn a_value_that_is_not_a_number_is_reported_and_unchanged() {
 async fn a_rejected_call_has_written_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-    // From 1 on there are not so many.
+    // From 1 on, there are not so many ids.
     observer.cmd(&["SET", "{a}:allocation", "9223372036854775807"]).await.unwrap();
     assert!(matches!(IdGenerator::new(&client, "a").next().await, Err(IdError::Exhausted { .. })));
     assert_eq!(observer.keys("*").await.unwrap(), ["{a}:allocation"]);
@@ -221,7 +221,7 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1, 1).await.unwrap();
     proxy.set_both(Fault::BlackHole);
-    // The block requested in advance may be present.
+    // The block requested in advance may have arrived.
     let began = Instant::now();
     let told = join_all((0..5).map(|_| ids.next())).await;
     assert!(told.iter().any(|told| matches!(told, Err(IdError::Failed(Failure::Unavailable { .. })))), "{told:?}");
@@ -232,20 +232,20 @@ async fn without_a_server_a_call_ends_and_later_ids_come_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_leaves_out_a_block_and_setting_up_acts_once() {
+async fn a_lost_reply_skips_a_block_and_try_init_acts_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = IdGenerator::new(&client, "a");
-    // Known to the server: the script itself is not the first thing that is lost.
+    // The server knows the script after this, so the first lost reply is that of the test.
     IdGenerator::new(&client, "warm").try_init(1, 1).await.unwrap();
     IdGenerator::new(&client, "warm").next().await.unwrap();
     proxy.next(1, "redgrid_once:{a}", Action::SwallowReply);
-    assert!(ids.try_init(10, 5).await.unwrap(), "it was we who said so");
+    assert!(ids.try_init(10, 5).await.unwrap(), "set by its own first copy");
     proxy.next(1, "{a}:allocation", Action::SwallowReply);
     let had = some(&ids, 2).await;
-    // One block at least is left out; on a slow machine another answer may come too late.
+    // At least one block is skipped. On a slow machine another reply may be late, too.
     assert!(had[0] >= 15 && had[0] % 5 == 0 && had[1] == had[0] + 1, "{had:?}");
     assert!(proxy.counts().swallowed >= 2);
 }
@@ -268,7 +268,8 @@ async fn a_dropped_caller_repeats_no_id_and_keeps_the_order() {
     }
 }
 
-/// Each caller's timeout is shorter than the server's latency; the requested block serves the next.
+/// Each caller's timeout is shorter than the server's latency; the requested block serves the next
+/// caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_with_a_short_timeout_gets_ids_from_a_slow_server() {
     let server = server().await;
@@ -305,14 +306,14 @@ async fn an_emptied_server_learns_the_last_id_once_despite_lost_replies() {
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(600))).await;
     let ids = IdGenerator::new(&client, "a");
     ids.try_init(1_000_000, 10).await.unwrap();
-    // No block is being requested in advance then.
+    // After this, no block is being requested in advance.
     let last = *some(&ids, 12).await.last().unwrap();
     let epoch = client.epoch_of(b"a");
     server.kill().await.unwrap();
     server.restart_empty().await.unwrap();
     wait_until(SOON, async || client.epoch_of(b"a").is_some_and(|now| Some(now) != epoch)).await;
-    // The server knows the script again; then the first copy that sends it the last id is executed
-    // and not answered.
+    // The server knows the script again. Then the first copy that reports the last id is executed,
+    // and its reply is lost.
     IdGenerator::new(&client, "warm").next().await.unwrap();
     let told = AtomicU64::new(0);
     proxy.on_request(move |request| {
@@ -326,7 +327,7 @@ async fn an_emptied_server_learns_the_last_id_once_despite_lost_replies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn handles_that_are_made_for_each_id_give_from_one_block_and_the_client_ends_without_them() {
+async fn short_lived_handles_share_one_block_and_do_not_keep_the_client() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let next = async || IdGenerator::new(&client, "a").next().await.unwrap();

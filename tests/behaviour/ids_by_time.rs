@@ -31,25 +31,25 @@ pub(crate) fn second(ids: &TimeOrderedId, id: i64) -> i64 {
     ids.decode(id).unwrap().time.duration_since(UNIX_EPOCH).unwrap().as_secs() as i64
 }
 
-/// The keys of the days under a name: one, or two where midnight came between.
+/// The keys of the days of a name: one, or two if midnight was in between.
 async fn days(observer: &Observer, name: &str) -> Vec<String> {
     let mut keys = observer.keys(&format!("icr:{name}:*")).await.unwrap();
     keys.sort();
     keys
 }
 
-/// The offset of days that do not end for half a day, whenever this runs. One for all of a test: in
-/// UTC a day may end meanwhile.
+/// An offset with which no day ends within half a day. One offset serves a whole test, because a
+/// UTC day may end meanwhile.
 pub(crate) async fn far_from_midnight(observer: &Observer) -> i64 {
     DAY / 2 - now(observer).await % DAY
 }
 
-/// Days of which one ends in so many seconds.
+/// Ids of a day that ends in this number of seconds.
 pub(crate) async fn midnight_in(observer: &Observer, client: &Client, name: &str, seconds: i64) -> TimeOrderedId {
     TimeOrderedId::new(client, name).day_offset(DAY - seconds - now(observer).await % DAY)
 }
 
-/// The key of the day, by hand.
+/// The key of the current day.
 pub(crate) async fn key_of_today(observer: &Observer, ids: &TimeOrderedId, name: &str) -> String {
     ids.next().await.unwrap();
     let [key] = days(observer, name).await.try_into().expect("one day");
@@ -68,7 +68,7 @@ async fn an_id_is_a_second_of_the_server_and_a_number_of_its_day() {
     assert!(had.iter().all(|id| (before..=after).contains(&second(&ids, *id))));
     let keys = days(&observer, "order").await;
     for key in &keys {
-        // Of the day in UTC, as its name says.
+        // The name of the key has the date in UTC.
         let date = key.strip_prefix("icr:order:").unwrap();
         assert!(date.len() == 10 && date.split(':').count() == 3, "{key}");
         let lives = observer.time_to_live(key).await.unwrap().expect("a lifetime");
@@ -77,7 +77,7 @@ async fn an_id_is_a_second_of_the_server_and_a_number_of_its_day() {
     assert!((1..=2).contains(&keys.len()), "{keys:?}");
     let first = ids.decode(had[0]).unwrap();
     assert_eq!(first.sequence, 1);
-    // As a program writes it that knows the format.
+    // A program that knows the format computes the same value.
     let expected = (second(&ids, had[0]) - 1_640_995_200) << 32 | i64::from(first.sequence);
     assert_eq!(had[0], expected);
     assert!(matches!(ids.decode(-1), Err(IdError::Failed(Failure::InvalidArgument { .. }))));
@@ -95,7 +95,7 @@ async fn ids_rise_over_the_tasks_of_a_client_and_none_is_given_twice() {
         tokio::spawn(async move {
             let mut had = Vec::new();
             for _ in 0..2000 {
-                // A call that begins after another has ended has a larger id, in any task.
+                // A call that begins after another one has ended gets a larger id, in any task.
                 had.push((Instant::now(), ids.next().await.unwrap(), Instant::now()));
             }
             (task % 3, had)
@@ -137,11 +137,11 @@ async fn programs_with_a_plain_counter_share_the_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_midnight_numbers_begin_anew_and_no_id_does() {
+async fn at_midnight_numbers_restart_and_ids_still_rise() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let ids = midnight_in(&observer, &client, "order", 6).await;
-    // By then there are none left, and the next day has all again.
+    // At midnight, no numbers are left, and the next day has all of them again.
     let key = key_of_today(&observer, &ids, "order").await;
     let begin = now(&observer).await;
     let (mut had, mut exhausted) = (some(&ids, 10).await, 0);
@@ -158,7 +158,7 @@ async fn at_midnight_numbers_begin_anew_and_no_id_does() {
     had.extend(some(&ids, 10).await);
     assert!(had.is_sorted_by(|a, b| a < b), "{exhausted} refused");
     let parts: Vec<_> = had.iter().map(|id| (second(&ids, *id), ids.decode(*id).unwrap().sequence)).collect();
-    let turn = parts.windows(2).position(|pair| pair[1].1 < pair[0].1).expect("numbers began anew") + 1;
+    let turn = parts.windows(2).position(|pair| pair[1].1 < pair[0].1).expect("numbers restarted") + 1;
     assert!(parts[turn].1 < 100_000, "{:?}", parts[turn]);
     assert!(parts[turn - 1].0 < parts[turn].0);
     for key in days(&observer, "order").await {
@@ -167,7 +167,7 @@ async fn at_midnight_numbers_begin_anew_and_no_id_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_day_without_numbers_left_says_so_until_the_next() {
+async fn an_exhausted_day_is_reported_until_the_next_day() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let ids = midnight_in(&observer, &client, "order", 8).await;
@@ -245,8 +245,8 @@ async fn no_counter_is_without_a_lifetime_or_ends_in_its_day() {
         };
         wait_until(SOON, touched).await;
     }
-    // Whatever of the script is denied, what it makes has a lifetime, and what it can not give one
-    // it does not count.
+    // Whatever command of the script is denied, a key that it creates has a lifetime. Without
+    // permission for that, no number is counted.
     for denied in ["incrby", "set", "pexpireat", "pttl", "get", "time"] {
         for there in [false, true] {
             let name = format!("without-{denied}-{there}");

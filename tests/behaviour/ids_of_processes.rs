@@ -11,27 +11,27 @@ fn wanted() -> u64 {
     std::env::var("REDGRID_IDS").map_or(200_000, |wanted| wanted.parse().expect("REDGRID_IDS is a number"))
 }
 
-/// How many ids a process writes down at a time: few, so that those are there that it had last when
-/// it is killed; more where there are very many.
+/// How many ids a process writes at a time. Few, so that the last ids before a kill are on disk;
+/// more if there are very many.
 fn chunk() -> &'static str {
     if wanted() > 1_000_000 { "1000" } else { "8" }
 }
 
-/// A server is killed each time that so many parts of the ids are there.
+/// How many times a process or the server is killed.
 const TROUBLES: u64 = 10;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_id_in_the_order_of_time_is_given_twice_by_processes_that_are_killed() {
+async fn killed_processes_repeat_no_time_ordered_id() {
     no_id_is_given_twice("times").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_id_of_a_block_is_given_twice_by_processes_that_are_killed() {
+async fn killed_processes_repeat_no_id_of_a_block() {
     no_id_is_given_twice("blocks").await;
 }
 
-/// Three processes at a time take ids and write them down. By turns one of them is killed, and the
-/// server, which has what it acknowledged on its disk.
+/// Three processes take ids and write them down. In turn, one of them is killed, or the server,
+/// which keeps acknowledged writes on disk.
 async fn no_id_is_given_twice(kind: &str) {
     let began = Instant::now();
     let server = RedisServer::builder().append_only(true).config("appendfsync always").start().await.unwrap();
@@ -63,7 +63,7 @@ async fn no_id_is_given_twice(kind: &str) {
     let mut files = 0;
     for file in std::fs::read_dir(folder.path()).unwrap() {
         let bytes = std::fs::read(file.unwrap().path()).unwrap();
-        // A partial write of a killed process is no id.
+        // A partial write of a killed process is not an id.
         let ids = bytes.chunks_exact(8).map(|id| i64::from_le_bytes(id.try_into().unwrap()));
         let from = all.len();
         all.extend(ids);
@@ -78,9 +78,9 @@ async fn no_id_is_given_twice(kind: &str) {
     assert!(count as u64 >= wanted);
 }
 
-/// Waits until so many ids are written.
+/// Waits until this many ids are written.
 async fn until_written(folder: &Path, ids: u64) {
-    // A million takes seconds; without the optimizer, some more.
+    // A million ids take seconds, and a little more in a debug build.
     let within = Duration::from_secs(120) + Duration::from_micros(100 * ids / TROUBLES);
     let written = || -> u64 {
         let files = std::fs::read_dir(folder).unwrap();

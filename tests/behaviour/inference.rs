@@ -1,4 +1,5 @@
-//! Arguments of collections: their types are inferred, and borrowed forms stand for owned ones.
+//! The types of arguments of collections are inferred, and borrowed forms are accepted for owned
+//! ones.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use redgrid_queue::{DelayedQueue, Deque, PriorityQueue, Queue};
 use redgrid_set::Set;
 use redgrid_tests::{client, server};
 
-/// The codec is the subject of the bounds (`C: EncodesFor<T, Q>`), and only therefore these calls
-/// compile. With a bound on `Q` instead, the compiler asks for the types of the arguments.
+/// These calls compile only because the bounds are on the codec (`C: EncodesFor<T, Q>`). With a
+/// bound on `Q` instead, the compiler could not infer the types of the arguments.
 #[expect(dead_code, reason = "it is enough that it compiles")]
 async fn types_are_inferred(client: &Client) -> Result<(), ObjectError> {
     let map = Map::<u64, String>::new(client, "map");

@@ -11,7 +11,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// So long that a test fails where only the poll would help.
+/// So long that a test fails if only the poll would help.
 const NO_POLL: Duration = Duration::from_secs(600);
 
 /// Far above what a message takes on a busy machine.
@@ -31,7 +31,7 @@ async fn a_latch_counts_down_opens_and_is_set_again() {
     assert!(!latch.delete().await.unwrap());
     for _ in 0..2 {
         assert!(latch.try_set_count(3).await.unwrap());
-        assert!(!latch.try_set_count(9).await.unwrap(), "one is set");
+        assert!(!latch.try_set_count(9).await.unwrap(), "a count is set");
         assert_eq!(latch.count().await.unwrap(), 3);
         assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "3");
         assert_eq!(latch.count_down().await.unwrap(), 2);
@@ -47,8 +47,8 @@ async fn a_latch_counts_down_opens_and_is_set_again() {
     assert_eq!(latch.count_down().await.unwrap(), i64::MAX as u64 - 1, "to the unit");
     assert!(latch.delete().await.unwrap());
     assert_eq!(latch.count_down_by(i64::MAX as u64).await.unwrap(), 0);
-    // For a while, what the client remembers of its last change, and the number of the round that
-    // is over.
+    // For a while, the record of the client's last change is kept, and the number of the ended
+    // round.
     let mut left = observer.keys("*").await.unwrap();
     left.sort();
     let round = "redgrid_latch:{a}".to_owned();
@@ -104,7 +104,7 @@ async fn server_errors_are_reported_and_change_nothing() {
     assert!(is_refused(latch.count_down().await.err()));
     let refused = latch.wait().await;
     assert!(matches!(refused, Err(WaitError::Failed(Failure::Refused { .. }))), "{refused:?}");
-    assert!(is_refused(latch.count().await.err()), "it is no count");
+    assert!(is_refused(latch.count().await.err()), "not a count");
     assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), "x");
     // A key of another type: setting it is rejected, and it can be deleted.
     assert!(!latch.try_set_count(1).await.unwrap());
@@ -120,13 +120,13 @@ async fn changes_with_lost_replies_are_executed_once_and_answered() {
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).retries(20)).await;
     let latch = CountDownLatch::new(&client, "a");
-    // The server knows the scripts.
+    // After this, the server knows the scripts.
     latch.try_set_count(1).await.unwrap();
     latch.delete().await.unwrap();
     latch.count_down().await.unwrap();
     let [set, count_down, delete, _] = scripts();
     proxy.next(2, set, Action::SwallowReply);
-    assert!(latch.try_set_count(10).await.unwrap(), "that it was set before is its own doing");
+    assert!(latch.try_set_count(10).await.unwrap(), "set by its own first copy");
     proxy.next(1, &count_down, Action::SwallowReply);
     assert_eq!(latch.count_down().await.unwrap(), 9);
     proxy.next(2, &count_down, Action::SwallowReply);
@@ -201,20 +201,20 @@ async fn waiters_complete_when_the_latch_expires_or_is_deleted() {
     let observer = server.observer().await.unwrap();
     let waiting = client(&server).await;
     let latch = CountDownLatch::new(&waiting, "a");
-    // At the end of its lifetime, not at the next poll.
+    // The waiter completes when the lifetime ends, not at the next poll.
     let silent = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
     latch.try_set_count(1).expires_in(700 * MS).await.unwrap();
     let began = Instant::now();
     waiter(&silent, &CountDownLatch::new(&silent, "a")).await.await.unwrap().unwrap();
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
-    // Deleted by hand: without a notification.
+    // Deleted by another program, without a message.
     latch.try_set_count(1).await.unwrap();
     let task = waiter(&waiting, &latch).await;
     observer.cmd(&["DEL", "a"]).await.unwrap();
     let deleted = Instant::now();
     task.await.unwrap().unwrap();
     assert!(deleted.elapsed() < AT_ONCE, "{:?}", deleted.elapsed());
-    // Deleted by us: all waiters are notified.
+    // Deleted by redgrid: all waiters are notified.
     latch.try_set_count(1).await.unwrap();
     let task = waiter(&silent, &CountDownLatch::new(&silent, "a")).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
@@ -228,7 +228,7 @@ async fn waiters_complete_when_the_latch_expires_or_is_deleted() {
 async fn until_sure(server: &redgrid_testkit::RedisServer, client: &redgrid_core::Client, channels: usize) {
     let observer = server.observer().await.unwrap();
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == channels).await;
-    // A question by the same connection is answered after the look.
+    // This request is on the same connection, so its reply follows that of the poll.
     client.command("PING").query::<String>().await.unwrap();
 }
 
@@ -246,7 +246,7 @@ async fn late_messages_of_an_earlier_round_complete_no_wait() {
     let task = waiter(&waiting, &latch).await;
     until_sure(&server, &waiting, 2).await;
     let mut monitor = Monitor::start(&server).await.unwrap();
-    // All that the end of the round before publishes, and the begin of this one.
+    // All messages that the end of the previous round, and the start of this one, publish.
     for (channel, message) in [(OURS, former.as_str()), (THEIRS, "0"), (THEIRS, "1"), (OURS, "0"), (OURS, "x")] {
         let heard: u64 = observer.query(&["PUBLISH", channel, message]).await.unwrap();
         assert_eq!(heard, 1);
@@ -301,7 +301,7 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     let setting = client(&server).await;
     let waiting = client_with(&server.url_via(proxy.addr()), |config| config.poll_interval(200 * MS)).await;
     let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
-    // Nothing published arrives: only polls help.
+    // No message arrives, so only polls help.
     proxy.drop_publishes(true);
     set.try_set_count(1).await.unwrap();
     let early = waiter(&waiting, &latch).await;
@@ -317,12 +317,12 @@ async fn a_waiter_that_missed_its_rounds_end_completes_during_the_next() {
     let late = tokio::spawn(latch.wait().into_future());
     tokio::time::timeout(AT_ONCE, early).await.unwrap().unwrap().unwrap();
     waiting.command("PING").query::<String>().await.unwrap();
-    assert!(!late.is_finished(), "it waits for the next round");
+    assert!(!late.is_finished(), "the wait is for the next round");
     set.count_down().await.unwrap();
     tokio::time::timeout(AT_ONCE, late).await.unwrap().unwrap().unwrap();
 }
 
-/// Other waiters' knowledge may be outdated: a new waiter has its own poll.
+/// A new waiter has its own poll, because the state that other waiters know may be outdated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_waiter_is_not_assigned_to_the_round_of_others() {
     let server = server().await;
@@ -335,7 +335,7 @@ async fn a_new_waiter_is_not_assigned_to_the_round_of_others() {
     let former = observer.get::<String>("redgrid_latch:{a}").await.unwrap().unwrap();
     let early = waiter(&waiting, &latch).await;
     until_sure(&server, &waiting, 2).await;
-    // The end of its round is on its way for long.
+    // The message about the end of its round is delayed for long.
     proxy.drop_publishes(true);
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();
@@ -394,7 +394,7 @@ async fn without_subscribe_a_waiter_completes_by_polling() {
         tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
         wait_until(SOON, async || mute.stats().channels == 0).await;
     }
-    // It may not publish either, and opens the latch all the same.
+    // The user may not publish either, and opens the latch all the same.
     assert_eq!(latch.count_down().await.unwrap(), 0);
 }
 
@@ -412,7 +412,7 @@ async fn without_contact_a_wait_ends_unavailable_within_its_patience() {
     let ended = tokio::time::timeout(SOON, task).await.unwrap().unwrap();
     assert!(matches!(ended, Err(WaitError::Failed(Failure::Unavailable { .. }))), "{ended:?}");
     let bounded = latch.wait().timeout(50 * MS).await;
-    assert!(matches!(bounded, Err(WaitError::Failed(Failure::Unavailable { .. }))), "nobody has looked: {bounded:?}");
+    assert!(matches!(bounded, Err(WaitError::Failed(Failure::Unavailable { .. }))), "no reply: {bounded:?}");
     let counted = latch.count().await;
     assert!(matches!(counted, Err(LatchError::Failed(Failure::Unavailable { .. }))), "{counted:?}");
     wait_until(SOON, async || client.stats().channels == 0).await;
@@ -441,8 +441,8 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
     let latch = CountDownLatch::new(&client, "a");
     latch.try_set_count(1000).await.unwrap();
     for moment in 0..40 {
-        // Before the first look is answered, before the subscription is, and in the middle of the
-        // wait.
+        // The wait is dropped before the reply to its first poll, before its subscription is
+        // confirmed, or in the middle.
         let moment = || Duration::from_micros(moment * moment * 10 + fastrand::u64(..300));
         let waits = (0..5).map(|_| tokio::time::timeout(moment(), latch.wait().into_future()));
         assert!(futures_util::future::join_all(waits).await.iter().all(Result::is_err));
@@ -451,7 +451,7 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
         })
         .await;
     }
-    // With one that stays, the others' leaving changes nothing.
+    // The end of other waits does not affect one that stays.
     let staying = waiter(&client, &latch).await;
     for moment in 0..10 {
         let wait = latch.wait().into_future();
@@ -462,7 +462,7 @@ async fn waits_dropped_at_every_point_leave_nothing_and_count_downs_count_once_o
         least += u64::from(at_most(polls, latch.count_down()).await.is_some());
         most += 1;
     }
-    // Behind all of them.
+    // This count-down is executed after all of them.
     let left = latch.count_down().await.unwrap();
     assert!((1000 - most - 1..=1000 - least - 1).contains(&left), "{left}: {least} to {most}");
     assert!(!staying.is_finished());

@@ -13,16 +13,16 @@ use redgrid_tests::{SOON, client, client_with, server};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// So long that a test fails where only the poll would help.
+/// So long that a test fails if only the poll would help.
 const NO_POLL: Duration = Duration::from_secs(600);
 
-fn looks(seen: &[SeenCommand]) -> usize {
+fn polls(seen: &[SeenCommand]) -> usize {
     let [.., look] = scripts();
     seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == look)).count()
 }
 
-/// Waiters in the counting process complete by the reply, without a message or a poll. A poll of
-/// the beginning may still be sent, so there are rounds until one has none.
+/// Waiters in the counting process complete by the reply, without a message or a poll. A poll from
+/// the start of the waits may still be sent, so rounds are repeated until one has no poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_reply_to_the_last_count_down_completes_local_waits() {
     let server = server().await;
@@ -37,22 +37,22 @@ async fn the_reply_to_the_last_count_down_completes_local_waits() {
         let mut seen = Vec::new();
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
-            looks(&seen) >= 2
+            polls(&seen) >= 2
         })
         .await;
         assert_eq!(latch.count_down().await.unwrap(), 1);
-        assert!(tasks.iter().all(|task| !task.is_finished()), "one is left");
+        assert!(tasks.iter().all(|task| !task.is_finished()), "one count is left");
         monitor.take().await.unwrap();
         assert_eq!(latch.count_down().await.unwrap(), 0);
         for task in tasks {
             tokio::time::timeout(SOON, task).await.unwrap().unwrap().unwrap();
         }
-        looks(&monitor.take().await.unwrap()) == 0
+        polls(&monitor.take().await.unwrap()) == 0
     };
     assert!(in_some_round(without_a_poll).await);
 }
 
-/// The most rounds until one has no poll of the beginning.
+/// The maximum of rounds until one has no poll from the start of the waits.
 const ROUNDS: u32 = 20;
 
 async fn in_some_round(is_met: impl AsyncFn() -> bool) -> bool {
@@ -64,8 +64,8 @@ async fn in_some_round(is_met: impl AsyncFn() -> bool) -> bool {
     false
 }
 
-/// A round of Redisson has no number, nor has one whose number was evicted. The reply that ends it
-/// causes a poll: here every message is lost, and there are no regular polls.
+/// A round of Redisson has no number, nor does one whose number was evicted. The reply that ends
+/// such a round causes a poll. Here every message is lost, and there are no regular polls.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
     let server = server().await;
@@ -81,33 +81,33 @@ async fn a_round_without_a_number_is_followed_by_a_poll_for_local_waits() {
         }
         let mut monitor = Monitor::start(&server).await.unwrap().without("PING");
         let tasks = crowd(&latch, 10).await;
-        // A poll, the only one, comes when the subscription is young; by then the look behind the
+        // The only regular poll occurs soon after the subscription. By then, the poll after the
         // confirmation was sent.
         let is_poll = |command: &SeenCommand| command.args.get(1..).is_some_and(|args| args == ["1", "a"]);
         wait_until(SOON, async || monitor.take().await.unwrap().iter().any(is_poll)).await;
         placed(&latch).await;
         observer.cmd(&["DEL", "redgrid_latch:{a}"]).await.unwrap();
-        assert!(tasks.iter().all(|task| !task.is_finished()), "one is left");
+        assert!(tasks.iter().all(|task| !task.is_finished()), "one count is left");
         assert_eq!(latch.count_down().await.unwrap(), 0);
         for task in tasks {
-            tokio::time::timeout(SOON, task).await.expect("a look").unwrap().unwrap();
+            tokio::time::timeout(SOON, task).await.expect("a poll").unwrap().unwrap();
         }
         wait_until(SOON, async || client.stats().channels == 0).await;
     }
     assert!(proxy.counts().publishes_dropped > 0);
 }
 
-/// The message that comes with the last count-down is all it takes: half a round trip there, half a
-/// round trip back. A look that was due before may be late, so there are rounds until one has three
-/// count-downs and no look.
+/// The message that is published with the last count-down is enough: half a round trip to the
+/// server, and half a round trip back. An earlier poll may be late, so rounds are repeated until
+/// one has three count-downs and no poll.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
+async fn a_hundred_waiters_wake_without_a_further_round_trip() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (counting, waiting) =
         (client(&server).await, client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await);
     let (count, latch) = (CountDownLatch::new(&counting, "a"), CountDownLatch::new(&waiting, "a"));
-    // The server knows the scripts.
+    // After this, the server knows the scripts.
     latch.wait().await.unwrap();
     count.try_set_count(1).await.unwrap();
     count.count_down().await.unwrap();
@@ -121,10 +121,10 @@ async fn the_last_of_a_hundred_is_awake_without_a_further_round_trip() {
         // confirmation.
         wait_until(SOON, async || {
             seen.extend(monitor.take().await.unwrap());
-            looks(&seen) >= 2
+            polls(&seen) >= 2
         })
         .await;
-        assert!(looks(&seen) <= 10, "{} looks for a hundred", looks(&seen));
+        assert!(polls(&seen) <= 10, "{} polls for a hundred", polls(&seen));
         waiting.command("PING").query::<String>().await.unwrap();
         monitor.take().await.unwrap();
         for _ in 0..3 {
@@ -169,9 +169,9 @@ async fn a_thousand_local_waiters_share_a_subscription_and_its_polls() {
     wait_until(SOON, async || waiting.stats().channels == 0).await;
     let seen = monitor.take().await.unwrap();
     let subscriptions = seen.iter().filter(|command| command.name == "SUBSCRIBE").count();
-    println!("a thousand waiters: {} looks, {subscriptions} subscription", looks(&seen));
-    // They arrive while polls are in flight, each of which serves all waiters before it.
-    assert!(looks(&seen) <= 20 && subscriptions == 1, "{} looks, {subscriptions}", looks(&seen));
+    println!("a thousand waiters: {} polls, {subscriptions} subscription", polls(&seen));
+    // They arrive while polls are in flight, and each poll serves all waiters before it.
+    assert!(polls(&seen) <= 20 && subscriptions == 1, "{} polls, {subscriptions}", polls(&seen));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -183,11 +183,12 @@ async fn concurrent_count_downs_have_their_own_results() {
     let told = join_all((0..90).map(|n| latches[n % 3].count_down())).await;
     let mut left: Vec<u64> = told.into_iter().map(Result::unwrap).collect();
     left.sort();
-    assert!(left.iter().copied().eq(0..90), "each has seen another: {left:?}");
+    assert!(left.iter().copied().eq(0..90), "each has its own result: {left:?}");
     latches[1].wait().await.unwrap();
 }
 
-/// A round trip for each, one after the other, would be longer than the patience for a call.
+/// Many count-downs are few requests. One round trip after the other would take longer than the
+/// timeout of a call.
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_counts() {
     const ALL: u64 = 5000;
@@ -201,14 +202,14 @@ async fn thousands_of_count_downs_of_one_client_are_a_few_requests_and_each_coun
     let mut left: Vec<u64> =
         join_all((0..ALL).map(|_| latch.count_down())).await.into_iter().map(Result::unwrap).collect();
     left.sort();
-    assert!(left.iter().copied().eq(9..ALL + 9), "each as if it had gone in its turn");
+    assert!(left.iter().copied().eq(9..ALL + 9), "each as if it had been sent alone");
     let [_, count_down, ..] = scripts();
     let seen = monitor.take().await.unwrap();
     let requests = seen.iter().filter(|command| command.args.first().is_some_and(|arg| *arg == count_down)).count();
     println!("{ALL} count-downs: {requests} requests");
     assert!(requests <= 50, "{requests} requests");
-    // More than are left, of different weights, with answers that are lost: the first zero opens
-    // it.
+    // More than the remaining count, with different weights and lost replies: the count-down that
+    // reaches zero opens the latch.
     proxy.next(2, count_down, Action::SwallowReply);
     let told = join_all([1, 2, 3, 4, 5].map(|by| latch.count_down_by(by))).await;
     assert_eq!(told.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [8, 6, 3, 0, 0]);
@@ -234,7 +235,7 @@ async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
     let [_, count_down, ..] = scripts();
     for first_stays in [true, false] {
         let before = latch.count().await.unwrap();
-        // The first is on its way for so long as it takes.
+        // The first request is in flight as long as the proxy holds it.
         proxy.next(1, &count_down, Action::Hold);
         let mut calls: Vec<_> = (0..6)
             .map(|_| {
@@ -254,7 +255,7 @@ async fn count_downs_that_are_dropped_before_their_turn_do_not_count() {
         let mut left: Vec<u64> =
             join_all(staying.into_iter().chain(kept)).await.into_iter().map(Result::unwrap).collect();
         left.sort();
-        assert!(left.contains(&(before - 3)), "{left:?}: two, and the first that was on its way");
+        assert!(left.contains(&(before - 3)), "{left:?}: two, and the first one, which was in flight");
         assert_eq!(observer.get::<u64>("a").await.unwrap(), Some(before - 3));
     }
 }
@@ -275,7 +276,7 @@ async fn queued_count_downs_are_notified_of_a_shutdown() {
         .collect();
     let _ = client.shutdown(Duration::from_millis(200)).await;
     for call in calls {
-        let told = tokio::time::timeout(SOON, call).await.expect("it waits for nothing").unwrap();
+        let told = tokio::time::timeout(SOON, call).await.expect("a prompt end").unwrap();
         assert!(
             matches!(told, Err(LatchError::Failed(Failure::ShuttingDown { .. } | Failure::OutcomeUnknown { .. }))),
             "{told:?}"
@@ -310,19 +311,19 @@ impl Waiters {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_in_ten_processes_go_on_by_the_message() {
+async fn a_thousand_in_ten_processes_wake_by_the_message() {
     println!("with messages, all awake after {:?}", a_thousand_in_ten_processes(false).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_in_ten_processes_go_on_within_the_poll_although_every_message_is_lost() {
+async fn a_thousand_in_ten_processes_wake_by_the_poll_if_messages_are_lost() {
     let awake = a_thousand_in_ten_processes(true).await;
     println!("without messages, all awake after {awake:?}");
-    // The poll is each second, and ten processes print a thousand lines.
+    // Each process polls once per second, and ten processes print a thousand lines.
     assert!(awake < Duration::from_secs(4), "{awake:?}");
 }
 
-/// How long after the last count-down all have said so, without the machine's delay.
+/// The time from the last count-down until all waiters have reported, without the machine's delay.
 async fn a_thousand_in_ten_processes(silent: bool) -> Duration {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();

@@ -17,7 +17,7 @@ const STEPS: usize = 30;
 #[derive(Default)]
 struct Model {
     left: u64,
-    /// Which round is under way, or was last.
+    /// The number of the current round, or of the last one.
     round: u64,
 }
 
@@ -99,8 +99,7 @@ async fn sequence(clients: &[Client], seed: u64) {
                 told.push("delete".into());
                 assert_eq!(latch.delete().await.unwrap(), model.delete(), "{}: {told:?}", at());
             }
-            // One wait at a time through each of the others, so that it is known to be in its
-            // round.
+            // One wait at a time through each of the other clients, so that its round is known.
             _ => match (2..clients.len()).find(|client| waiting.iter().all(|one| one.client != *client)) {
                 Some(_) if model.left == 0 => latches[2].wait().timeout(SOON).await.unwrap(),
                 Some(client) => {
@@ -115,11 +114,11 @@ async fn sequence(clients: &[Client], seed: u64) {
         let (over, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|one| model.is_over(one.round));
         for one in over {
             let done = tokio::time::timeout(SOON, one.task).await;
-            done.unwrap_or_else(|_| panic!("{}: {} is stranded: {told:?}", at(), one.client)).unwrap().unwrap();
+            done.unwrap_or_else(|_| panic!("{}: {} did not complete: {told:?}", at(), one.client)).unwrap().unwrap();
             wait_until(SOON, async || clients[one.client].stats().channels == 0).await;
         }
         for one in &others {
-            assert!(!one.task.is_finished(), "{}: {} went early: {told:?}", at(), one.client);
+            assert!(!one.task.is_finished(), "{}: {} completed early: {told:?}", at(), one.client);
         }
         waiting = others;
     }

@@ -11,15 +11,15 @@ use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// So long that a test fails where only the poll would help.
+/// So long that a test fails if only the poll would help.
 const NO_POLL: Duration = Duration::from_secs(600);
 
-/// The timeout of a wait that ends by it: above what an answer takes on a busy machine, and below
-/// the patience for refusals that pass.
+/// The timeout of a wait that reaches it. Longer than a reply takes on a busy machine, and shorter
+/// than the retries of temporary rejections.
 const BOUND: Duration = Duration::from_secs(5);
 
-async fn goes_on(task: JoinHandle<Result<(), WaitError>>) {
-    tokio::time::timeout(SOON, task).await.expect("it is stranded").unwrap().unwrap();
+async fn completes(task: JoinHandle<Result<(), WaitError>>) {
+    tokio::time::timeout(SOON, task).await.expect("the waiter did not complete").unwrap().unwrap();
 }
 
 /// The first two names share a slot, and one begins with the other as a hash tag.
@@ -55,11 +55,11 @@ async fn a_read_only_server_reports_the_state_of_a_latch() {
     let latch = CountDownLatch::new(&client, "a");
     let refuses = async |on: &str| server.set_config("min-replicas-to-write", on).await.unwrap();
     refuses("1").await;
-    tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("it was never set").unwrap();
+    tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("the latch was never set").unwrap();
     refuses("0").await;
     latch.try_set_count(1).await.unwrap();
     refuses("1").await;
-    // Its number is to be renewed.
+    // The poll would renew the number of the round.
     observer.cmd(&["PEXPIRE", "redgrid_latch:{a}", "40000000"]).await.unwrap_err();
     refuses("0").await;
     observer.cmd(&["PEXPIRE", "redgrid_latch:{a}", "40000000"]).await.unwrap();
@@ -67,10 +67,10 @@ async fn a_read_only_server_reports_the_state_of_a_latch() {
     let closed = latch.wait().timeout(BOUND).await;
     assert!(matches!(closed, Err(WaitError::TimedOut { .. })), "{closed:?}");
     refuses("0").await;
-    // Opened by a client that does not know its number.
+    // Opened by a client that does not know the number of the round.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     refuses("1").await;
-    tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("it is open").unwrap();
+    tokio::time::timeout(SOON, latch.wait().into_future()).await.expect("the latch is open").unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,7 +80,7 @@ async fn repeated_waits_during_a_shutdown_are_all_notified() {
     for _ in 0..5 {
         let client = client(&server).await;
         let latch = CountDownLatch::new(&client, "a");
-        // So many that the first ones return before the last are notified.
+        // So many that the first waits end before the last ones are notified.
         let tasks: Vec<_> = (0..2000)
             .map(|_| {
                 let latch = latch.clone();
@@ -100,12 +100,12 @@ async fn repeated_waits_during_a_shutdown_are_all_notified() {
     }
 }
 
-/// An old reply that the latch was closed does not count without contact since.
+/// An old reply that the latch was closed does not count if contact was lost since.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A look each second, and patience for far longer than the wait.
+    // A poll each second, and retries for far longer than the wait.
     let settings = |config: Config| config.response_timeout(SOON).retries(2).poll_interval(200 * MS);
     let client = client_with(&server.url_via(proxy.addr()), settings).await;
     let latch = CountDownLatch::new(&client, "a");
@@ -117,7 +117,7 @@ async fn a_wait_that_lost_contact_does_not_say_that_the_latch_was_closed() {
     assert!(matches!(told, Err(WaitError::Failed(Failure::Unavailable { .. }))), "{told:?}");
 }
 
-/// Answered polls are contact: of five waits, on a busy machine, at least one is answered.
+/// A poll with a reply is contact. On a busy machine, at least one of five waits gets a reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     let server = server().await;
@@ -126,7 +126,7 @@ async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     latch.try_set_count(1).await.unwrap();
     let mut told = Vec::new();
     for _ in 0..5 {
-        // Several looks long, and further than the first one is good for.
+        // As long as several polls, and longer than the reply to the first one is valid.
         told.push(latch.wait().timeout(2500 * MS).await);
         if matches!(told.last(), Some(Err(WaitError::TimedOut { .. }))) {
             return;
@@ -135,8 +135,13 @@ async fn a_wait_with_contact_says_that_the_latch_was_closed() {
     panic!("{told:?}");
 }
 
-/// A waiter without its subscription; connections are refused until `accept_connections`.
-async fn deaf(server: &RedisServer, proxy: &Proxy, latch: &CountDownLatch, waiting: &redgrid_core::Client) -> Deaf {
+/// A waiter that lost its subscription. Connections are refused until `accept_connections`.
+async fn unsubscribed(
+    server: &RedisServer,
+    proxy: &Proxy,
+    latch: &CountDownLatch,
+    waiting: &redgrid_core::Client,
+) -> Unsubscribed {
     let observer = server.observer().await.unwrap();
     let task = waiter(waiting, latch).await;
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
@@ -144,10 +149,10 @@ async fn deaf(server: &RedisServer, proxy: &Proxy, latch: &CountDownLatch, waiti
     proxy.refuse_connections().await.unwrap();
     observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
     wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().is_empty()).await;
-    Deaf { task, observer }
+    Unsubscribed { task, observer }
 }
 
-struct Deaf {
+struct Unsubscribed {
     task: JoinHandle<Result<(), WaitError>>,
     observer: Observer,
 }
@@ -161,26 +166,27 @@ async fn a_waiter_that_missed_its_rounds_end_is_not_kept_by_redissons_round() {
     let (set, latch) = (CountDownLatch::new(&setting, "a"), CountDownLatch::new(&waiting, "a"));
     for deleted in [false, true] {
         set.try_set_count(1).await.unwrap();
-        let Deaf { task, observer } = deaf(&server, &proxy, &latch, &waiting).await;
+        let Unsubscribed { task, observer } = unsubscribed(&server, &proxy, &latch, &waiting).await;
         match deleted {
             true => assert!(set.delete().await.unwrap()),
             false => assert_eq!(set.count_down().await.unwrap(), 0),
         }
         observer.cmd(&["SET", "a", "1"]).await.unwrap();
         proxy.accept_connections().await.unwrap();
-        goes_on(task).await;
+        completes(task).await;
         wait_until(SOON, async || waiting.stats().channels == 0).await;
         // A new waiter waits for Redisson's round, and our ended number is not published again.
         let next = waiter(&waiting, &latch).await;
         wait_until(SOON, async || observer.pubsub_channels("*latch*").await.unwrap().len() == 2).await;
         assert!(latch.wait().timeout(Duration::ZERO).await.is_err() && !next.is_finished());
         assert_eq!(set.count_down().await.unwrap(), 0);
-        goes_on(next).await;
+        completes(next).await;
         wait_until(SOON, async || waiting.stats().channels == 0).await;
     }
 }
 
-/// The number of a round is the server's time: here of a server that was an hour ahead.
+/// A waiter completes although the clock was set back. The number of a round is the server's time,
+/// and this server was an hour ahead.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_missed_its_rounds_end_completes_despite_a_clock_set_back() {
     const HOUR: u64 = 3_600_000_000;
@@ -194,12 +200,12 @@ async fn a_waiter_that_missed_its_rounds_end_completes_despite_a_clock_set_back(
     let number = async || observer.get::<u64>("redgrid_latch:{a}").await.unwrap().unwrap();
     let ahead = number().await + HOUR;
     observer.cmd(&["SET", "redgrid_latch:{a}", &ahead.to_string(), "KEEPTTL"]).await.unwrap();
-    let Deaf { task, .. } = deaf(&server, &proxy, &latch, &waiting).await;
+    let Unsubscribed { task, .. } = unsubscribed(&server, &proxy, &latch, &waiting).await;
     set.count_down().await.unwrap();
     set.try_set_count(1).await.unwrap();
     assert_eq!(number().await, ahead + 1);
     proxy.accept_connections().await.unwrap();
-    goes_on(task).await;
+    completes(task).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -217,7 +223,7 @@ async fn a_count_down_that_is_refused_has_not_counted() {
         assert_eq!(source.code(), Some(Code::WrongType));
         assert_eq!(observer.get::<String>("a").await.unwrap().unwrap(), left);
     }
-    // Values of the same type that are no number: they do not affect counting.
+    // Values of the right type that are no numbers do not affect counting.
     for round in ["abc", "", "99999999999999999999"] {
         observer.cmd(&["SET", "a", "1"]).await.unwrap();
         observer.cmd(&["SET", "redgrid_latch:{a}", round]).await.unwrap();
@@ -225,7 +231,7 @@ async fn a_count_down_that_is_refused_has_not_counted() {
     }
     observer.cmd(&["DEL", "a"]).await.unwrap();
     latch.wait().await.unwrap();
-    // The last one may not delete.
+    // The user of the last count-down may not delete.
     server.set_user("careful", &["on", ">secret", "~*", "&*", "+@all", "-del"]).await.unwrap();
     let careful = client_with(&server.url_for("careful", "secret"), |config| config).await;
     let latch = CountDownLatch::new(&careful, "b");

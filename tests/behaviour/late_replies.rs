@@ -25,13 +25,13 @@ async fn harness() -> Harness {
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(TIMEOUT)).await;
     listening(&server, &client).await;
     let elsewhere = redgrid_tests::client(&server).await;
-    // All scripts are known to the server: a held or lost request is the EVALSHA itself.
+    // The server knows all scripts, so a held or lost request is an EVALSHA.
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
     Harness { server, proxy, observer, client, elsewhere }
 }
 
 impl Harness {
-    /// Waits for a request to be held back, and closes the connection that it came from.
+    /// Waits for a request to be held back, and closes its connection.
     async fn cut_off(&self) {
         wait_until(SOON, async || self.proxy.counts().held == 1).await;
         self.proxy.cut_all();
@@ -49,8 +49,8 @@ async fn not_held_is_never_reported_while_a_copy_may_still_acquire() {
     let told = asking.await.unwrap();
     held.release().await.unwrap();
     assert_eq!(harness.proxy.release_held().await, 1);
-    // The late copy took it, or it was too late for that: in the first case it was not said that
-    // nothing is held.
+    // The late copy acquired the lock, or was too late. In the first case the reported error must
+    // not say that nothing is held.
     if harness.observer.exists("a").await.unwrap() {
         assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     }
@@ -65,8 +65,8 @@ async fn a_grant_of_a_late_copy_after_a_busy_reply_is_released() {
     harness.proxy.next(1, script!("acquire"), Action::Hold);
     let trying = tokio::spawn(Lock::new(&harness.client, "a").try_acquire().into_future());
     harness.cut_off().await;
-    // Its second copy is answered: busy. The effect of the first is unknown, so this is no plain
-    // "held by others".
+    // The second copy gets the reply "busy". The effect of the first one is unknown, so the result
+    // is not "held by others".
     let told = trying.await.unwrap();
     assert!(matches!(told, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
     held.release().await.unwrap();
@@ -80,7 +80,7 @@ async fn an_unanswered_grant_is_released_at_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    // With a long timeout, a release that waits until no copy can arrive would take 10 s.
+    // With this timeout, a release that waits until no copy can arrive would take 10 s.
     let timeout = Duration::from_secs(10);
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout).retries(0)).await;
     Lock::new(&client, "warm").acquire().await.unwrap().release().await.unwrap();
@@ -118,15 +118,15 @@ async fn a_grant_that_was_taken_over_before_it_was_known_is_invalid() {
     let harness = harness().await;
     for n in 0..5 {
         let name = format!("a{n}");
-        // The grant's answer is stalled; the notice, on another connection, arrives with it or
-        // before it.
+        // The reply of the grant is stalled. The notice of the takeover is on another connection,
+        // and arrives with it or before it.
         harness.proxy.set(Direction::ToClient, Fault::Stall);
         let ask = Lock::new(&harness.client, &name).acquire().lease(SOON);
         let asking = tokio::spawn(ask.into_future());
         wait_until(SOON, async || harness.observer.exists(&name).await.unwrap()).await;
         let thief = Lock::new(&harness.elsewhere, &name).steal().await.unwrap();
         harness.proxy.set(Direction::ToClient, Fault::Pass);
-        // Either it keeps waiting, as the name is taken, or it held the lock for a moment.
+        // The request keeps waiting because the name is taken, or it held the lock for a moment.
         let late = async {
             wait_until(SOON, async || asking.is_finished() || harness.client.stats().channels == 1).await;
         };
@@ -153,7 +153,8 @@ async fn a_run_once_lock_with_a_late_copy_stays_taken_as_required() {
     let began = tokio::time::Instant::now();
     let guard = asking.await.unwrap().unwrap().unwrap();
     guard.release().await.unwrap();
-    // When no copy can arrive any more it is released once more: it must stay taken until then.
+    // The lock is released once more when no copy can arrive any more. Until then it must stay
+    // taken.
     let limit = TIMEOUT + Duration::from_millis(500);
     while began.elapsed() < limit {
         assert!(harness.observer.exists("job").await.unwrap(), "free after {:?}", began.elapsed());

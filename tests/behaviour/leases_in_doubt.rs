@@ -13,13 +13,14 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::fake_server::{FakeServer, granted};
 use redgrid_tests::{NOTHING, SOON};
 
-/// Of what a server grants that is made up.
+/// The token of each grant of the fake server.
 const TOKEN: &str = "1700000000000000";
 
 const REPLICA: Durability = Durability::Replicas { at_least: 1, timeout: Duration::from_secs(600) };
 
-/// A server of one lock that stops replying for `silence`, from the first request with this label
-/// on; `answer` may still be sent to that request. The counter has the releases of the first grant.
+/// A fake server of one lock that stops replying for `silence`, beginning with the first request
+/// with this label. That request may still get `answer`. The counter counts releases of the first
+/// grant.
 fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) -> (FakeServer, Arc<AtomicUsize>) {
     let released = Arc::new(AtomicUsize::new(0));
     let (counted, begun, holder) = (Arc::clone(&released), Mutex::new(None), Mutex::new(None));
@@ -37,7 +38,7 @@ fn silent_from(label: &'static str, answer: Option<Reply>, silence: Duration) ->
                 return Ok(granted(TOKEN));
             }
             ("lock/extend", _) => return Ok(Reply::Array(vec![Reply::Int(1), Reply::Int(0)])),
-            // Of what was granted first, and not of what the next may have got.
+            // Only releases of the first grant count.
             ("lock/release" | "lock/release-yielding", _) if *holder.lock().unwrap() == named => {
                 counted.fetch_add(1, Ordering::Relaxed)
             }
@@ -68,8 +69,8 @@ fn lock_by(server: Arc<FakeServer>, config: Config) -> (Lock, Client) {
     (Lock::new(&client, "a"), client)
 }
 
-/// Sets a lease without an answer, and gives the lock back.
-async fn set_in_vain(held: LockGuard, lease: Duration) {
+/// Sets a lease without getting a reply, and releases the lock.
+async fn set_without_reply(held: LockGuard, lease: Duration) {
     assert!(held.extend(lease).await.is_err());
     release_at_last(held).await;
 }
@@ -83,7 +84,7 @@ async fn release_at_last(held: LockGuard) {
 
 /// Releases a lock that another task of the process waits for. The lease of that task is set
 /// without a reply.
-async fn passed_on_in_vain(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
+async fn hand_over_without_reply(client: &Client, held: LockGuard, next: Acquire, released: &AtomicUsize) {
     let next = tokio::spawn(next.into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
     held.release().await.unwrap();
@@ -100,15 +101,16 @@ async fn a_release_waits_for_an_unanswered_lengthening() {
         let (lock, client) = lock_on(server);
         let first = lock.acquire().lease(Duration::from_secs(2)).await.unwrap();
         if by_its_owner {
-            set_in_vain(first, Duration::from_secs(30)).await;
+            set_without_reply(first, Duration::from_secs(30)).await;
         } else {
-            passed_on_in_vain(&client, first, lock.acquire().timeout(Duration::from_secs(6)), &released).await;
+            hand_over_without_reply(&client, first, lock.acquire().timeout(Duration::from_secs(6)), &released).await;
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
 }
 
-/// The same with a shorter lease that does not reach the server: the server has the longer one.
+/// A shorter lease does not reach the server, and its reply is missing. The release assumes that
+/// the server has the longer one.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_an_unanswered_shortening() {
     let short = Duration::from_millis(200);
@@ -116,18 +118,18 @@ async fn a_release_waits_for_an_unanswered_shortening() {
         let (server, released) = silent_from("lock/extend", None, Duration::from_secs(5));
         let (lock, client) = lock_on(server);
         if by_its_owner {
-            set_in_vain(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
+            set_without_reply(lock.acquire().lease(Duration::from_secs(30)).await.unwrap(), short).await;
         } else {
             let (first, next) =
                 (lock.acquire().await.unwrap(), lock.acquire().lease(short).timeout(Duration::from_secs(3)));
-            passed_on_in_vain(&client, first, next, &released).await;
+            hand_over_without_reply(&client, first, next, &released).await;
         }
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
     }
 }
 
-/// A lease set without waiting for the reply: the release does not know which of the two leases the
-/// server has.
+/// A caller sets a lease and stops waiting for the reply. The release does not know which of the
+/// two leases the server has.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_a_lease_set_for_no_holder() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
@@ -183,8 +185,9 @@ async fn a_release_waits_for_an_unanswered_renewal() {
     }
 }
 
-/// The primary has a renewal, and its replication is not confirmed yet. The client does not count
-/// it, and the previous lease ends while the connection is down.
+/// A release waits for an unconfirmed renewal. The primary has it, but its replication is not
+/// confirmed, so the client does not count it. The previous lease ends while the connection is
+/// down.
 #[tokio::test(start_paused = true)]
 async fn a_release_waits_for_an_unconfirmed_renewal() {
     let (server, released) = silent_from("lock/renew", Some(renewed()), Duration::from_millis(4500));
@@ -198,8 +201,8 @@ async fn a_release_waits_for_an_unconfirmed_renewal() {
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.stats() == NOTHING).await;
 }
 
-/// The same with a renewal that arrives after the shorter lease of the next holder of the process,
-/// which counts; and with one that is less durable than that holder requires.
+/// A renewal arrives after the shorter lease of the next holder in this process, which counts. Then
+/// the same with a renewal that is less durable than that holder requires.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_a_renewal_after_a_shorter_lease() {
     let (lease, short) = (Duration::from_millis(1400), Duration::from_millis(200));
@@ -217,15 +220,14 @@ async fn a_release_knows_a_renewal_after_a_shorter_lease() {
         first.release().await.unwrap();
         let next = next.await.unwrap().unwrap();
         server.confirm();
-        // By this clock nothing takes time but sleep: its answer has been heard then.
+        // On this clock only sleep takes time, so the reply has been received then.
         tokio::time::sleep(Duration::from_millis(1)).await;
         drop(next);
         wait_until(SOON, async || released.load(Ordering::Relaxed) == 1 && client.stats() == NOTHING).await;
     }
 }
 
-/// The same with a longer lease that no replica has: its caller gets an error, and the shorter
-/// lease counts.
+/// A longer lease reaches no replica: its caller gets an error, and the shorter lease counts.
 #[tokio::test(start_paused = true)]
 async fn a_release_knows_an_undurable_lengthening() {
     let (short, long) = (Duration::from_secs(2), Duration::from_secs(30));
@@ -238,7 +240,7 @@ async fn a_release_knows_an_undurable_lengthening() {
     wait_until(SOON, async || released.load(Ordering::Relaxed) == 1).await;
 }
 
-/// The lease that a release retains, in milliseconds, is what is left when the release gets through.
+/// A retained release sends the time that is left when it reaches the server, in milliseconds.
 #[tokio::test(start_paused = true)]
 async fn a_retained_lease_is_recomputed_while_its_release_fails() {
     let silence = Duration::from_secs(10);
@@ -261,7 +263,7 @@ async fn a_retained_lease_is_recomputed_while_its_release_fails() {
         wait_until(SOON, async || !told.lock().unwrap().is_empty()).await;
         let told = told.lock().unwrap().first().cloned().unwrap();
         match (most, &told) {
-            // Longer than is left of it by what an answer may take, at most.
+            // At most what is left of the time, and the time that a reply may take.
             (Some(most), (label, Some(Arg::Bytes(keep)))) if label == "lock/retain" => {
                 let keep: u64 = std::str::from_utf8(keep).unwrap().parse().unwrap();
                 assert!(keep <= most, "{keep} {most}");
@@ -278,7 +280,7 @@ async fn a_lock_that_must_not_stay_taken_is_requested_once() {
     let (lock, _client) = lock_on(FakeServer::new("one:1", move |request: &Request| match request.label() {
         "lock/acquire" => Ok(granted(TOKEN)),
         _ => {
-            assert_eq!(asked.fetch_add(1, Ordering::Relaxed), 0, "it was refused");
+            assert_eq!(asked.fetch_add(1, Ordering::Relaxed), 0, "a release after the rejection");
             Err(ServerError::Refused { code: Code::NoPermission, message: "NOPERM".into() })
         }
     }));
@@ -334,9 +336,9 @@ async fn an_invalid_time_grants_nothing_and_its_grant_is_released() {
     assert_eq!(lock.acquire().await.unwrap().token().get(), 1_700_000_000_000_000);
 }
 
-/// The lease of an owner ends while the server lease is adjusted to the next owner: when the lease
-/// of that one is over, its successor gets the lock in time, not only when the server lease is
-/// verified.
+/// The lease of an owner ends while the server lease is adjusted to the next owner. When that
+/// owner's lease ends, its successor gets the lock in time, not only at the next check of the
+/// server lease.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_former_owner_does_not_hide_the_end_of_the_next() {
     let ms = Duration::from_millis;
@@ -350,7 +352,7 @@ async fn the_end_of_a_former_owner_does_not_hide_the_end_of_the_next() {
     let first = lock.acquire().lease(ms(300)).await.unwrap();
     tokio::time::sleep(ms(200)).await;
     let next = tokio::spawn(lock.acquire().lease(ms(250)).durability(REPLICA).into_future());
-    // By this clock nothing takes time but sleep.
+    // On this clock only sleep takes time.
     tokio::time::sleep(ms(1)).await;
     let (waiting, asked) = (client.stats().waiting, server.asked());
     first.release().await.unwrap();

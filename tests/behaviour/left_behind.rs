@@ -20,8 +20,8 @@ async fn a_forgotten_write_ends_with_its_lease_although_its_holder_reads() {
     let write = lock.write().holder(&me).await.unwrap();
     let read = lock.read().holder(&me).await.unwrap();
     write.forget();
-    assert!(RwLock::new(&two, "a").try_read().await.unwrap().is_none(), "what is forgotten is left to its lease");
-    let other = RwLock::new(&two, "a").read().timeout(SOON).await.expect("the lease of the write is over");
+    assert!(RwLock::new(&two, "a").try_read().await.unwrap().is_none(), "a forgotten write lasts until its lease ends");
+    let other = RwLock::new(&two, "a").read().timeout(SOON).await.expect("the lease of the write has ended");
     assert!(read.is_held());
     other.release().await.unwrap();
     read.release().await.unwrap();
@@ -38,7 +38,7 @@ async fn a_retained_write_ends_in_time_although_its_holder_reads() {
     let read = lock.read().holder(&me).await.unwrap();
     write.release().await.unwrap();
     assert!(RwLock::new(&two, "a").try_read().await.unwrap().is_none(), "the name stays taken");
-    let other = RwLock::new(&two, "a").read().timeout(SOON).await.expect("its time is over");
+    let other = RwLock::new(&two, "a").read().timeout(SOON).await.expect("its time has ended");
     assert!(read.is_held());
     other.release().await.unwrap();
     read.release().await.unwrap();
@@ -55,10 +55,11 @@ async fn a_forgotten_read_ends_with_its_lease_although_others_read() {
     assert_eq!(observer.query::<u64>(&["HLEN", "a"]).await.unwrap(), 3, "its mode, and two readers");
     wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 2).await;
     assert!(reading.is_held());
-    reading.try_upgrade().await.expect("it reads alone").release().await.unwrap();
+    reading.try_upgrade().await.expect("the only reader").release().await.unwrap();
 }
 
-/// Its holder has entered by another request meanwhile, and left.
+/// An unpolled acquire blocks no other caller. Its holder has entered through another request
+/// meanwhile, and left.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_blocks_no_other_after_its_holder_left() {
     let server = server().await;
@@ -70,14 +71,14 @@ async fn a_kept_acquire_blocks_no_other_after_its_holder_left() {
     before.release().await.unwrap();
     wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     lock.acquire().holder(&me).await.unwrap().release().await.unwrap();
-    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
+    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant moves on");
     other.unwrap().release().await.unwrap();
     kept.await.unwrap().release().await.unwrap();
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// The acquire that got the lock is dropped before it is polled, and its holder has entered by
-/// another request.
+/// A guard stays valid although the acquire that got the lock is dropped before it is polled. Its
+/// holder has entered through another request.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_stays_when_its_holders_first_request_is_dropped() {
     let server = server().await;
@@ -90,7 +91,7 @@ async fn a_guard_stays_when_its_holders_first_request_is_dropped() {
     wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     let guard = lock.acquire().holder(&me).await.unwrap();
     drop(first);
-    // Longer than a grant waits for its caller.
+    // Longer than an unclaimed grant is kept.
     let other = lock.acquire().timeout(Duration::from_secs(3)).await;
     assert!(matches!(other, Err(AcquireError::TimedOut { by_this_client: true, .. })), "{other:?}");
     assert!(guard.is_held());
@@ -98,7 +99,7 @@ async fn a_guard_stays_when_its_holders_first_request_is_dropped() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// Its time is longer than the shutdown may take.
+/// A shutdown does not wait for a write that is retained for longer than the shutdown may take.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_does_not_wait_for_a_retained_write() {
     let server = server().await;
@@ -108,7 +109,8 @@ async fn a_shutdown_does_not_wait_for_a_retained_write() {
     assert!(server.observer().await.unwrap().exists("a").await.unwrap(), "the name stays taken");
 }
 
-/// Two requests of one holder wait; one is polled, and the other is not.
+/// An unpolled request blocks no other caller. Two requests of one holder wait, and only one of
+/// them is polled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_blocks_no_other_after_two_waits() {
     let server = server().await;
@@ -124,14 +126,14 @@ async fn a_kept_acquire_blocks_no_other_after_two_waits() {
         let (kept, polled) = if kept_first { (one, two) } else { (two, one) };
         let guard = polled.await.unwrap();
         guard.release().await.unwrap();
-        let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
+        let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant moves on");
         other.unwrap().release().await.unwrap();
         kept.await.unwrap().release().await.unwrap();
     }
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// An attempt for several names that fails leaves what its holder has of them as it was.
+/// A failed attempt for several names does not affect the names that its holder has.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_blocks_no_other_after_a_failed_upgrade() {
     let server = server().await;
@@ -144,7 +146,7 @@ async fn a_kept_acquire_blocks_no_other_after_a_failed_upgrade() {
     before.release().await.unwrap();
     wait_until(SOON, async || one.stats().waiting == 0 && one.stats().holds == 1).await;
     assert!(MultiLock::new(&one, ["a", "b"]).try_acquire().holder(&me).await.unwrap().is_none());
-    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("nobody took what is kept");
+    let other = tokio::time::timeout(SOON, lock.acquire().into_future()).await.expect("the kept grant moves on");
     other.unwrap().release().await.unwrap();
     drop(kept);
 }
@@ -160,9 +162,9 @@ async fn a_kept_takeover_and_a_kept_attach_block_no_other() {
     let mut steal = Box::pin(here.steal());
     assert!(poll!(&mut steal).is_pending());
     wait_until(SOON, async || !holders().await.is_empty()).await;
-    let other = there.acquire().timeout(SOON).await.expect("nobody took what was stolen");
+    let other = there.acquire().timeout(SOON).await.expect("the stolen lock moves on");
     other.release().await.unwrap();
-    // Requested again, now that it is polled.
+    // The steal sends a new request when it is polled again.
     steal.await.unwrap().release().await.unwrap();
 
     let detached = here.acquire().await.unwrap().detach().await.unwrap();
@@ -170,8 +172,8 @@ async fn a_kept_takeover_and_a_kept_attach_block_no_other() {
     let mut attach = Box::pin(here.attach(&detached));
     assert!(poll!(&mut attach).is_pending());
     wait_until(SOON, async || holders().await != before).await;
-    there.acquire().timeout(SOON).await.expect("nobody took what was attached").release().await.unwrap();
-    attach.await.expect_err("it has gone back");
+    there.acquire().timeout(SOON).await.expect("the attached lock moves on").release().await.unwrap();
+    attach.await.expect_err("the attached lock was released");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -184,7 +186,7 @@ async fn a_shutdown_leaves_a_forgotten_shared_read_to_its_lease() {
     let fields = observer.query::<u64>(&["HLEN", "a"]).await.unwrap();
     one.forget();
     client.shutdown(SOON).await.unwrap();
-    assert!(observer.exists("a").await.unwrap(), "its lease is not over");
+    assert!(observer.exists("a").await.unwrap(), "its lease has not ended");
     assert_eq!(fields, 2, "its mode, and one reader for both");
     drop(two);
 }

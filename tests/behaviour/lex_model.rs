@@ -9,7 +9,7 @@ use redgrid_set::{LexSortedSet, ObjectError};
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
-/// Of no, one and more bytes, those of ranges of the server's among them.
+/// Words of no, one and more bytes, including the special characters of the server's ranges.
 const WORDS: [&str; 20] = [
     "",
     "\0",
@@ -41,8 +41,8 @@ async fn ordered_text_matches_its_model() {
     modelled([&client(&server).await, &client(&server).await], 12).await;
 }
 
-/// Two sets and what they are to be, through the same operations of two clients, and of one that
-/// knows of sorted sets alone.
+/// Applies the same operations to two sets and to their models. Two clients use the sets, and
+/// another one uses plain sorted sets.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -88,13 +88,13 @@ fn bounds(random: &mut fastrand::Rng) -> Bounds {
     (bound(), bound())
 }
 
-/// Whether it ends before it begins.
+/// Whether the range ends before it begins.
 fn backwards(bounds: Bounds) -> bool {
     use Bound::{Excluded, Included};
     matches!(bounds, (Included(from) | Excluded(from), Included(to) | Excluded(to)) if to < from)
 }
 
-/// Those between these. A `BTreeSet` has no answer for some of them.
+/// The words in a range. `BTreeSet::range` panics for some of these ranges.
 fn between(model: &Model, bounds: Bounds) -> Vec<&'static str> {
     model.iter().copied().filter(|word| RangeBounds::<str>::contains(&bounds, *word)).collect()
 }
@@ -121,7 +121,7 @@ async fn change(
             set.remove_many([one, other, one]).await.unwrap() == gone as u64
         }
         7 => {
-            // All that are in but one, and some that are not.
+            // All current elements except one, and another word.
             let stay: Vec<&str> = model.iter().copied().filter(|word| *word != one).chain([other]).collect();
             let gone = u64::from(one != other && model.remove(one));
             set.retain_many(stay).await.unwrap() == gone
@@ -165,7 +165,7 @@ async fn ask(set: &LexSortedSet, model: &Model, (step, one, other, n): (u8, &str
     }
 }
 
-/// A range by its bounds; or that it can not be.
+/// Operations on a range of values; an inverted range is an error.
 async fn by_value(set: &LexSortedSet, model: &mut Model, bounds: Bounds, (step, n): (u8, u64)) -> bool {
     let range = || set.by_value::<str>(bounds);
     let (from, most) = (n as usize % 3, n as usize);
@@ -229,7 +229,7 @@ async fn by_rank(set: &LexSortedSet, model: &mut Model, (step, from, end): (u8, 
     }
 }
 
-/// What is made of it, and of another, becomes the other.
+/// Combines the set with another one, and stores the result there.
 async fn combined(
     set: &LexSortedSet,
     model: &Model,
@@ -252,7 +252,7 @@ async fn combined(
         29 => set.intersection([name]),
         _ => set.difference([name]),
     };
-    // Half of the time, or the two would soon be one.
+    // Stored only half of the time: otherwise both sets would soon be equal.
     if matches!(bounds.0, Bound::Included(_)) {
         *beside = made;
         return told && again.store(name).await.unwrap() == beside.len() as u64;

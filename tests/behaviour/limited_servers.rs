@@ -8,7 +8,7 @@ use redgrid_locks::Lock;
 use redgrid_testkit::{Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 
-/// Connections of one client to one node: requests and subscriptions.
+/// The connections of one client to one node: for requests and for subscriptions.
 const CONNECTIONS: u64 = 2;
 
 /// A server with renamed commands, behind a proxy that counts connections.
@@ -33,7 +33,7 @@ impl Limited {
         client_with(&self.server.url_via(self.proxy.addr()), |config| config).await
     }
 
-    /// One waiter after another waits for a held lock, and gets it: each subscribes and
+    /// One waiter after another waits for a held lock, and gets it. Each one subscribes and
     /// unsubscribes.
     async fn contend(&self, client: &Client, rounds: usize) {
         let other = client_with(&self.server.url(), |config| config).await;
@@ -42,7 +42,7 @@ impl Limited {
             let held = Lock::new(&other, name.as_str()).acquire().await.unwrap();
             let waiting = tokio::spawn(Lock::new(client, name.as_str()).acquire().timeout(SOON).into_future());
             wait_until(SOON, async || client.stats().channels > 0).await;
-            // Longer than the time in which a subscription that fails is tried again.
+            // Longer than the pause before a failed subscription is retried.
             tokio::time::sleep(Duration::from_millis(300)).await;
             held.release().await.unwrap();
             waiting.await.unwrap().unwrap().release().await.unwrap();
@@ -51,7 +51,7 @@ impl Limited {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_the_client_command_is_subscribed_at_without_new_connections() {
+async fn subscriptions_work_without_the_client_command() {
     let limited = Limited::without("CLIENT").await;
     let client = limited.client().await;
     wait_until(SOON, async || client.health().await.nodes[0].subscribed == 1).await;

@@ -1,4 +1,4 @@
-//! Subscriptions of a client whose waiters use replicas.
+//! Subscriptions of a client with waiters that use replicas.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Shard {
     }
 }
 
-/// The first shard has all slots, until the first change; then the second one has.
+/// The first shard has all slots until the first change; after it, the second one has them.
 struct Moving {
     shards: [Shard; 2],
     is_sharded: bool,
@@ -79,14 +79,14 @@ async fn notices_come_from_the_primary_and_no_channel_stays_at_the_old_replica()
     let client = Client::over(Arc::clone(&moving) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let watched = client.watch("channel".into(), "channel".into());
     let [one, two] = &moving.shards;
-    // How many channels each of them has: the client's own is that of the notices.
+    // The number of channels of each server. The client's own channel is the one for notices.
     let listened = || [one, two].map(|shard| (shard.primary.listened().len(), shard.replica.listened().len()));
     wait_until(SOON, async || watched.is_active() && listened() == [(1, 1), (0, 0)]).await;
     moving.changes.send_modify(|count| *count += 1);
     wait_until(SOON, async || watched.is_active() && listened() == [(0, 0), (1, 1)]).await;
 }
 
-/// It may have been subscribed by the connection that is there, as a gap is told of late.
+/// The present connection may have subscribed it, because a gap is reported late.
 #[tokio::test]
 async fn a_rejected_resubscription_is_unsubscribed_without_watchers() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Nil)));
@@ -97,14 +97,14 @@ async fn a_rejected_resubscription_is_unsubscribed_without_watchers() {
     let without = server.listened().len() - 1;
     server.deny("channel".into());
     server.push(Push::Gap);
-    // Beside another one, and alone.
+    // Rejected twice: together with another channel, and alone.
     wait_until(SOON, async || !watched.is_active() && server.refused() > 1).await;
     drop(watched);
     wait_until(SOON, async || server.listened().len() == without).await;
 }
 
-/// The replica stays where its channels are when its primary is another one, and may have kept what
-/// was subscribed there.
+/// The replica keeps its connection when it gets another primary, and may have kept the previous
+/// subscription.
 #[tokio::test]
 async fn channels_rejected_under_another_primary_are_unsubscribed_at_the_replica() {
     let [one, two] = [Shard::of("one"), Shard::of("two")];

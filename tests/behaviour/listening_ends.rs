@@ -12,7 +12,7 @@ use redgrid_topic::{ShardedTopic, Topic};
 async fn a_shutdown_is_reported_at_once_to_new_subscribers() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A call may take minutes, and so may the shutdown, which has a lock to give back.
+    // A call may take minutes, and so may the shutdown, which has to release a lock.
     let patient = |config: redgrid_core::Config| config.response_timeout(SOON * 3).retries(3);
     let client = client_with(&server.url_via(proxy.addr()), patient).await;
     let _held = Lock::new(&client, "held").acquire().await.unwrap();
@@ -31,15 +31,15 @@ async fn a_shutdown_is_reported_at_once_to_new_subscribers() {
         tokio::spawn(async move { object.events(Kind::Expired).unchecked().await.is_err() }),
         tokio::spawn(async move { pattern.await.is_err() }),
     ];
-    // Two topics, four channels of the cache, and a key's.
+    // Two topics, four channels of the cache, and the channel of a key.
     wait_until(SOON, async || client.stats().channels >= before + 7).await;
 
     let ending = client.clone();
     let shutdown = tokio::spawn(async move { ending.shutdown(SOON * 3).await });
     for (nth, begins) in each.into_iter().enumerate() {
         let told = tokio::time::timeout(SOON, begins).await;
-        assert!(told.unwrap_or_else(|_| panic!("the {nth}. is not told")).unwrap());
+        assert!(told.unwrap_or_else(|_| panic!("the {nth}. was not notified")).unwrap());
     }
-    assert!(!shutdown.is_finished(), "it was told when the client began to end, not when it had ended");
+    assert!(!shutdown.is_finished(), "subscribers are notified at the start of the shutdown");
     shutdown.abort();
 }

@@ -141,7 +141,7 @@ async fn indexes_out_of_bounds_are_reported_and_change_nothing() {
         assert_eq!(named(&told), "index");
         assert!(told.to_string().contains("up to 9223372036854775807, got 9223372036854775808"), "{told}");
     }
-    #[expect(clippy::reversed_empty_ranges, reason = "it is what is to be refused")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the list rejects such ranges")]
     let told = [
         list.range(3..2).await.map(drop).unwrap_err(),
         list.trim(3..2).await.unwrap_err(),
@@ -159,7 +159,7 @@ async fn indexes_out_of_bounds_are_reported_and_change_nothing() {
     assert!(matches!(List::<u8>::new(&client, "{}").len().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }
 
-/// Whatever the elements are: what a script marks an element with is none of them.
+/// No element counts as a mark: a script marks elements with a value that no element has.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_element_is_taken_for_a_mark() {
     let server = server().await;
@@ -170,7 +170,7 @@ async fn no_element_is_taken_for_a_mark() {
         include_str!("../../crates/redgrid-list/src/scripts/insert.lua"),
         include_str!("../../crates/redgrid-list/src/scripts/retain_all.lua"),
     );
-    // All of them are marks that the scripts would take one after the other.
+    // All elements equal values that the scripts would use as marks, one after the other.
     let marks: Vec<String> = std::iter::successors(Some("mark".to_owned()), |mark| Some(sha(mark))).take(3).collect();
     let all: Vec<String> = (0..12).map(|n| marks[n % 3].clone()).collect();
     for at in 0..12 {
@@ -191,7 +191,7 @@ async fn no_element_is_taken_for_a_mark() {
         more.splice(at..at, [marks[0].clone(), "new".to_owned(), marks[2].clone()]);
         assert_eq!(done, (3, 15));
         assert_eq!(list.read_all().await.unwrap(), more, "inserted at {at}");
-        // Nor is what is inserted.
+        // Nor does an inserted element count as a mark.
         list.clear().await.unwrap();
         list.push_many(&["a", "b"].map(String::from)).await.unwrap();
         let words = ["EVAL", insert, "1", "list", "1", "mark", "1000", "0", &marks[0], "new", &marks[1]];
@@ -210,7 +210,7 @@ async fn no_element_is_taken_for_a_mark() {
     }
 }
 
-/// A script that is refused half way puts back what it has done.
+/// A script that is rejected half way reverts its changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rejected_call_changes_nothing() {
     let server = server().await;
@@ -230,7 +230,7 @@ async fn a_rejected_call_changes_nothing() {
         assert!(matches!(told, Err(ObjectError::Failed(Failure::Refused { .. }))), "{told:?}");
         assert_eq!(list.read_all().await.unwrap(), [10, 20, 30, 20, 10]);
     }
-    // The ends need neither.
+    // Operations at the ends need neither permission.
     assert_eq!(
         (few.insert(0, &1).await.unwrap(), few.remove_at(0).await.unwrap(), few.pop().await.unwrap()),
         (6, 1, Some(10))
@@ -242,15 +242,15 @@ async fn a_rejected_call_changes_nothing() {
 async fn a_change_is_sent_once_and_its_lost_reply_reported() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A client each, as one that has lost an answer leaves its connection. The time is longer than
-    // a busy machine stands still: a request that is given up before it leaves is another matter.
+    // Each call has its own client, because a lost reply replaces the connection. The timeout is
+    // longer than a busy machine stalls: otherwise a request could fail before it is sent.
     let lossy = async || -> List<i64> {
         let url = server.url_via(proxy.addr());
         List::new(&client_with(&url, |config| config.response_timeout(Duration::from_secs(2))).await, "list")
     };
     let sure: List<i64> = List::new(&client(&server).await, "list");
     five(&sure).await;
-    // Each script is known to the server then, so that a call is one request.
+    // Afterwards the server knows each script, so a call is one request.
     assert_eq!((sure.insert(2, &7).await.unwrap(), sure.remove_at(2).await.unwrap()), (6, 7));
     let unknown = |told: Result<(), ObjectError>| {
         assert!(matches!(told, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}")
@@ -308,7 +308,7 @@ async fn an_undecodable_element_does_not_affect_others() {
         assert!(told.len() == 1 && told[0].to_string().contains("at index 1 "), "{told:?}");
     }
     assert!(matches!(list.remove_at(1).await, Err(ObjectError::Decode { .. })));
-    assert_eq!(list.read_all().await.unwrap(), [1, 3], "it is removed all the same");
+    assert_eq!(list.read_all().await.unwrap(), [1, 3], "removed all the same");
     observer.cmd(&["SET", "s", "x"]).await.unwrap();
     let other = List::<u64>::new(&client, "s");
     let wrong = |told: &ObjectError| {
@@ -328,7 +328,7 @@ async fn an_undecodable_element_does_not_affect_others() {
     }
     let mut over = other.stream();
     assert!(over.try_next().await.is_err());
-    assert_eq!(over.try_next().await.unwrap(), None, "it is over");
+    assert_eq!(over.try_next().await.unwrap(), None, "the end of the stream");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -347,7 +347,7 @@ async fn a_list_is_read_and_stored_in_another_order() {
     assert_eq!(numbers.sort().descending().store("sorted").await.unwrap(), 6);
     let sorted: List<i64, Long> = List::new(&client, "sorted");
     assert_eq!(sorted.read_all().await.unwrap(), [30, 20, 20, 10, 10, -5]);
-    // The server compares doubles: what is one double is in the order of its bytes.
+    // The server compares doubles: elements with the same double are sorted by their bytes.
     let large: List<i64, Long> = List::new(&client, "large");
     let beyond = 1_i64 << 53;
     large.push_many(&[-beyond - 1, -beyond, beyond + 1, beyond, beyond - 1]).await.unwrap();

@@ -8,8 +8,9 @@ use redgrid_list::{List, ObjectError};
 use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{client, client_with, server, sha};
 
-/// Of a long list of nothing but marks, from the end to the front, a few at a time: the nearer end
-/// is the one, then the other.
+/// No element of a long list counts as a mark, although all elements equal possible marks. Some are
+/// removed from the end to the front, a few at a time. At first the end of the list is nearer, then
+/// the front.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_element_of_a_long_list_is_taken_for_a_mark() {
     let server = server().await;
@@ -29,11 +30,11 @@ async fn no_element_of_a_long_list_is_taken_for_a_mark() {
         let (gone, left): (u64, u64) = observer.query(&words).await.unwrap();
         (at, went, steps) = (left.to_string(), went + gone, steps + 1);
     }
-    assert_eq!((went, steps), (9, 6), "100 are looked at in each");
+    assert_eq!((went, steps), (9, 6), "each step reads 100");
     assert_eq!(list.read_all().await.unwrap(), stays);
 }
 
-/// To remove is to need no memory.
+/// A removal needs no memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_out_of_memory_allows_removals() {
     let server = server().await;
@@ -44,7 +45,7 @@ async fn a_server_out_of_memory_allows_removals() {
     assert!(matches!(list.push(&1).await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     assert_eq!((list.remove_at(1).await.unwrap(), list.remove_at(8).await.unwrap()), (2, 7));
     assert_eq!((list.remove_at(1).await.unwrap(), list.pop_first().await.unwrap()), (3, Some(1)));
-    // Where one on the way is equal to it, a mark would have to be written.
+    // If an element on the way equals the removed one, the script would have to write a mark.
     assert_eq!(list.read_all().await.unwrap(), [4, 3, 1, 5, 6, 5, 8]);
     observer.cmd(&["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
     list.push_many(&[4, 4, 4]).await.unwrap();
@@ -71,9 +72,9 @@ async fn a_chunked_call_reports_how_many_are_done() {
         let url = server.url_via(proxy.addr());
         List::new(&client_with(&url, |config| config.response_timeout(Duration::from_secs(2)).retries(0)).await, "list")
     };
-    // Numbers that nothing else is written with.
+    // Numbers that no other command of the test contains.
     let all: Vec<i64> = (0..1200).map(|n| 7_000_000_000 + n).collect();
-    // The second part leaves and its answer is lost: 500 are sure, and 1,000 in fact.
+    // The reply to the second part is lost: 500 elements are certain, and in fact there are 1,000.
     let unknown = |told, sure| {
         let (done, source) = partial(told);
         assert!(
@@ -87,10 +88,10 @@ async fn a_chunked_call_reports_how_many_are_done() {
     assert_eq!(sure.read_all().await.unwrap(), all[..1000]);
     let list = lossy().await;
     proxy.next(1, "7000000999", Action::SwallowReply);
-    // Of 1,000 elements 250 values at a time, of 750 elements 333.
+    // Of 1,000 elements, 250 values are removed at a time; of 750 elements, 333.
     unknown(list.remove_all(&all).await, 583);
     assert!(sure.is_empty().await.unwrap());
-    // Last first: 200, then 500.
+    // The last elements are inserted first: 200, then 500.
     sure.push_many(&[1, 2]).await.unwrap();
     for at in [0, 1] {
         let list = lossy().await;
@@ -105,7 +106,7 @@ async fn a_chunked_call_reports_how_many_are_done() {
         sure.clear().await.unwrap();
         sure.push_many(&[1, 2]).await.unwrap();
     }
-    // Where nothing is done by then, it is the error itself.
+    // If nothing was done before the error, it is returned as it is.
     let list = lossy().await;
     proxy.next(1, "7000000499", Action::SwallowReply);
     assert!(matches!(list.push_many(&all).await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));

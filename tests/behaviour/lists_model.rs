@@ -21,7 +21,7 @@ async fn a_list_in_a_cluster_matches_its_model() {
     modelled(&client, 12).await;
 }
 
-/// A list and what it is to be, through the same operations in any order.
+/// A list is compared with a model through random operations.
 async fn modelled(client: &Client, some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -160,7 +160,7 @@ async fn apply(list: &List<u8>, model: &mut Vec<u8>, (step, at, one, other): (u8
     }
 }
 
-/// What was done; nothing where it has no such index.
+/// The result; `None` if the list has no such index.
 fn told<T>(outcome: Result<T, ObjectError>) -> Option<T> {
     match outcome {
         Ok(done) => Some(done),

@@ -9,7 +9,7 @@ use redgrid_list::{List, ObjectError};
 use redgrid_testkit::{Observer, RedisServer};
 use redgrid_tests::{client, server};
 
-/// How often the server has carried out a command.
+/// How many times the server ran a command.
 async fn calls(observer: &Observer, command: &str) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
@@ -22,7 +22,7 @@ async fn of(client: &Client, name: &str, all: &[i64]) -> List<i64, Long> {
     list
 }
 
-async fn ground() -> (RedisServer, Client, Observer) {
+async fn fixture() -> (RedisServer, Client, Observer) {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     (server, client, observer)
@@ -30,7 +30,7 @@ async fn ground() -> (RedisServer, Client, Observer) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_list_is_streamed_page_by_page() {
-    let (_server, client, observer) = ground().await;
+    let (_server, client, observer) = fixture().await;
     let all: Vec<i64> = (0..5000).collect();
     let list = of(&client, "large", &all).await;
     assert_eq!((list.len().await.unwrap(), calls(&observer, "rpush").await), (5000, 10));
@@ -52,8 +52,8 @@ async fn a_large_list_is_streamed_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_goes_by_index_while_others_change_the_list() {
-    let (_server, client, _observer) = ground().await;
+async fn a_stream_continues_by_index_while_others_change_the_list() {
+    let (_server, client, _observer) = fixture().await;
     let list = of(&client, "moving", &(0..30).collect::<Vec<_>>()).await;
     let mut on = list.stream().page(10);
     let mut back = list.stream_reversed().page(10);
@@ -61,10 +61,10 @@ async fn a_stream_goes_by_index_while_others_change_the_list() {
     list.delete_at(0).await.unwrap();
     list.push(&30).await.unwrap();
     let on: Vec<i64> = on.try_collect().await.unwrap();
-    assert_eq!(on, (1..10).chain(11..31).collect::<Vec<_>>(), "10 has moved up and is missed; what is added comes");
+    assert_eq!(on, (1..10).chain(11..31).collect::<Vec<_>>(), "10 has moved up and is missed; added elements follow");
     let back: Vec<i64> = back.try_collect().await.unwrap();
     let twice = (20..29).rev().chain((11..21).rev()).chain((1..11).rev());
-    assert_eq!(back, twice.collect::<Vec<_>>(), "20 has moved up and comes twice; what is added does not come");
+    assert_eq!(back, twice.collect::<Vec<_>>(), "20 has moved up and comes twice; added elements do not follow");
     let list = of(&client, "growing", &(0..20).collect::<Vec<_>>()).await;
     let mut on = list.stream().page(10);
     let mut back = list.stream_reversed().page(10);
@@ -77,7 +77,7 @@ async fn a_stream_goes_by_index_while_others_change_the_list() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn consumers_of_a_stream_get_each_page_once() {
-    let (server, one, observer) = ground().await;
+    let (server, one, observer) = fixture().await;
     let two = client(&server).await;
     let all: Vec<i64> = (0..2000).collect();
     let list = of(&one, "shared", &all).await;
@@ -90,7 +90,7 @@ async fn consumers_of_a_stream_get_each_page_once() {
         had.extend(task.await.unwrap());
     }
     assert_eq!((had.len(), had.into_iter().collect::<BTreeSet<_>>()), (2000, all.iter().copied().collect()));
-    assert_eq!(list.shared_stream().try_next().await.unwrap(), None, "it is over for all");
+    assert_eq!(list.shared_stream().try_next().await.unwrap(), None, "the end for all");
     let left = observer.time_to_live("__redisson_list_cursor_{shared}").await.unwrap().unwrap();
     assert!((3000..=3600).contains(&left.as_secs()), "{left:?}");
     assert!(there.restart_shared().await.unwrap() && !there.restart_shared().await.unwrap());
@@ -98,7 +98,7 @@ async fn consumers_of_a_stream_get_each_page_once() {
     assert_eq!(there.shared_stream().page(1).try_next().await.unwrap(), Some(1));
     assert_eq!(there.shared_stream_by("another").page(1).try_next().await.unwrap(), Some(0));
     assert!(list.restart_shared_by("another").await.unwrap());
-    // Whatever the name, the cursor is Redisson's.
+    // The cursor is Redisson's, whatever the name.
     let tagged = of(&one, "{shared}:tagged", &[1, 2]).await;
     assert_eq!(tagged.shared_stream().page(1).try_next().await.unwrap(), Some(1));
     assert!(observer.exists("__redisson_list_cursor_{{shared}:tagged}").await.unwrap());
@@ -106,10 +106,10 @@ async fn consumers_of_a_stream_get_each_page_once() {
     assert!(matches!(invalid, ObjectError::Failed(Failure::InvalidName(_))), "{invalid:?}");
 }
 
-/// The name of a cursor may be that of anything.
+/// A key that is not a cursor stays unchanged. A cursor's name may be that of any key.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_invalid_cursor_is_neither_moved_nor_removed() {
-    let (_server, client, observer) = ground().await;
+    let (_server, client, observer) = fixture().await;
     let list = of(&client, "list", &[1, 2, 3]).await;
     for words in [
         &["SET", "stock", "7"][..],
@@ -137,7 +137,7 @@ async fn an_invalid_cursor_is_neither_moved_nor_removed() {
         assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "cursor", .. })), "{told:?}");
     }
     assert_eq!(list.read_all().await.unwrap(), [1, 2, 3]);
-    // Redisson's, and one behind the last page.
+    // A cursor of Redisson, and one after the last page.
     observer.cmd(&["SET", "mine", "2", "EX", "600"]).await.unwrap();
     assert_eq!(list.shared_stream_by("mine").page(2).try_collect::<Vec<i64>>().await.unwrap(), [3]);
     assert_eq!(list.shared_stream_by("mine").try_next().await.unwrap(), None);
@@ -147,7 +147,7 @@ async fn an_invalid_cursor_is_neither_moved_nor_removed() {
 /// An insertion in front costs only the inserted elements, however long the list is.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_elements_are_inserted_in_front_in_whole_chunks() {
-    let (_server, client, observer) = ground().await;
+    let (_server, client, observer) = fixture().await;
     let scripts = async || calls(&observer, "evalsha").await;
     let all: Vec<i64> = (0..5000).collect();
     let list = of(&client, "list", &[-1, -2, -3]).await;
@@ -173,11 +173,12 @@ async fn many_elements_are_inserted_in_front_in_whole_chunks() {
 /// Calls that would block the server for long are chunked, and complete.
 #[tokio::test(flavor = "multi_thread")]
 async fn bulk_calls_are_chunked() {
-    let (_server, client, observer) = ground().await;
+    let (_server, client, observer) = fixture().await;
     let all: Vec<i64> = (0..25_000).collect();
     let list = of(&client, "large", &all).await;
     let scripts = async || calls(&observer, "evalsha").await + calls(&observer, "eval").await;
-    // At index 10,000 they are 25 at a time; the first is sent twice, as its script is not known.
+    // At index 10,000, 25 elements are inserted at a time. The first request is sent twice, because
+    // the server does not know its script.
     let more: Vec<i64> = (0..250).map(|n| -1 - n).collect();
     let before = scripts().await;
     assert_eq!(list.insert_many(10_000, &more).await.unwrap(), 25_250);
@@ -185,7 +186,7 @@ async fn bulk_calls_are_chunked() {
     let mut model = all.clone();
     model.splice(10_000..10_000, more.clone());
     assert_eq!(list.stream().page(5000).try_collect::<Vec<i64>>().await.unwrap(), model);
-    // Of 25,250 elements 9 values at a time.
+    // In a list of 25,250 elements, 9 values are searched at a time.
     let before = scripts().await;
     assert!(list.contains_all(&more[..100]).await.unwrap() && !list.contains_all(&[0, 99_999]).await.unwrap());
     assert_eq!(scripts().await - before, 14);
@@ -201,7 +202,7 @@ async fn bulk_calls_are_chunked() {
     let told = wide.retain_all(&values).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "values", .. })), "{told:?}");
     assert_eq!(wide.retain_all(std::iter::repeat_n(&values[3], 17)).await.unwrap(), 8);
-    // However small they are: each step has all of them compared.
+    // The limit also holds for small values, because each step compares all of them.
     let many: Vec<i64> = (0..50_001).collect();
     let told = list.retain_all(&many).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::InvalidArgument { option: "values", .. })), "{told:?}");

@@ -1,4 +1,4 @@
-//! Maps whose values each process caches until they change.
+//! Maps with values that each process caches until they change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use redgrid_tests::{SOON, client, client_with, server};
 type Prices = LocalCachedMap<String, u64>;
 
 /// Longer than the test: every change seen came from a message, not from the bound.
-const TOLD: Duration = Duration::from_secs(3600);
+const LONG_BOUND: Duration = Duration::from_secs(3600);
 
-/// Pulses come at once, and then no more while a test runs.
-fn told() -> Options {
-    Options::default().max_stale(TOLD)
+/// Heartbeats begin at once. No further one occurs during a test.
+fn long_bound() -> Options {
+    Options::default().max_stale(LONG_BOUND)
 }
 
 async fn prices(server: &RedisServer, name: &str) -> (Client, Prices) {
     let client = client(server).await;
-    let prices = Prices::with_options(&client, name, told());
+    let prices = Prices::with_options(&client, name, long_bound());
     in_force(&prices).await;
     (client, prices)
 }
@@ -39,8 +39,8 @@ async fn in_force(prices: &Prices) {
     .await;
 }
 
-/// Has what the server has, from the cache.
-async fn kept(prices: &Prices, key: &str, value: Option<u64>) {
+/// Waits until this value is served from the cache.
+async fn cached(prices: &Prices, key: &str, value: Option<u64>) {
     let from_cache = async || {
         let before = prices.stats().hits;
         prices.get(key).await.unwrap() == value && prices.stats().hits > before
@@ -48,7 +48,7 @@ async fn kept(prices: &Prices, key: &str, value: Option<u64>) {
     wait_until(SOON, from_cache).await;
 }
 
-async fn sees(prices: &Prices, key: &str, value: Option<u64>) {
+async fn reads(prices: &Prices, key: &str, value: Option<u64>) {
     wait_until(SOON, async || prices.get(key).await.unwrap() == value).await;
 }
 
@@ -57,50 +57,50 @@ async fn every_change_is_sent_to_all_clients_that_cache_the_key() {
     let server = server().await;
     let ((one, here), (two, there)) = (prices(&server, "prices").await, prices(&server, "prices").await);
     assert!(here.set("a", &1).await.unwrap());
-    kept(&there, "a", Some(1)).await;
+    cached(&there, "a", Some(1)).await;
     assert_eq!(here.insert("a", &2).await.unwrap(), Some(1));
-    sees(&there, "a", Some(2)).await;
-    kept(&there, "a", Some(2)).await;
+    reads(&there, "a", Some(2)).await;
+    cached(&there, "a", Some(2)).await;
     assert_eq!((here.replace("a", &3).await.unwrap(), here.replace("x", &3).await.unwrap()), (Some(2), None));
-    sees(&there, "a", Some(3)).await;
-    kept(&there, "a", Some(3)).await;
+    reads(&there, "a", Some(3)).await;
+    cached(&there, "a", Some(3)).await;
     assert!(here.set_if_exists("a", &4).await.unwrap() && !here.set_if_exists("x", &4).await.unwrap());
-    sees(&there, "a", Some(4)).await;
-    kept(&there, "a", Some(4)).await;
+    reads(&there, "a", Some(4)).await;
+    cached(&there, "a", Some(4)).await;
     assert!(!here.compare_and_set("a", &3, &5).await.unwrap() && here.compare_and_set("a", &4, &5).await.unwrap());
-    sees(&there, "a", Some(5)).await;
-    kept(&there, "a", Some(5)).await;
+    reads(&there, "a", Some(5)).await;
+    cached(&there, "a", Some(5)).await;
     assert_eq!(here.update("a", |price| *price += 1).await.unwrap(), Some(6));
-    sees(&there, "a", Some(6)).await;
-    kept(&there, "a", Some(6)).await;
+    reads(&there, "a", Some(6)).await;
+    cached(&there, "a", Some(6)).await;
     assert_eq!(here.alter("b", |price| Some(price.unwrap_or(6) + 1)).await.unwrap(), Some(7));
     here.set_many([("a", &7), ("c", &8)].map(|(key, value)| (key, value))).await.unwrap();
-    sees(&there, "a", Some(7)).await;
-    kept(&there, "a", Some(7)).await;
+    reads(&there, "a", Some(7)).await;
+    cached(&there, "a", Some(7)).await;
     assert!(!here.compare_and_remove("a", &1).await.unwrap() && here.compare_and_remove("a", &7).await.unwrap());
-    sees(&there, "a", None).await;
+    reads(&there, "a", None).await;
     assert!(here.set_if_absent("a", &8).await.unwrap() && !here.set_if_absent("a", &9).await.unwrap());
     assert_eq!(
         (here.insert_if_absent("a", &9).await.unwrap(), here.insert_if_absent("d", &9).await.unwrap()),
         (Some(8), None)
     );
-    kept(&there, "a", Some(8)).await;
+    cached(&there, "a", Some(8)).await;
     assert_eq!((here.remove("a").await.unwrap(), here.remove("a").await.unwrap()), (Some(8), None));
-    sees(&there, "a", None).await;
-    kept(&there, "b", Some(7)).await;
-    kept(&there, "c", Some(8)).await;
+    reads(&there, "a", None).await;
+    cached(&there, "b", Some(7)).await;
+    cached(&there, "c", Some(8)).await;
     assert_eq!(here.remove_many(["b", "x"]).await.unwrap(), 1);
-    sees(&there, "b", None).await;
+    reads(&there, "b", None).await;
     assert_eq!(here.alter("c", |_| None).await.unwrap(), None);
-    sees(&there, "c", None).await;
-    kept(&there, "d", Some(9)).await;
+    reads(&there, "c", None).await;
+    cached(&there, "d", Some(9)).await;
     assert!(here.clear().await.unwrap() && !here.clear().await.unwrap());
-    sees(&there, "d", None).await;
+    reads(&there, "d", None).await;
     let told = there.stats();
     assert!(told.invalidations >= 8 && told.clears >= 1 && told.hit_ratio() > 0.0, "{told:?}");
     let (mine, theirs) = (in_numbers(&one), in_numbers(&two));
     assert_eq!(mine.add("n", &5).await.unwrap(), 5);
-    // A value read before the message is dropped with it and read again.
+    // A value read before the message is dropped with it, and then read again.
     wait_until(SOON, async || theirs.get("n").await.unwrap() == Some(5) && theirs.cached_keys().unwrap() == ["n"])
         .await;
     assert_eq!(mine.add("n", &-7).await.unwrap(), -2);
@@ -109,7 +109,7 @@ async fn every_change_is_sent_to_all_clients_that_cache_the_key() {
 
 /// The same cache with other codecs.
 fn in_numbers(client: &Client) -> LocalCachedMap<String, i64, Text, Long> {
-    LocalCachedMap::<String, i64>::with_options(client, "prices", told()).with_codecs(Text, Long)
+    LocalCachedMap::<String, i64>::with_options(client, "prices", long_bound()).with_codecs(Text, Long)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,7 +129,7 @@ async fn whole_map_operations_use_the_server() {
     );
     assert_eq!((prices.random_keys(3).await.unwrap().len(), prices.random_entries(3).await.unwrap().len()), (3, 3));
     assert!(prices.contains_value(&7).await.unwrap() && !prices.contains_value(&7000).await.unwrap());
-    assert!(prices.cached_keys().unwrap().is_empty(), "nothing of that is kept");
+    assert!(prices.cached_keys().unwrap().is_empty(), "no value is cached");
     assert_eq!(prices.pre_load(700).await.unwrap(), 700);
     assert_eq!(prices.cached_entries().unwrap().len(), 700);
     assert!(prices.pre_load(u64::MAX).await.unwrap() >= 1200);
@@ -152,7 +152,7 @@ async fn a_writer_reads_its_own_write_despite_concurrent_reads() {
     let server = server().await;
     let (client, prices) = prices(&server, "prices").await;
     let readers = (0..4).map(|_| {
-        let prices = Prices::with_options(&client, "prices", told());
+        let prices = Prices::with_options(&client, "prices", long_bound());
         tokio::spawn(async move {
             while prices.get("a").await.unwrap() != Some(400) {
                 tokio::task::yield_now().await;
@@ -181,11 +181,11 @@ async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
     let behind = Arc::new(Before::behind(redgrid_core::server(&config).unwrap(), "HGET"));
     let client = Client::over_one(Arc::clone(&behind) as Arc<dyn Server>, config, Clock::boot()).unwrap();
     let (reader, (_client, writer)) =
-        (Prices::with_options(&client, "prices", told()), prices(&server, "prices").await);
+        (Prices::with_options(&client, "prices", long_bound()), prices(&server, "prices").await);
     in_force(&reader).await;
     for all in [false, true] {
         writer.set_many([("a", &1), ("b", &1)]).await.unwrap();
-        kept(&reader, "b", Some(1)).await;
+        cached(&reader, "b", Some(1)).await;
         let (gone, changes) = (reader.clone(), writer.clone());
         // The message about the change arrives before the reply.
         behind.next(async move {
@@ -204,37 +204,37 @@ async fn a_value_whose_change_arrived_during_the_read_is_not_cached() {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
             };
-            tokio::time::timeout(SOON, heard).await.expect("it hears of the last change");
+            tokio::time::timeout(SOON, heard).await.expect("the last change arrives");
         });
-        assert_eq!(reader.get("a").await.unwrap(), Some(1), "it was asked before");
+        assert_eq!(reader.get("a").await.unwrap(), Some(1), "the value of before the change");
         assert_eq!(reader.get("a").await.unwrap(), Some(2));
         reader.clear_all_local().await.unwrap();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_outlives_a_break_of_the_subscription() {
+async fn no_cached_value_survives_a_lost_subscription() {
     let server = server().await;
     let ((_one, here), (_two, there)) = (prices(&server, "prices").await, prices(&server, "prices").await);
     let observer = server.observer().await.unwrap();
     for n in 0..20 {
         here.set("a", &n).await.unwrap();
-        sees(&there, "a", Some(n)).await;
-        kept(&there, "a", Some(n)).await;
+        reads(&there, "a", Some(n)).await;
+        cached(&there, "a", Some(n)).await;
         observer.cmd(&["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
         // The message may be lost.
         here.set("a", &(n + 100)).await.unwrap();
-        sees(&there, "a", Some(n + 100)).await;
+        reads(&there, "a", Some(n + 100)).await;
         in_force(&there).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_much_is_kept_and_for_so_long() {
+async fn the_cache_keeps_its_limits_of_size_and_time() {
     let server = server().await;
     let client = client(&server).await;
-    let few = Prices::with_options(&client, "few", told().max_entries(100));
-    let small = Prices::with_options(&client, "small", told().max_bytes(100 * 1024));
+    let few = Prices::with_options(&client, "few", long_bound().max_entries(100));
+    let small = Prices::with_options(&client, "small", long_bound().max_bytes(100 * 1024));
     let all: HashMap<String, u64> = (0..2000).map(|n| (format!("k{n}"), n)).collect();
     for prices in [&few, &small] {
         prices.set_many(&all).await.unwrap();
@@ -246,8 +246,8 @@ async fn so_much_is_kept_and_for_so_long() {
         assert!(stats.entries > 50 && stats.evictions > 1000, "{stats:?}");
     }
     assert!(few.stats().entries <= 100 && small.stats().bytes <= 100 * 1024, "{:?} {:?}", few.stats(), small.stats());
-    let short = Prices::with_options(&client, "short", told().time_to_live(Duration::from_millis(100)));
-    let idle = Prices::with_options(&client, "idle", told().max_idle(Duration::from_millis(100)));
+    let short = Prices::with_options(&client, "short", long_bound().time_to_live(Duration::from_millis(100)));
+    let idle = Prices::with_options(&client, "idle", long_bound().max_idle(Duration::from_millis(100)));
     for prices in [&short, &idle] {
         prices.set("a", &1).await.unwrap();
         in_force(prices).await;
@@ -256,29 +256,29 @@ async fn so_much_is_kept_and_for_so_long() {
         let name = prices.object().name().unwrap().as_str().to_owned();
         // Written directly: no message is sent.
         observer.cmd(&["HSET", &name, "\"a\"", "2"]).await.unwrap();
-        // Either time is over then.
+        // Either time has passed then.
         tokio::time::sleep(Duration::from_millis(150)).await;
         assert_eq!(prices.get("a").await.unwrap(), Some(2));
     }
-    let absent = Prices::with_options(&client, "absent", told().keep_absent(true));
+    let absent = Prices::with_options(&client, "absent", long_bound().keep_absent(true));
     in_force(&absent).await;
-    kept(&absent, "a", None).await;
+    cached(&absent, "a", None).await;
     assert!(!absent.contains_key("a").await.unwrap() && absent.cached_keys().unwrap().is_empty());
     Prices::new(&self::client(&server).await, "absent").set("a", &1).await.unwrap();
-    sees(&absent, "a", Some(1)).await;
+    reads(&absent, "a", Some(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_that_has_gone_is_seen_to_have_gone() {
+async fn a_removed_map_is_noticed() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
     let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_millis(400)));
     for gone in [&["DEL", "prices"][..], &["FLUSHALL"], &["RENAME", "prices", "other"], &["PEXPIRE", "prices", "30"]] {
         prices.set("a", &1).await.unwrap();
-        kept(&prices, "a", Some(1)).await;
+        cached(&prices, "a", Some(1)).await;
         observer.cmd(gone).await.unwrap();
-        sees(&prices, "a", None).await;
+        reads(&prices, "a", None).await;
     }
 }
 
@@ -287,16 +287,16 @@ async fn an_unknown_message_invalidates_everything() {
     let server = server().await;
     let ((_client, prices), observer) = (prices(&server, "prices").await, server.observer().await.unwrap());
     prices.set("a", &1).await.unwrap();
-    kept(&prices, "a", Some(1)).await;
+    cached(&prices, "a", Some(1)).await;
     observer.cmd(&["HSET", "prices", "\"a\"", "2"]).await.unwrap();
-    assert_eq!(prices.get("a").await.unwrap(), Some(1), "nobody was told");
+    assert_eq!(prices.get("a").await.unwrap(), Some(1), "no message was sent");
     observer.cmd(&["PUBLISH", "{prices}:topic", "what?"]).await.unwrap();
-    sees(&prices, "a", Some(2)).await;
+    reads(&prices, "a", Some(2)).await;
     let pulse = format!("redgrid_near:{{prices}}:{}", _client.id());
     for text in ["", "1", "x y", "1 x", "999999 -1"] {
         observer.cmd(&["PUBLISH", &pulse, text]).await.unwrap();
     }
-    kept(&prices, "a", Some(2)).await;
+    cached(&prices, "a", Some(2)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,7 +304,7 @@ async fn handles_share_a_cache_that_ends_with_the_last() {
     let server = server().await;
     let ((client, prices), observer) = (prices(&server, "prices").await, server.observer().await.unwrap());
     prices.set("a", &1).await.unwrap();
-    kept(&prices, "a", Some(1)).await;
+    cached(&prices, "a", Some(1)).await;
     let other = Prices::new(&client, "prices").clone();
     drop(prices);
     assert_eq!(other.cached_entries().unwrap(), HashMap::from([("a".into(), 1)]));
@@ -312,27 +312,27 @@ async fn handles_share_a_cache_that_ends_with_the_last() {
     drop(other);
     let channels = async || observer.pubsub_channels("*prices*").await.unwrap();
     wait_until(SOON, async || channels().await.is_empty() && client.stats().channels == 0).await;
-    // And begins anew, with nothing.
+    // A new handle begins with an empty cache.
     let anew = Prices::new(&client, "prices");
     in_force(&anew).await;
     assert!(anew.cached_keys().unwrap().is_empty());
-    kept(&anew, "a", Some(1)).await;
+    cached(&anew, "a", Some(1)).await;
     client.shutdown(SOON).await.unwrap();
     assert!(anew.get("b").await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pulses_stop_when_nothing_is_read_and_begin_again() {
+async fn heartbeats_stop_without_reads_and_begin_again() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_millis(200)));
     in_force(&prices).await;
-    // Four pulses of 50 ms, and the bound.
+    // Four heartbeats of 50 ms, and the bound.
     wait_until(SOON, async || !prices.is_active()).await;
     prices.set("a", &1).await.unwrap();
-    kept(&prices, "a", Some(1)).await;
-    // While they are swallowed nothing is given out.
+    cached(&prices, "a", Some(1)).await;
+    // Without heartbeats, no value is served from the cache.
     proxy.drop_publishes(true);
     wait_until(SOON, async || {
         prices.get("a").await.unwrap();
@@ -342,7 +342,7 @@ async fn pulses_stop_when_nothing_is_read_and_begin_again() {
     let hits = prices.stats().hits;
     assert_eq!((prices.get("a").await.unwrap(), prices.stats().hits), (Some(1), hits));
     proxy.drop_publishes(false);
-    kept(&prices, "a", Some(1)).await;
+    cached(&prices, "a", Some(1)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -350,11 +350,11 @@ async fn invalid_options_and_names_are_reported_by_each_call() {
     let server = server().await;
     let client = client(&server).await;
     let wrong = [
-        (told().max_entries(0), "max_entries"),
-        (told().max_bytes(10), "max_bytes"),
-        (told().max_stale(Duration::from_millis(1)), "max_stale"),
-        (told().time_to_live(Duration::ZERO), "time_to_live"),
-        (told().max_idle(Duration::MAX), "max_idle"),
+        (long_bound().max_entries(0), "max_entries"),
+        (long_bound().max_bytes(10), "max_bytes"),
+        (long_bound().max_stale(Duration::from_millis(1)), "max_stale"),
+        (long_bound().time_to_live(Duration::ZERO), "time_to_live"),
+        (long_bound().max_idle(Duration::MAX), "max_idle"),
     ];
     for (options, named) in wrong {
         let prices = Prices::with_options(&client, "prices", options);
@@ -397,7 +397,7 @@ async fn without_publish_nothing_is_changed_and_without_subscribe_the_server_is_
         assert!(error.to_string().contains("channel"), "{error:?}");
     }
     assert!(!observer.exists("prices").await.unwrap());
-    // It has the topic, and not its own channel: no pulse comes.
+    // The user may use the topic, but not the client's own channel, so no heartbeat arrives.
     let prices = Prices::new(&deaf, "prices");
     for n in 0..50 {
         prices.set("a", &n).await.unwrap();

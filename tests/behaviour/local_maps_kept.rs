@@ -1,4 +1,5 @@
-//! The contents of a local cache when its map ends, it is small, or there is no subscription.
+//! The contents of a local cache when its map ends, when the cache is small, or without a
+//! subscription.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,7 +27,7 @@ async fn kept(prices: &Prices, key: &str, value: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_map_that_expires_and_is_refilled_at_once_is_another() {
+async fn a_refilled_map_after_an_expiry_is_a_new_one() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (reader, writer) = (client(&server).await, client(&server).await);
@@ -36,14 +37,14 @@ async fn a_map_that_expires_and_is_refilled_at_once_is_another() {
         there.set_many([("a", &1), ("b", &1)]).await.unwrap();
         kept(&here, "a", 1).await;
         kept(&here, "b", 1).await;
-        // Two pulses detect it.
+        // Two heartbeats are needed to notice it.
         observer.cmd(&["PEXPIRE", "prices", "1000"]).await.unwrap();
         wait_until(SOON, async || {
             here.get("a").await.unwrap();
             !observer.exists("prices").await.unwrap()
         })
         .await;
-        // The next finds a map, and no message has named the others' keys.
+        // The next heartbeat finds a map again, and no message has named the keys of other clients.
         there.set("c", &1).await.unwrap();
         in_force(&here).await;
         assert_eq!((here.get("a").await.unwrap(), here.get("b").await.unwrap()), (None, None));
@@ -67,7 +68,7 @@ async fn preloaded_entries_are_cached_up_to_the_limit() {
     let few = Prices::with_options(&reader, "large", Options::default().max_entries(100));
     let brought = few.pre_load(u64::MAX).await.unwrap();
     let stats = few.stats();
-    assert!(brought < 2000 && stats.evictions < 2000 && stats.entries >= 50, "{brought} were brought: {stats:?}");
+    assert!(brought < 2000 && stats.evictions < 2000 && stats.entries >= 50, "{brought} were preloaded: {stats:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,5 @@
-//! A map cached by two processes, compared with a model: at once for the writer, for the other
-//! after its notification.
+//! A map cached by two clients, compared with a model. The writer sees a change at once; the other
+//! client sees it after its notification.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ type Model = BTreeMap<u64, i64>;
 const KEYS: u64 = 10;
 
 /// Longer than the test: every change seen came from a message, not from the bound.
-const TOLD: Duration = Duration::from_secs(3600);
+const LONG_BOUND: Duration = Duration::from_secs(3600);
 
-/// The options of this seed.
+/// The options for this seed.
 fn options(seed: u64) -> Options {
-    let told = Options::default().max_stale(TOLD);
+    let told = Options::default().max_stale(LONG_BOUND);
     match seed % 8 {
         0 => told,
         1 => told.keep_absent(true),
@@ -34,7 +34,7 @@ fn options(seed: u64) -> Options {
     }
 }
 
-/// A client's handles of one map, which share what it keeps.
+/// The handles of one map at one client, which share a cache.
 struct Side {
     client: Client,
     name: String,
@@ -53,7 +53,7 @@ impl Side {
         LocalCachedMap::<u64, i64, Text>::with_options(&self.client, &self.name, self.options).with_codecs(Text, Long)
     }
 
-    /// With a cache that is in force.
+    /// Creates the handles, and waits until the cache is active.
     async fn begin(&mut self) {
         let first = self.handle();
         self.handles = vec![first.clone(), self.handle(), first];
@@ -69,11 +69,11 @@ impl Side {
         .await;
     }
 
-    /// It has gone with the last handle, and what comes has nothing of it.
+    /// Drops all handles, and their cache with them. A new handle begins with an empty cache.
     async fn end(&mut self) {
         self.handles.clear();
         let before = self.handle();
-        assert!(before.cached_keys().unwrap().is_empty(), "{}: kept although nobody had it", self.name);
+        assert!(before.cached_keys().unwrap().is_empty(), "{}: cached without a handle", self.name);
         self.begin().await;
     }
 
@@ -122,13 +122,14 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
                     model.clear();
                     let object = sides[who].handles[0].object();
                     assert_eq!(object.delete().await.unwrap(), there, "seed {seed} after {story:?}");
-                    // Nor of that; by the bound it is heard in time.
-                    if sides[who].options.max_stale(TOLD) == sides[who].options {
+                    // Nor does a deletion send a message. With a short bound, the caches notice it
+                    // in time.
+                    if sides[who].options.max_stale(LONG_BOUND) == sides[who].options {
                         sides[who].any(&mut random).clear_all_local().await.unwrap();
                     } else {
                         for side in &sides {
                             let gone = agree(side.any(&mut random), &model).await;
-                            assert!(gone, "seed {seed}: it has not gone, after {story:?}");
+                            assert!(gone, "seed {seed}: still cached, after {story:?}");
                         }
                     }
                 }
@@ -140,14 +141,14 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
                     model = now;
                 }
                 _ => {
-                    // It has been seen that this one was told of all.
+                    // All earlier changes have reached this client.
                     let fits = look(sides[who].any(&mut random), &model, step).await;
-                    assert!(fits, "{}", told("a look"));
+                    assert!(fits, "{}", told("a read"));
                 }
             }
             // The writer sees its own change at once, through either handle.
             let at_once = seen(sides[who].any(&mut random), &model).await;
-            assert!(at_once, "who has written, seed {seed}: {model:?} after {story:?}");
+            assert!(at_once, "the writer, seed {seed}: {model:?} after {story:?}");
             let other = sides[1 - who].any(&mut random);
             assert!(agree(other, &model).await, "the other, seed {seed}: {model:?} after {story:?}");
             for side in &sides {
@@ -165,10 +166,10 @@ async fn modelled(one: &Client, two: &Client, some: u64) {
         assert_eq!(sides[0].handles[0].clear().await.unwrap(), there, "seed {seed} after {story:?}");
         assert!(agree(&sides[1].handles[1], &Model::new()).await, "seed {seed} after {story:?}");
     }
-    assert!(hits > 200, "{hits}: it was not kept");
+    assert!(hits > 200, "{hits}: too few reads from the cache");
 }
 
-/// Within the time in which anything happens that is to happen.
+/// Whether the condition becomes true within the usual time limit.
 async fn soon(so: impl AsyncFn() -> bool) -> bool {
     let end = Instant::now() + SOON;
     loop {
@@ -186,8 +187,8 @@ async fn agree(near: &Near, model: &Model) -> bool {
     soon(async || seen(near, model).await).await
 }
 
-/// Whether what is read, one by one, all at once, and of what is kept, is that of the model. Twice:
-/// the second time it may be kept.
+/// Whether the map has the content of the model. It is read by single reads, by one read of all
+/// keys, and from the cache. The second round may read cached values.
 async fn seen(near: &Near, model: &Model) -> bool {
     let keys: Vec<u64> = (0..KEYS).collect();
     let expected: Vec<Option<i64>> = keys.iter().map(|key| model.get(key).copied()).collect();
@@ -225,7 +226,7 @@ async fn change(near: &Near, model: &mut Model, step: (u8, u64, i64, i64), rando
     }
 }
 
-/// Reads of other kinds, and what a process does for itself alone.
+/// Other reads, and operations on the client's own cache.
 async fn look(near: &Near, model: &Model, (step, key, one, other): (u8, u64, i64, i64)) -> bool {
     let (has, len) = (model.get(&key).copied(), model.len() as u64);
     let all = |keys: Vec<u64>| keys.len() == model.len() && keys.iter().all(|key| model.contains_key(key));

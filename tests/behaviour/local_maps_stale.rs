@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 type Numbers = LocalCachedMap<u64, u64>;
 
-/// Shorter than it would be set, so that many trials pass.
+/// Shorter than a usual setting, so that many trials pass.
 const BOUND: Duration = Duration::from_millis(100);
 
 /// The values of a writer, one number after another: the time each write began, and the time of its
@@ -30,21 +30,21 @@ impl Written {
         self.0.lock().unwrap().last_mut().unwrap().1 = Some(Instant::now());
     }
 
-    /// The last number that was there for certain at a moment; they begin with 1.
+    /// The last number that was certainly stored at a moment. Numbers begin with 1.
     fn certain_at(&self, moment: Option<Instant>) -> u64 {
         let written = self.0.lock().unwrap();
         let there = |(_, end): &(Instant, Option<Instant>)| end.is_some_and(|end| moment.is_some_and(|at| end < at));
         written.iter().rposition(there).map_or(0, |at| at as u64 + 1)
     }
 
-    /// How many were begun.
+    /// How many writes have begun.
     fn begun(&self) -> u64 {
         self.0.lock().unwrap().len() as u64
     }
 }
 
-/// Reads as long as it is to; each value must be one that was there within the bound before the
-/// read, or later.
+/// Reads until it is stopped. Each value must have been current within the bound before the read,
+/// or later.
 async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<AtomicBool>) -> (u64, Duration) {
     let (mut reads, mut stalest) = (0, Duration::ZERO);
     while !stop.load(Ordering::Relaxed) {
@@ -55,7 +55,7 @@ async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<Atom
         let least = written.certain_at(began.checked_sub(BOUND));
         assert!(got >= least, "{got} was read more than {BOUND:?} after {least} was written");
         assert!(got <= written.begun(), "{got} was not written yet");
-        // How long the next number had been there.
+        // How long the next number had been stored.
         if let Some((_, Some(next))) = written.0.lock().unwrap().get(got as usize) {
             stalest = stalest.max(began.saturating_duration_since(*next));
         }
@@ -67,9 +67,10 @@ async fn watch(numbers: Numbers, key: u64, written: Arc<Written>, stop: Arc<Atom
     (reads, stalest)
 }
 
-/// The test of the bound. `REDGRID_STALE_TRIALS` for more trials.
+/// No value older than the bound is read during faults. `REDGRID_STALE_TRIALS` sets another number
+/// of trials.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn nothing_is_read_that_was_overwritten_before_the_bound() {
+async fn no_value_is_read_that_was_overwritten_before_the_bound() {
     let trials = std::env::var("REDGRID_STALE_TRIALS").ok().and_then(|trials| trials.parse().ok()).unwrap_or(20);
     let server = server().await;
     let (observer, proxy) = (server.observer().await.unwrap(), Proxy::to(&server).await.unwrap());
@@ -88,7 +89,7 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
     let mut faults = HashMap::<&str, u64>::new();
     let (mut caught, mut bypassed) = (0_u64, 0_u64);
     for trial in 0..trials {
-        // It is kept, and given out.
+        // The value is cached, and served from the cache.
         let hits = here.stats().hits;
         wait_until(SOON, async || here.is_active() && here.stats().hits > hits).await;
         let fault = ["kill", "swallow", "cut", "black hole", "stall", "pause"][random.usize(..6)];
@@ -116,8 +117,8 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
             fail().await;
         }
         if fault == "swallow" {
-            // A connection does not lose single messages. A proxy in front of a server may, and a
-            // lost pulse reveals it.
+            // A connection does not lose single messages, but a proxy in front of a server may. A
+            // lost heartbeat reveals it.
             wait_until(SOON, async || !here.is_active()).await;
         } else {
             tokio::time::sleep(Duration::from_millis(random.u64(0..150))).await;
@@ -126,11 +127,11 @@ async fn nothing_is_read_that_was_overwritten_before_the_bound() {
         server.resume().await.unwrap();
         proxy.heal();
         if fault == "black hole" {
-            // It is not healed by itself.
+            // A black hole stays until the connection is cut.
             proxy.cut_all();
         }
         write.await.unwrap().expect("the server answers the writer");
-        // The writer of the next number is the first to know.
+        // The next number must be visible before the next trial.
         wait_until(SOON, async || here.get(&0).await.is_ok_and(|got| got == Some(trial + 2))).await;
         bypassed = here.stats().bypassed;
     }
@@ -170,8 +171,7 @@ async fn clients_read_values_no_older_than_the_bound() {
         tasks.push(tokio::spawn(async move {
             let enough = Instant::now() + SOON;
             let mut rounds = 0;
-            // On a machine that stands still again and again it takes more rounds until something
-            // was kept.
+            // On a machine that stalls repeatedly, more rounds are needed until values are cached.
             while rounds < 700 || (numbers.stats().hits < 200 && Instant::now() < enough) {
                 rounds += 1;
                 let key = random.u64(..KEYS);

@@ -17,7 +17,7 @@ async fn a_lock_is_acquired_released_and_free_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn being_busy_is_an_answer() {
+async fn a_busy_lock_is_reported_as_none() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let guard = Lock::new(&one, "a").acquire().await.unwrap();

@@ -19,10 +19,10 @@ struct Harness {
 
 /// A client behind a proxy, with this response timeout; every script is loaded on the server.
 async fn harness(timeout: Duration) -> Harness {
-    rig_on(server().await, timeout).await
+    harness_on(server().await, timeout).await
 }
 
-async fn rig_on(server: RedisServer, timeout: Duration) -> Harness {
+async fn harness_on(server: RedisServer, timeout: Duration) -> Harness {
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -48,7 +48,8 @@ impl Harness {
         self.proxy.counts().swallowed
     }
 
-    /// After every late copy's time there is no key, nothing in hand, and the lock can be had.
+    /// Waits until no late copy can arrive. Then there is no key, the client is idle, and the lock
+    /// can be acquired.
     async fn all_clear(&self, timeout: Duration) {
         wait_until(timeout + Duration::from_secs(1), async || {
             self.client.stats().names == 0 && !self.observer.exists("a").await.unwrap()
@@ -104,7 +105,7 @@ async fn lost_replies_to_reads_are_retried() {
     assert!(lock.is_locked().await.unwrap());
     harness.swallow(&script!("inspect"));
     assert!(lock.is_locked().await.unwrap());
-    // The poll of a waiter: the connection is lost with its answer, and the waiter still gets in.
+    // The poll of a waiter: the connection is lost with the reply, and the waiter still enters.
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     harness.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-core/src/pubsub/ttl.lua")));
     wait_until(SOON, async || harness.swallowed() == 2).await;
@@ -114,7 +115,7 @@ async fn lost_replies_to_reads_are_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_to_a_theft_leaves_one_thief() {
+async fn a_lost_reply_to_a_takeover_leaves_one_holder() {
     let harness = harness(QUICK).await;
     let victim = client(&harness.server).await;
     let held = Lock::new(&victim, "a").acquire().await.unwrap();
@@ -130,7 +131,7 @@ async fn a_lost_answer_to_a_theft_leaves_one_thief() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
+async fn lost_replies_at_a_retained_release_and_a_shutdown_do_no_harm() {
     let harness = harness(QUICK).await;
     let keep = Duration::from_secs(3);
     let turn = Lock::new(&harness.client, "a").acquire().hold_at_least(keep).await.unwrap();
@@ -142,7 +143,7 @@ async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
     wait_until(SOON, async || !harness.observer.exists("a").await.unwrap()).await;
 
     let held = Lock::new(&harness.client, "a").acquire().await.unwrap();
-    // Known to the server only from its first use.
+    // The server knows this script only from its first use.
     let other = client(&harness.server).await;
     let warm = Lock::new(&other, "warm").acquire().await.unwrap();
     other.shutdown(SOON).await.unwrap();
@@ -158,11 +159,11 @@ async fn lost_answers_to_the_end_of_a_job_and_to_a_shutdown_do_no_harm() {
 async fn a_lost_reply_to_an_extension_is_reported_or_repaired() {
     let harness = harness(QUICK).await;
     let guard = Lock::new(&harness.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
-    // Lengthening twice is once.
+    // A repeated lengthening has no further effect.
     harness.swallow(&script!("renew"));
     guard.extend(Duration::from_secs(30)).await.unwrap();
     assert!(guard.remaining() > Duration::from_secs(25));
-    // Shortening is never sent twice; the earlier end is believed.
+    // A shortening is never repeated; the earlier end counts.
     harness.swallow(&script!("extend"));
     let unknown = guard.extend(Duration::from_secs(8)).await;
     assert!(matches!(unknown, Err(ExtendError::OutcomeUnknown { .. })), "{unknown:?}");
@@ -172,11 +173,11 @@ async fn a_lost_reply_to_an_extension_is_reported_or_repaired() {
     harness.all_clear(QUICK).await;
 }
 
-/// Holds the first copy of an acquire back, lets the second be granted and released, and then lets
-/// the first arrive.
+/// Holds the first copy of an acquire back, lets the second one be granted and released, and then
+/// lets the first one arrive.
 async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
     let timeout = Duration::from_secs(2);
-    let harness = rig_on(server, timeout).await;
+    let harness = harness_on(server, timeout).await;
     harness.proxy.next(1, script!("acquire"), Action::Hold);
     let asking = tokio::spawn({
         let lock = Lock::new(&harness.client, "a");
@@ -191,7 +192,7 @@ async fn a_late_copy(server: RedisServer, arrives_in_time: bool) {
         tokio::time::sleep_until(limit).await;
     }
     assert_eq!(harness.proxy.release_held().await, 1);
-    // A copy that arrives in time is carried out and takes a lock without an owner. A late one
+    // A copy that arrives in time is executed, and takes a lock without an owner. A late copy
     // rejects itself.
     assert_eq!(harness.observer.exists("a").await.unwrap(), arrives_in_time);
     harness.all_clear(timeout).await;
@@ -230,7 +231,7 @@ async fn a_late_retransmission_of_a_cancelled_caller_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
+async fn a_late_shortening_never_frees_a_lock_that_counts_as_held() {
     let timeout = Duration::from_secs(2);
     let harness = harness(timeout).await;
     let guard = Lock::new(&harness.client, "a").acquire().lease(Duration::from_secs(10)).await.unwrap();
@@ -238,17 +239,17 @@ async fn a_late_shortening_never_frees_a_lock_that_is_believed() {
     let shorter = Duration::from_millis(1500);
     let (unknown, ()) = tokio::join!(guard.extend(shorter), async {
         wait_until(SOON, async || harness.proxy.counts().held == 1).await;
-        assert!(guard.remaining() < shorter, "believed to be short from the moment it is asked");
+        assert!(guard.remaining() < shorter, "the shorter lease counts from the request on");
         harness.proxy.cut_all();
     });
     assert!(matches!(unknown, Err(ExtendError::OutcomeUnknown { .. })), "{unknown:?}");
-    // Lengthened again, while the shortening may still come: not believed.
+    // Lengthened while the shortening may still arrive: the longer lease does not count.
     harness.client.wait_ready(SOON).await.unwrap();
     let longer = guard.extend(Duration::from_secs(30)).await;
     assert!(matches!(longer, Err(ExtendError::OutcomeUnknown { .. })), "{longer:?}");
     assert_eq!(harness.proxy.release_held().await, 1);
     let left = harness.observer.time_to_live("a").await.unwrap().unwrap();
-    // With its margin of a nineteenth.
+    // With the safety margin of a nineteenth.
     assert!(left <= shorter + shorter / 10, "the late copy did shorten: {left:?}");
     while harness.observer.exists("a").await.unwrap() {
         tokio::task::yield_now().await;
@@ -294,18 +295,18 @@ async fn no_renewal_is_started_after_the_release_was_called() {
         let renewed = || renewals[n as usize].load(Ordering::Relaxed);
         let lock = Lock::new(&harness.client, name(n));
         let guard = lock.acquire().auto_renew(Duration::from_millis(900)).await.unwrap();
-        // Near the first renewal, sometimes after it.
+        // Near the first renewal, and sometimes after it.
         tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(295 + n % 10)).await;
         let release = guard.release();
         let before = renewed();
         release.await.unwrap();
-        // One may have been on its way when the release was called, and may be written after it.
-        // None is started after it: there is time for two.
+        // A renewal that was in flight when the release was called may be executed after it. No
+        // other one is started, although there is time for two.
         tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_millis(650)).await;
         assert!(renewed() - before <= 1);
     }))
     .await;
-    assert!(renewals.iter().any(|renewals| renewals.load(Ordering::Relaxed) > 0), "they are near it");
+    assert!(renewals.iter().any(|renewals| renewals.load(Ordering::Relaxed) > 0), "some releases are near a renewal");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ async fn keys_have_locks_of_their_own_in_the_slot_of_the_map() {
     let a = map.lock("a").unwrap().acquire().await.unwrap();
     assert!(map.lock("b").unwrap().try_acquire().await.unwrap().is_some());
     let kinds = [map.fair_lock("a").unwrap().try_acquire().await.unwrap().is_some()];
-    assert_eq!(kinds, [true], "it is another lock");
+    assert_eq!(kinds, [true], "another lock");
     assert!(a.name().as_str().starts_with("{prod:stock}:") && a.name().as_str().ends_with(":lock"), "{}", a.name());
     let invalid = Map::<String, u64>::new(&client, "{}").lock("a").map(drop);
     assert!(matches!(invalid, Err(ObjectError::Failed(Failure::InvalidName(_)))), "{invalid:?}");
@@ -45,13 +45,13 @@ async fn values_are_computed_one_at_a_time() {
         })
     });
     let calls = join_all(tasks).await.into_iter().map(Result::unwrap);
-    assert!(calls.eq(std::iter::repeat_n(1, 60)), "nobody was in between");
+    assert!(calls.eq(std::iter::repeat_n(1, 60)), "no call was in between");
     let map: Map<String, u64> = Map::new(&clients[0], "m");
     assert_eq!(map.get("a").await.unwrap(), Some(60));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_are_computed_where_they_are_and_where_they_are_not() {
+async fn present_and_absent_values_are_computed() {
     let server = server().await;
     let client = client(&server).await;
     let map: Map<String, u64> = Map::new(&client, "m");
@@ -59,7 +59,7 @@ async fn values_are_computed_where_they_are_and_where_they_are_not() {
     assert_eq!(locked().compute_if_present("a", |n| async move { Some(n + 1) }).await.unwrap(), None);
     assert_eq!(locked().compute_if_absent("a", || async { None }).await.unwrap(), None);
     assert_eq!(locked().compute_if_absent("a", || async { Some(1) }).await.unwrap(), Some(1));
-    assert_eq!(locked().compute_if_absent("a", || async { panic!("it is there") }).await.unwrap(), Some(1));
+    assert_eq!(locked().compute_if_absent("a", || async { panic!("the value exists") }).await.unwrap(), Some(1));
     assert_eq!(locked().compute_if_present("a", |n| async move { Some(n + 1) }).await.unwrap(), Some(2));
     assert_eq!(locked().merge("a", &5, |n, by| async move { Some(n + by) }).await.unwrap(), Some(7));
     assert_eq!(locked().merge("b", &5, |n, by| async move { Some(n + by) }).await.unwrap(), Some(5));
@@ -87,7 +87,7 @@ async fn a_change_without_the_keys_lock_is_not_overwritten() {
     });
     assert_eq!(computed.await.unwrap(), Some(11));
     assert_eq!((calls, map.get("a").await.unwrap()), (2, Some(11)));
-    // One who does so each time keeps nobody for ever.
+    // An update that conflicts each time ends after 100 attempts.
     let map = &map;
     let told = map.locked().compute("a", |n| async move {
         map.add("a", &1).await.unwrap();
@@ -98,11 +98,11 @@ async fn a_change_without_the_keys_lock_is_not_overwritten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
+async fn a_lost_or_unavailable_lock_computes_nothing() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there): (Map<String, u64>, Map<String, u64>) = (Map::new(&one, "m"), Map::new(&two, "m"));
-    // A holder whose lock is stolen gets a message at once.
+    // A holder gets a message as soon as its lock is stolen.
     redgrid_tests::listening(&server, &one).await;
     let me = Holder::new();
     let held = here.lock("a").unwrap().acquire().holder(&me).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_lock_that_is_lost_or_not_to_be_had_computes_nothing() {
         there.locked().timeout(Duration::from_secs(1)).compute("a", |_| async { panic!("others have the lock") });
     let told = told.await.unwrap_err();
     assert!(matches!(told, ComputeError::NotLocked(AcquireError::TimedOut { .. })), "{told:?}");
-    assert_eq!(here.locked().holder(&me).compute("a", |_| async { Some(1) }).await.unwrap(), Some(1), "it is his own");
+    assert_eq!(here.locked().holder(&me).compute("a", |_| async { Some(1) }).await.unwrap(), Some(1), "its own lock");
     held.release().await.unwrap();
     let (began, never) = (Notify::new(), Notify::new());
     let computed = here.locked().compute("a", |_| async {

@@ -6,7 +6,7 @@ use redgrid_tests::process::Other;
 use redgrid_tests::{client, server};
 
 /// A process reads 50 MB of values in the memory of a few pages. A page in flight takes a few
-/// hundred KiB; the allocator retains some more.
+/// hundred KiB, and the allocator retains some more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_map_is_streamed_in_less_memory_than_it_has() {
     const ENTRIES: u32 = 50_000;
@@ -21,7 +21,7 @@ async fn a_map_is_streamed_in_less_memory_than_it_has() {
     let mut streamer = Other::start(env!("CARGO_BIN_EXE_role"), &["streamer", &server.url(), "large"]).await;
     let said = streamer.next_line().await;
     let numbers: Vec<u64> = said.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
-    let [entries, before, peak, _] = numbers[..] else { panic!("it said {said:?}") };
+    let [entries, before, peak, _] = numbers[..] else { panic!("its output was {said:?}") };
     assert!(entries >= ENTRIES.into(), "{said}");
     assert!(peak - before < MOST, "{said}");
 }

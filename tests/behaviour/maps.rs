@@ -61,7 +61,7 @@ async fn a_large_map_is_streamed_page_by_page() {
     let nines: BTreeSet<u32> = map.keys().matching("99*").try_collect().await.unwrap();
     assert_eq!(nines, (0..5000).filter(|n: &u32| n.to_string().starts_with("99")).collect());
     assert!(map.contains_value(&all[&4999]).await.unwrap() && !map.contains_value(&"none".into()).await.unwrap());
-    // The stream is `Send`, and a caller that stops early has read only the pages it took.
+    // The stream is `Send`, and a caller that stops early has read only the pages it needed.
     let first = tokio::spawn(map.entries().page(10).take(3).count()).await.unwrap();
     assert_eq!(first, 3);
     let found = map.get_many(all.keys()).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_large_map_is_streamed_page_by_page() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_restarts_behind_another_process() {
+async fn a_stream_restarts_after_a_restart_of_the_server() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -79,7 +79,7 @@ async fn a_stream_restarts_behind_another_process() {
     map.set_many(&all).await.unwrap();
     let mut entries = map.entries().page(20);
     let first = entries.try_next().await.unwrap().unwrap();
-    // Its hash table has another order, so a cursor of the former would pass over some.
+    // The new hash table has another order, so a cursor of the former one would skip some entries.
     server.restart_empty().await.unwrap();
     client.wait_ready(redgrid_tests::SOON).await.unwrap();
     map.set_many(&all).await.unwrap();
@@ -155,7 +155,7 @@ async fn an_undecodable_entry_does_not_affect_others() {
     let mut over = Map::<String, u64>::new(&client, "s").entries();
     let told = over.try_next().await.unwrap_err();
     assert!(wrong(&told), "{told:?}");
-    assert_eq!(over.try_next().await.unwrap(), None, "it is over");
+    assert_eq!(over.try_next().await.unwrap(), None, "the end of the stream");
     assert!(matches!(
         Map::<String, u64>::new(&client, "{}").len().await,
         Err(ObjectError::Failed(Failure::InvalidName(_)))

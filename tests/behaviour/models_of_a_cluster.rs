@@ -19,7 +19,8 @@ async fn two_clients(cluster: &Cluster) -> [Client; 2] {
     [connected().await, connected().await]
 }
 
-/// Each through two clients; one cluster for all of them.
+/// Objects in a cluster match their models. Each object is used by two clients, and one cluster
+/// serves all models.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_in_a_cluster_match_their_models() {
     let cluster = Cluster::start(3, 0).await.unwrap();
@@ -36,7 +37,7 @@ async fn objects_in_a_cluster_match_their_models() {
     set_combinations_model::modelled(clients, 2, cluster.nodes()[0].binary().version().major >= 7).await;
 }
 
-/// What the servers end, and take out when they come to it.
+/// Objects with elements that the servers expire and remove match their models.
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_in_a_cluster_of_newer_servers_match_their_models() {
     let name = "objects_in_a_cluster_of_newer_servers_match_their_models";

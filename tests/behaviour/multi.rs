@@ -12,7 +12,8 @@ use redgrid_testkit::{Action, Observer, Proxy, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-/// How often two in opposite order go round; `REDGRID_MULTI_ROUNDS=10000` is the whole proof.
+/// How many rounds two tasks run in opposite order; `REDGRID_MULTI_ROUNDS=10000` is the whole
+/// proof.
 fn rounds() -> u64 {
     std::env::var("REDGRID_MULTI_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(250)
 }
@@ -50,7 +51,7 @@ async fn all_are_taken_or_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_names_are_one_script_to_take_and_one_to_give_back() {
+async fn a_hundred_names_are_acquired_and_released_by_one_script_each() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -80,7 +81,7 @@ async fn a_waiter_for_one_name_holds_none_and_is_woken_by_its_release() {
     let waiter = tokio::spawn(MultiLock::new(&two, ["name:1", "name:2"]).acquire().timeout(SOON).into_future());
     wait_until(SOON, async || !observer.pubsub_channels("redisson_lock__channel:*").await.unwrap().is_empty()).await;
     assert_eq!(held(&observer).await, ["name:2"]);
-    Lock::new(&one, "name:1").try_acquire().await.unwrap().expect("it is free").release().await.unwrap();
+    Lock::new(&one, "name:1").try_acquire().await.unwrap().expect("a free lock").release().await.unwrap();
     in_the_way.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
     assert_eq!(held(&observer).await, ["name:1", "name:2"]);
@@ -88,7 +89,7 @@ async fn a_waiter_for_one_name_holds_none_and_is_woken_by_its_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_that_is_over_and_one_that_is_dropped_leave_nothing() {
+async fn an_expired_wait_and_a_dropped_one_leave_nothing() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     let both = MultiLock::new(&two, ["name:1", "name:2"]);
@@ -139,7 +140,7 @@ async fn single_and_multiple_locks_exclude_each_other_and_all_get_in() {
 
 /// A name that an attempt took and released is free at once: it had no holder.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
+async fn a_withdrawn_attempt_retains_no_name() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -149,8 +150,8 @@ async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
     let both = MultiLock::new(&two, ["name:1", "name:2"]).acquire().hold_at_least(at_least).timeout(SOON);
     let waiter = tokio::spawn(both.into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
-    // The one that is waited for is had, the other is not: it goes back, and the other is waited
-    // for.
+    // The waiter gets the first name, but not the second one. It releases the first, and waits for
+    // the second.
     in_the_way.remove(0).release().await.unwrap();
     wait_until(SOON, async || two.stats().waiting == 1 && !observer.exists("name:1").await.unwrap()).await;
     let again = Lock::new(&one, "name:1").acquire().timeout(SOON).await.unwrap();
@@ -158,16 +159,17 @@ async fn an_attempt_that_goes_back_keeps_no_name_for_its_at_least() {
     in_the_way.remove(0).release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
     assert_eq!(held(&observer).await, ["name:1", "name:2"]);
-    // Had, both stay taken for it, however early they are released.
+    // After a hold, both names stay taken, however early they are released.
     guard.release().await.unwrap();
     for name in ["name:1", "name:2"] {
         assert!(observer.time_to_live(name).await.unwrap() > Some(at_least / 2));
     }
 }
 
-/// Two processes and two tasks of each, in opposite orders, and three that overlap in a ring.
+/// Opposite orders cause no deadlock: two processes with two tasks each, then three that overlap in
+/// a ring.
 #[tokio::test(flavor = "multi_thread")]
-async fn opposite_orders_neither_stall_nor_leave_a_part() {
+async fn opposite_orders_cause_no_deadlock_and_leave_no_lock() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let observer = server.observer().await.unwrap();
@@ -218,8 +220,8 @@ async fn a_holder_enters_again_with_one_or_several() {
     assert!(held(&observer).await.is_empty());
 }
 
-/// The hold that waits to be taken by another request of the same holder is taken by this one, and
-/// stays.
+/// A single lock is granted to this holder, but not claimed yet. The holder acquires it together
+/// with another name, and keeps it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_holder_reenters_names_of_its_own_pending_request() {
     let server = server().await;
@@ -232,7 +234,7 @@ async fn a_holder_reenters_names_of_its_own_pending_request() {
     wait_until(SOON, async || client.stats().waiting == 0 && client.stats().holds == 1).await;
     let both = MultiLock::new(&client, ["name:1", "name:2"]).acquire().holder(&me).timeout(SOON).await.unwrap();
     let other = tokio::spawn(lock.acquire().timeout(Duration::from_secs(3)).into_future());
-    // An offer is over after a second.
+    // An unclaimed grant is withdrawn after a second.
     let none = other.await.unwrap();
     assert!(matches!(none, Err(AcquireError::TimedOut { .. })), "{none:?}");
     assert!(both.is_held());
@@ -246,8 +248,7 @@ async fn a_holder_reenters_names_of_its_own_pending_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_lost_name_is_reported_and_the_others_are_released() {
     let server = server().await;
-    // Renewed every third of it, so that the loss is seen soon; long enough not to be lost by a
-    // machine that is slow.
+    // Renewed every third of the lease, so the loss is found soon. Long enough for a slow machine.
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_secs(10))).await;
     let observer = server.observer().await.unwrap();
     let guard = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await.unwrap();
@@ -312,7 +313,7 @@ async fn a_lost_answer_is_found_again_and_a_late_copy_leaves_nothing() {
 
 /// The caller's timeout ends in time; the request continues, and its grant is released.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_is_over_in_time_although_no_answer_comes() {
+async fn a_wait_ends_in_time_without_a_reply() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(3 * SOON)).await;
@@ -320,7 +321,7 @@ async fn a_wait_is_over_in_time_although_no_answer_comes() {
     both.acquire().await.unwrap().release().await.unwrap();
     proxy.next(1, script!("acquire_many"), Action::Hold);
     let waiting = both.acquire().timeout(1000 * MS).into_future();
-    let ended = tokio::time::timeout(SOON, waiting).await.expect("it ends");
+    let ended = tokio::time::timeout(SOON, waiting).await.expect("an end in time");
     assert!(matches!(ended, Err(AcquireError::Failed(Failure::OutcomeUnknown { .. }))), "{ended:?}");
     assert_eq!(proxy.release_held().await, 1);
     let gone = async || client.stats().names == 0 && held(&observer).await.is_empty();
@@ -361,7 +362,7 @@ async fn invalid_combinations_are_rejected() {
     assert!(refused(MultiLock::new(&client, (0..10_001).map(|n| n.to_string()))).await);
     let two_kinds = [Lock::new(&client, "a"), SpinLock::new(&client, "a").as_lock().clone()];
     assert!(refused(MultiLock::of(two_kinds)).await);
-    // One name of a wrong type has none held.
+    // If one name has a wrong type, no name is held.
     let observer = server.observer().await.unwrap();
     observer.cmd(&["SET", "name:2", "not a lock"]).await.unwrap();
     let wrong = MultiLock::new(&client, ["name:1", "name:2", "name:3"]).acquire().await;
@@ -373,7 +374,7 @@ async fn invalid_combinations_are_rejected() {
     assert_eq!(client.stats(), NOTHING);
 }
 
-/// The next acquire finds them free at once.
+/// After missing durability the names are free at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_durability_is_reported_after_the_release() {
     let server = server().await;
@@ -397,13 +398,13 @@ async fn a_shutdown_gives_all_of_them_back() {
     assert!(held(&observer).await.is_empty());
 }
 
-/// Ten thousand names of one slot take a tenth of a second in an optimised build, because they are
-/// few requests. `cargo bench -p redgrid-locks --bench multi` prints the time.
+/// Ten thousand names in one slot take a tenth of a second (`cargo bench -p redgrid-locks --bench
+/// multi`), because only few requests are sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_names_of_a_slot_are_few_scripts() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Without a renewal, and without a request that is repeated because the machine is slow.
+    // Without renewals, and without a request that is repeated because the machine is slow.
     let patient = |config: redgrid_core::Config| config.watchdog_lease(10 * SOON).response_timeout(SOON);
     let client = client_with(&server.url(), patient).await;
     let lock = MultiLock::new(&client, (0..10_000).map(|n| format!("name:{n}")));
@@ -416,11 +417,11 @@ async fn ten_thousand_names_of_a_slot_are_few_scripts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_that_keeps_its_client_gives_all_back_and_says_so() {
+async fn the_last_user_of_a_client_releases_all_its_names() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for _ in 0..100 {
-        // Each of the three is the last that keeps the client when it goes.
+        // Each of the three may be the last user of the client when it ends.
         let guard = MultiLock::new(&client(&server).await, ["a", "b", "c"]).acquire().await.unwrap();
         guard.release().await.unwrap();
         assert!(observer.keys("*").await.unwrap().is_empty());

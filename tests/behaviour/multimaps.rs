@@ -10,7 +10,6 @@ use redgrid_multimap::{Kind, ListMultimap, Multimap, ObjectError, SetMultimap};
 use redgrid_testkit::{Action, Observer, Proxy};
 use redgrid_tests::{client, client_with, server, sha};
 
-/// The script that inserts.
 const INSERT: &str = concat!(
     include_str!("../../crates/redgrid-multimap/src/scripts/key_prelude.lua"),
     include_str!("../../crates/redgrid-multimap/src/scripts/insert.lua")
@@ -72,7 +71,7 @@ async fn a_key_has_a_list_of_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_one_is_streamed_and_cleared_page_by_page() {
+async fn a_large_multimap_is_streamed_and_cleared_page_by_page() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let map: SetMultimap<u32, u32> = SetMultimap::new(&client, "large");
@@ -87,7 +86,7 @@ async fn a_large_one_is_streamed_and_cleared_page_by_page() {
     assert_eq!(map.values().try_collect::<Vec<_>>().await.unwrap().len(), 1400);
     assert!(map.contains_value(&700).await.unwrap() && !map.contains_value(&701).await.unwrap());
     assert_eq!(tokio::spawn(map.entries().take(3).count()).await.unwrap(), 3);
-    // One value of one key that is none.
+    // One invalid value of one key.
     let one: Vec<String> = observer.query(&["HRANDFIELD", "large", "1", "WITHVALUES"]).await.unwrap();
     observer.cmd(&["SADD", &format!("{{large}}:{}", one[1]), "{}"]).await.unwrap();
     let (good, bad): (Vec<_>, Vec<_>) = map.entries().collect::<Vec<_>>().await.into_iter().partition(Result::is_ok);
@@ -119,7 +118,7 @@ async fn a_failed_write_leaves_no_partial_change() {
     {
         assert!(wrong(told.as_ref().unwrap_err()), "{told:?}");
     }
-    assert!(!observer.exists("m").await.unwrap(), "the key is not in the map for it");
+    assert!(!observer.exists("m").await.unwrap(), "the map does not contain the key");
     observer.cmd(&["DEL", &values]).await.unwrap();
     // The same with a user without permission to write values.
     observer.cmd(&["ACL", "SETUSER", "half", "on", ">secret", "~*", "&*", "+@all", "-sadd"]).await.unwrap();
@@ -136,10 +135,10 @@ async fn a_failed_write_leaves_no_partial_change() {
     for told in [text.insert("a", &1).await.map(drop), text.len().await.map(drop), text.clear().await.map(drop)] {
         assert!(wrong(told.as_ref().unwrap_err()), "{told:?}");
     }
-    // And of an answer that is lost: it is not made a second time.
+    // A change with a lost reply is not executed a second time.
     let list: ListMultimap<String, u32> = ListMultimap::new(&client, "list");
     list.insert("a", &1).await.unwrap();
-    // Its first change: nothing else is asked within this time.
+    // It is the first change of this client. No other request of it is sent within this time.
     let hasty = client_with(&url, |config| config.response_timeout(Duration::from_millis(500))).await;
     let hasty: ListMultimap<String, u32> = ListMultimap::new(&hasty, "list");
     proxy.next(1, sha(INSERT), Action::SwallowReply);
@@ -147,8 +146,7 @@ async fn a_failed_write_leaves_no_partial_change() {
     assert_eq!(list.get_all("a").await.unwrap(), [1, 2]);
 }
 
-/// All that is there of a map: the keys of the server, those of the map, and their values in their
-/// order.
+/// All state of a map: the keys of the server, the keys of the map, and their values in order.
 async fn all_of<Y: Kind>(
     observer: &Observer,
     map: &Multimap<String, u32, Json, Json, Y>,
@@ -163,7 +161,7 @@ async fn all_of<Y: Kind>(
     (sorted(observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap()), keys, values)
 }
 
-/// Returns the calls that were rejected; none of them changed anything.
+/// Returns the calls that were rejected. Checks that these changed nothing.
 async fn refused_without<Y: Kind>(denied: &str) -> Vec<&'static str> {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());

@@ -1,4 +1,4 @@
-//! Multimaps: values and lifetimes of keys follow their map, and a user without the permission for
+//! Values and lifetimes of the keys of a multimap follow the map. A user without permission for
 //! that changes nothing.
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn ready() -> (RedisServer, Client, Observer) {
     (server, client, observer)
 }
 
-/// How long the keys of the server live, in milliseconds, by their names.
+/// The lifetimes of all keys of the server, in milliseconds, by name.
 async fn lives(observer: &Observer) -> Vec<(String, i64)> {
     let mut all = Vec::new();
     for key in observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap() {
@@ -76,7 +76,7 @@ async fn inserted_values_live_as_long_as_their_map() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ends_of_keys_live_as_long_as_their_map_whatever_was_there() {
+async fn stored_lifetimes_of_keys_last_as_long_as_their_map() {
     let (_server, client, observer) = ready().await;
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
     for alone in ["DEL", "PERSIST"] {
@@ -87,7 +87,7 @@ async fn ends_of_keys_live_as_long_as_their_map_whatever_was_there() {
         observer.cmd(&[alone, "m"]).await.unwrap();
         map.insert("k", &1).await.unwrap();
         assert!(map.expire_key("k", HOUR * 2).await.unwrap());
-        assert_eq!(observer.query::<i64>(&["PTTL", ENDS]).await.unwrap(), -1, "{alone}: it would go before its keys");
+        assert_eq!(observer.query::<i64>(&["PTTL", ENDS]).await.unwrap(), -1, "{alone}: it expires too early");
         assert!(map.object().expire_in(HOUR).await.unwrap() && map.expire_key("k", HOUR * 2).await.unwrap());
         assert!(observer.query::<i64>(&["PTTL", ENDS]).await.unwrap() > 0, "{alone}");
         map.clear().await.unwrap();
@@ -98,7 +98,8 @@ async fn reads_published_permissions(observer: &Observer) -> bool {
     observer.query::<u64>(&["EVAL", "return redis.acl_check_cmd and 1 or 0", "0"]).await.unwrap() == 1
 }
 
-/// Which changes are refused to a user without a command; none of them has changed anything.
+/// Returns the changes that are refused to a user without this command. Checks that they change
+/// nothing.
 async fn refused_without<Y: Kind>(denied: &str, has_an_end: bool) -> Vec<&'static str> {
     let (server, client, observer) = ready().await;
     let map: Map<Y> = Multimap::new(&client, "m");
@@ -140,11 +141,12 @@ async fn refused_without<Y: Kind>(denied: &str, has_an_end: bool) -> Vec<&'stati
 async fn without_permission_for_lifetimes_no_values_are_added() {
     let (_server, _client, observer) = ready().await;
     let adds = ["insert", "new", "set_all", "replace_all"];
-    // Before anything is written, on every server.
+    // The refusal comes before anything is written, on every server.
     assert_eq!(refused_without::<Sets>("-pttl", false).await, adds);
     assert_eq!(refused_without::<Lists>("-pttl", false).await, adds);
     if !reads_published_permissions(&observer).await {
-        // A script can not ask what its user may do: docs/operating/acl.md says what follows.
+        // A script cannot query the permissions of its user: docs/operating/acl.md describes the
+        // consequences.
         return;
     }
     assert_eq!(refused_without::<Sets>("-pexpire", false).await, [""; 0]);
@@ -154,8 +156,8 @@ async fn without_permission_for_lifetimes_no_values_are_added() {
     assert_eq!(refused_without::<Expiring<Lists>>("-pexpire", true).await.len(), 6);
 }
 
-/// Runs a script as if the server knew lifetimes of fields: what HPTTL tells, and a command that
-/// the user may not run.
+/// Runs a script as if the server supported lifetimes of fields. `HPTTL` replies `hpttl`, and the
+/// user may not run the command `denied`.
 async fn as_if(observer: &Observer, script: &str, hpttl: &str, denied: &str, args: &[&str]) -> Result<Value, String> {
     let shim = format!(
         "local server = redis
@@ -181,7 +183,8 @@ async fn a_removal_that_would_end_the_lifetime_of_a_field_is_refused_first() {
     for (add, len, remove) in [("SADD", "SCARD", "SREM"), ("RPUSH", "LLEN", "LREM")] {
         observer.cmd(&["DEL", "{m}:h"]).await.unwrap();
         observer.cmd(&[add, "{m}:h", "1"]).await.unwrap();
-        // Were it tried and taken back, the field would have what is told here.
+        // If the removal were tried and undone, the field would have the lifetime that is simulated
+        // here.
         let args = ["2", "m", "{m}:h", "native", "k", "another", len, remove, "1"];
         let told = as_if(&observer, REMOVE, "{3600000}", remove, &args).await.unwrap_err();
         assert!(told.contains("nothing is changed"), "{remove}: {told}");
@@ -202,7 +205,7 @@ async fn without_permission_for_field_lifetimes_the_map_has_no_end() {
         assert!(told.contains("HPTTL"), "{told}");
         let left: i64 = observer.query(&["PTTL", "{m}:h"]).await.unwrap();
         assert!(left > 0 && left <= 60_000, "{command}: its key ends then, and it has {left}");
-        // Who has no such command has no such lifetimes.
+        // A server without this command has no lifetimes of fields.
         as_if(&observer, LIVE, "{err = 'ERR Unknown command'}", "none", &args).await.unwrap();
     }
 }
@@ -233,9 +236,9 @@ async fn a_map_of_expired_keys_does_not_exist() {
             _ => other.object().copy_to("m").await.unwrap(),
         };
         assert!(so, "{call}");
-        assert!(!observer.exists(ENDS).await.unwrap(), "{call}: taken out");
+        assert!(!observer.exists(ENDS).await.unwrap(), "{call}: removed");
     }
-    // Its own name is taken.
+    // The target name is taken, by the map itself.
     let object = SetMultimap::<String, u32>::new(&client, "n").object();
     assert!(!object.copy_to("n").await.unwrap() && !object.rename("n").unless_taken().await.unwrap());
     assert!(object.rename("n").await.unwrap());

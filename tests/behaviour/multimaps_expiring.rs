@@ -1,4 +1,4 @@
-//! Maps with several values per key, whose keys have lifetimes.
+//! Maps with several values and a lifetime for each key.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,7 +35,7 @@ fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values
 }
 
-/// Has the lifetime of a key be over.
+/// Lets the lifetime of a key end.
 async fn over(observer: &Observer, set: &str, key: &str) {
     let changed: u64 = observer.query(&["ZADD", set, "XX", "CH", "1000", key]).await.unwrap();
     assert_eq!(changed, 1, "{key} is in {set}");
@@ -45,7 +45,7 @@ async fn keys_of(observer: &Observer) -> Vec<String> {
     sorted(observer.query(&["KEYS", "*"]).await.unwrap())
 }
 
-/// What is so of lifetimes wherever they are.
+/// Checks the rules of lifetimes that every kind of map has.
 async fn lives<Y: Lifetimes>(map: &Multimap<String, u32, Json, Json, Y>, observer: &Observer) {
     let left = async |key: &str| map.key_lifetime(key).await.unwrap();
     let ends = async |key: &str| matches!(left(key).await, Lifetime::Ends(left) if left <= HOUR && left > HOUR / 2);
@@ -54,13 +54,13 @@ async fn lives<Y: Lifetimes>(map: &Multimap<String, u32, Json, Json, Y>, observe
     assert_eq!(left("a").await, Lifetime::Endless);
     assert!(map.expire_key("a", HOUR).await.unwrap() && ends("a").await);
     map.insert("a", &3).await.unwrap();
-    assert!(ends("a").await, "more values live as long");
+    assert!(ends("a").await, "more values keep the lifetime");
     assert_eq!((sorted(map.replace_all("a", &[4, 5]).await.unwrap()), ends("a").await), (vec![1, 2, 3], true));
     assert!(map.remove("a", &4).await.unwrap() && ends("a").await);
     assert!(map.persist_key("a").await.unwrap() && left("a").await == Lifetime::Endless);
     assert!(!map.persist_key("x").await.unwrap());
     assert!(map.expire_key_at("a", SystemTime::now() + HOUR).await.unwrap() && ends("a").await);
-    // One that is removed has no end when it comes again, whatever removes it.
+    // A removed key has no lifetime when it is inserted again, whatever removed it.
     for how in 0..4 {
         match how {
             0 => assert!(map.remove("a", &5).await.unwrap()),
@@ -73,7 +73,7 @@ async fn lives<Y: Lifetimes>(map: &Multimap<String, u32, Json, Json, Y>, observe
         assert_eq!(left("a").await, Lifetime::Endless, "{how}");
         assert!(map.expire_key("a", HOUR).await.unwrap());
     }
-    // The end, of one of two.
+    // One of two keys expires.
     map.insert("b", &7).await.unwrap();
     assert!(map.expire_key("a", Duration::from_millis(20)).await.unwrap());
     wait_until(SOON, async || map.get_all("a").await.unwrap().is_empty()).await;
@@ -83,7 +83,7 @@ async fn lives<Y: Lifetimes>(map: &Multimap<String, u32, Json, Json, Y>, observe
     assert_eq!((map.len().await.unwrap(), map.read_all_keys().await.unwrap()), (1, vec!["b".to_owned()]));
     assert_eq!(map.entries().try_collect::<Vec<_>>().await.unwrap(), [("b".to_owned(), 7)]);
     assert!(!map.expire_key("a", HOUR).await.unwrap() && !map.contains_value(&6).await.unwrap());
-    assert!(map.expire_key_at("b", SystemTime::UNIX_EPOCH).await.unwrap(), "it was there");
+    assert!(map.expire_key_at("b", SystemTime::UNIX_EPOCH).await.unwrap(), "the key existed");
     wait_until(SOON, async || map.is_empty().await.unwrap()).await;
     wait_until(SOON, async || keys_of(observer).await.is_empty()).await;
     let told = map.expire_key("b", Duration::ZERO).await.unwrap_err();
@@ -98,8 +98,8 @@ async fn keys_live_as_long_as_they_are_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_fields_ends_keys() {
-    let Some(newest) = ServerBinary::newest_or_skip("a_server_that_ends_fields_ends_keys") else { return };
+async fn a_server_that_expires_fields_expires_keys() {
+    let Some(newest) = ServerBinary::newest_or_skip("a_server_that_expires_fields_expires_keys") else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     lives(&NativeSetMultimapCache::<String, u32>::new(&client, "m"), &observer).await;
@@ -107,7 +107,7 @@ async fn a_server_that_ends_fields_ends_keys() {
     let beyond = SystemTime::UNIX_EPOCH + Duration::from_millis(1 << 46);
     let map = NativeSetMultimapCache::<String, u32>::new(&client, "m");
     assert!(matches!(map.expire_key_at("a", beyond).await, Err(ObjectError::Failed(Failure::InvalidArgument { .. }))));
-    // Values that come anew in a field with a lifetime live as long.
+    // New values in a field with a lifetime keep it.
     map.insert("a", &1).await.unwrap();
     map.expire_key("a", HOUR).await.unwrap();
     let values = keys_of(&observer).await.into_iter().find(|key| key.starts_with('{')).unwrap();
@@ -117,7 +117,7 @@ async fn a_server_that_ends_fields_ends_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_lifetimes_of_fields_says_so() {
+async fn a_server_without_field_lifetimes_is_an_error() {
     let (_server, client, observer) = ready().await;
     let knows: u64 = observer
         .query(&["EVAL", "return #redis.call('COMMAND', 'LIST', 'FILTERBY', 'PATTERN', 'hpexpire')", "0"])
@@ -155,7 +155,7 @@ async fn expired_keys_are_absent_and_removed_by_changes() {
     };
     fill().await;
     let all = observer.query::<u64>(&["DBSIZE"]).await.unwrap();
-    assert_eq!(all, 63, "the map, 61 values, the ends");
+    assert_eq!(all, 63, "the map, 61 values, the lifetimes");
     // Reads neither see nor remove expired entries.
     assert!(map.get_all("k1").await.unwrap().is_empty() && !map.contains_key("k1").await.unwrap());
     assert!(!map.contains_entry("k1", &1).await.unwrap() && !map.contains_value(&100).await.unwrap());
@@ -165,9 +165,9 @@ async fn expired_keys_are_absent_and_removed_by_changes() {
     assert_eq!(map.values().try_collect::<Vec<_>>().await.unwrap(), [7]);
     assert!(!map.remove("k1", &1).await.unwrap() && map.remove_all("k2").await.unwrap().is_empty());
     assert_eq!((map.remove_keys(["k3"]).await.unwrap(), map.replace_all("k4", &[5]).await.unwrap()), (0, vec![]));
-    assert_eq!(map.key_lifetime("k4").await.unwrap(), Lifetime::Endless, "it is a new one");
+    assert_eq!(map.key_lifetime("k4").await.unwrap(), Lifetime::Endless, "a new key");
     map.remove_all("k4").await.unwrap();
-    // Each change takes some out.
+    // Each change removes some expired keys.
     for _ in 0..3 {
         map.insert("on", &8).await.unwrap();
     }
@@ -187,7 +187,7 @@ async fn expired_keys_are_absent_and_removed_by_changes() {
     for key in ["other", "more"] {
         assert_eq!(map.key_lifetime(key).await.unwrap(), Lifetime::Endless, "{key}");
     }
-    // A plain map of that name knows of no lifetimes.
+    // A plain map of that name ignores lifetimes.
     map.expire_key("new", HOUR).await.unwrap();
     over(&observer, ENDS, "\"new\"").await;
     assert_eq!(SetMultimap::<String, u32>::new(&client, "m").get_all("new").await.unwrap(), [1]);
@@ -195,7 +195,7 @@ async fn expired_keys_are_absent_and_removed_by_changes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_an_answer_that_is_lost_is_made_once() {
+async fn a_change_with_a_lost_reply_is_made_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let (client, url) = (client(&server).await, server.url_via(proxy.addr()));
@@ -234,7 +234,8 @@ async fn a_key_inserted_again_before_its_removal_stays() {
     assert_eq!((map.get_all("a").await.unwrap(), map.key_len().await.unwrap()), (vec![2], 2));
 }
 
-/// Which calls are refused to a user without a command; none of them has changed anything.
+/// Returns the calls that are refused to a user without this command. Checks that they change
+/// nothing.
 async fn refused_without(denied: &str) -> Vec<&'static str> {
     let (server, client, observer) = ready().await;
     let map = SetMultimapCache::<String, u32>::new(&client, "m");
@@ -263,7 +264,7 @@ async fn refused_without(denied: &str) -> Vec<&'static str> {
             Err(ObjectError::Failed(Failure::Refused { .. })) => {
                 refused.push(call);
                 assert_eq!(sorted(map.get_all("a").await.unwrap()), [1, 2], "{call} {denied}");
-                assert_eq!(map.get_all("b").await.unwrap(), [0; 0], "{call} {denied}: not made alive");
+                assert_eq!(map.get_all("b").await.unwrap(), [0; 0], "{call} {denied}: not revived");
                 assert_eq!(map.get_all("c").await.unwrap(), [4], "{call} {denied}");
                 assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 5, "{call} {denied}");
             }
@@ -277,7 +278,8 @@ async fn refused_without(denied: &str) -> Vec<&'static str> {
 async fn without_permission_to_expire_nothing_is_changed() {
     let (_server, _client, observer) = ready().await;
     if observer.query::<u64>(&["EVAL", "return redis.acl_check_cmd and 1 or 0", "0"]).await.unwrap() == 0 {
-        // A script can not ask what its user may do: docs/operating/acl.md says what follows.
+        // A script cannot query the permissions of its user: docs/operating/acl.md describes the
+        // consequences.
         return;
     }
     let all = ["insert", "over", "remove", "remove_keys", "replace_all", "expire"];

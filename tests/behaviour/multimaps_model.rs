@@ -1,5 +1,5 @@
-//! Multimaps of every kind compared with a model: sets and lists, without lifetimes, with ours, and
-//! with the server's.
+//! Multimaps of every kind compared with a model: sets and lists, without lifetimes, with
+//! redgrid's, and with the server's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -29,7 +29,8 @@ async fn multimaps_match_their_models() {
     modelled([&client(&server).await, &client(&server).await], 6).await;
 }
 
-/// The server takes out nothing: what is over stays stored, as for a moment it does everywhere.
+/// Multimaps match their models although the server does not remove expired entries. On other
+/// servers they also stay stored for a moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn native_multimaps_match_their_models_beside_expired_keys() {
     let name = "native_multimaps_match_their_models_beside_expired_keys";
@@ -58,7 +59,7 @@ pub(super) async fn native(clients: [&Client; 2], some: u64, stays: bool) {
 struct Sort {
     name: &'static str,
     is_list: bool,
-    /// Whether the server ends its keys; and whether they stay stored then.
+    /// Whether the server expires its keys, and whether expired keys stay stored.
     is_native: bool,
     stays: bool,
 }
@@ -89,7 +90,7 @@ impl Model {
         (had.len() - before) as u64
     }
 
-    /// Gives a key other values, which live as long.
+    /// Replaces the values of a key, which keeps its lifetime.
     fn replace(&mut self, key: u16, values: &[u16]) {
         if let Some((had, _)) = self.keys.get_mut(&key) {
             had.clear();
@@ -98,7 +99,7 @@ impl Model {
         self.tidy();
     }
 
-    /// Has the time of a key have come.
+    /// Removes a key whose time has passed.
     fn end(&mut self, key: u16) {
         if self.keys.remove(&key).is_some() && self.sort.stays {
             self.over.insert(key);
@@ -106,7 +107,7 @@ impl Model {
         self.tidy();
     }
 
-    /// No key is without values, and without keys there is no end of the whole.
+    /// Removes keys without values, and the end of the whole map if it has no keys.
     fn tidy(&mut self) {
         self.keys.retain(|_, (values, _)| !values.is_empty());
         self.over.retain(|key| !self.keys.contains_key(key));
@@ -119,7 +120,7 @@ impl Model {
         self.keys.get(&key).map(|(values, _)| values.clone()).unwrap_or_default()
     }
 
-    /// Whether these are the values: of a list in their order.
+    /// Whether these are the values; for lists, in their order.
     fn is(&self, values: Vec<u16>, told: Vec<u16>) -> bool {
         self.in_order(values) == self.in_order(told)
     }
@@ -131,13 +132,13 @@ impl Model {
         values
     }
 
-    /// Whether so many keys are there; what is over and stored may be counted.
+    /// Whether the number of keys is right. Expired keys that are stored may be counted.
     fn counts(&self, told: u64) -> bool {
         (self.keys.len()..=self.keys.len() + self.over.len()).contains(&(told as usize))
     }
 }
 
-/// Maps and what they are to be, each through the same operations of two clients.
+/// Applies the same operations to a map and to its model. One client changes it, another reads it.
 async fn go_through<Y: Kind>(
     clients: [&Client; 2],
     some: u64,
@@ -169,8 +170,8 @@ async fn go_through<Y: Kind>(
     }
 }
 
-/// Whether another client sees what is to be there; not always all of it, as some of what looks
-/// takes out what is over.
+/// Whether another client sees the expected content. Each call checks only a part, because some
+/// reads remove expired entries.
 async fn look<Y: Kind>(map: &Map<Y>, model: &Model, (_, key, one, other, n): Step) -> bool {
     let mut found: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
     for (key, value) in map.entries().try_collect::<Vec<_>>().await.unwrap() {
@@ -216,7 +217,7 @@ async fn look<Y: Kind>(map: &Map<Y>, model: &Model, (_, key, one, other, n): Ste
 /// Operations of multimaps of every kind.
 async fn plain<Y: Kind>(map: &Map<Y>, model: &mut Model, (step, key, one, _, n): Step, random: &mut Rng) -> bool {
     let had = model.values(key);
-    // Some of them more than once.
+    // Some values occur more than once.
     let many: Vec<u16> = (0..n).map(|_| random.u16(..5)).collect();
     match step {
         0..3 => map.insert(&key, &one).await.unwrap() == (model.add(key, &[one]) > 0),
@@ -247,12 +248,12 @@ async fn plain<Y: Kind>(map: &Map<Y>, model: &mut Model, (step, key, one, _, n):
             model.tidy();
             map.remove_keys(&named).await.unwrap() == gone as u64
         }
-        // More values than leave at a time.
+        // More values than one removal deletes.
         14 if n < 2 => {
             let many: Vec<u16> = (100..800).collect();
             map.insert_many(&key, &many).await.unwrap() == model.add(key, &many)
         }
-        // More keys than one page has, put in and sometimes taken out again.
+        // More keys than one page has. They are inserted, and sometimes removed.
         15 if n < 2 => {
             let crowd: Vec<u16> = (CROWD..CROWD + 120).collect();
             let new: u64 = crowd.iter().map(|key| model.add(*key, &[one])).sum();
@@ -269,13 +270,13 @@ async fn plain<Y: Kind>(map: &Map<Y>, model: &mut Model, (step, key, one, _, n):
             model.tidy();
             map.clear().await.unwrap() == were as u64
         }
-        // What is over and stored keeps such an end.
+        // With expired keys still stored, the whole map would keep its end.
         18..21 if !model.sort.stays => whole(map, model, (step, one)).await,
         _ => model.is(had, map.get_all(&key).await.unwrap()),
     }
 }
 
-/// The end of all keys together.
+/// Operations on the lifetime of the whole map.
 async fn whole<Y: Kind>(map: &Map<Y>, model: &mut Model, (step, one): (u8, u16)) -> bool {
     let there = !model.keys.is_empty();
     match step {
@@ -296,7 +297,7 @@ async fn whole<Y: Kind>(map: &Map<Y>, model: &mut Model, (step, one): (u8, u16))
     }
 }
 
-/// The same, and what is done where keys have lifetimes.
+/// Operations of every kind of multimap, and operations on the lifetimes of keys.
 async fn with_ends<Y: Lifetimes>(map: &Map<Y>, model: &mut Model, step: Step, random: &mut Rng) -> bool {
     let (what, key, one, other, n) = step;
     let there = model.keys.contains_key(&key);
@@ -320,7 +321,7 @@ async fn with_ends<Y: Lifetimes>(map: &Map<Y>, model: &mut Model, step: Step, ra
             model.end(key);
             map.expire_key_at(&key, SystemTime::UNIX_EPOCH + HOUR).await.unwrap() == there
         }
-        // Its time comes, and sometimes it comes again before anybody has taken out what is over.
+        // The key expires. The next operation may find it before the server has removed it.
         26..28 => {
             model.end(key);
             let told = map.expire_key(&key, Duration::from_millis(1)).await.unwrap() == there;

@@ -34,7 +34,7 @@ async fn keys_of(observer: &Observer) -> Vec<String> {
     all
 }
 
-/// Whether all keys of the server have an end, or none has.
+/// Whether all keys of the server have a lifetime, or none has; both values if they differ.
 async fn ends(observer: &Observer) -> Vec<bool> {
     let mut all = Vec::new();
     for key in keys_of(observer).await {
@@ -44,7 +44,7 @@ async fn ends(observer: &Observer) -> Vec<bool> {
     all
 }
 
-/// What is so of every kind.
+/// Operations of every kind of multimap as an object.
 async fn whole<Y: Kind>(client: &Client, observer: &Observer) {
     let map: Map<Y> = Multimap::new(client, "m");
     let object = map.object();
@@ -59,7 +59,7 @@ async fn whole<Y: Kind>(client: &Client, observer: &Observer) {
     let small = object.memory().await.unwrap().unwrap();
     map.insert_many("c", &(0..1000).collect::<Vec<_>>()).await.unwrap();
     assert!(object.memory().await.unwrap().unwrap() > small + 3000, "values are counted");
-    // One end for all keys, and for those that come.
+    // One lifetime for all keys, and for keys that are added later.
     assert!(
         !object.expire_in(HOUR).only_if(ExpireCondition::HasExpiry).await.unwrap() && ends(observer).await == [false]
     );
@@ -72,7 +72,7 @@ async fn whole<Y: Kind>(client: &Client, observer: &Observer) {
     assert!(matches!(object.lifetime().await.unwrap(), Lifetime::Ends(left) if left > HOUR));
     assert!(object.persist().await.unwrap() && ends(observer).await == [false]);
     assert!(!object.persist().await.unwrap());
-    // Another name, and a second one.
+    // Renames and copies to a name that is in use.
     let other: Map<Y> = Multimap::new(client, "n");
     other.insert("old", &9).await.unwrap();
     other.insert("a", &9).await.unwrap();
@@ -81,7 +81,7 @@ async fn whole<Y: Kind>(client: &Client, observer: &Observer) {
     assert!(object.copy_to("n").replacing().await.unwrap());
     assert_eq!((other.key_len().await.unwrap(), other.get_all("a").await.unwrap()), (4, vec![5]));
     assert_eq!((map.key_len().await.unwrap(), map.get_all("a").await.unwrap()), (4, vec![5]));
-    assert_eq!(keys_of(observer).await.len(), 10, "nothing of what was replaced");
+    assert_eq!(keys_of(observer).await.len(), 10, "nothing is left of the replaced map");
     assert!(other.object().rename("m").await.unwrap() && !other.object().exists().await.unwrap());
     assert!(object.rename("{m}x").await.unwrap() && map.is_empty().await.unwrap());
     let told = Map::<Y>::new(client, "{m}x").object().rename("{m}x").await;
@@ -92,7 +92,7 @@ async fn whole<Y: Kind>(client: &Client, observer: &Observer) {
     assert!(told.to_string().contains("only a hash tag"), "{told:?}");
     assert!(object.delete().await.unwrap());
     assert_eq!(keys_of(observer).await, [""; 0]);
-    // At its end all is gone.
+    // All keys expire together.
     map.insert_many("a", &[1, 2]).await.unwrap();
     assert!(object.expire_in(Duration::from_millis(20)).await.unwrap());
     wait_until(SOON, async || keys_of(observer).await.is_empty()).await;
@@ -119,8 +119,8 @@ async fn a_native_multimap_lives_and_is_renamed_with_all_its_keys() {
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     whole::<Native<Sets>>(&client, &observer).await;
-    // A key that ends before the map does so with its values, whatever end that gets and takes
-    // back.
+    // A key that expires before the map expires with its values, even if the map gets a lifetime
+    // and loses it.
     let map = NativeSetMultimapCache::<String, u32>::new(&client, "m");
     map.insert("a", &1).await.unwrap();
     map.expire_key("a", HOUR).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_native_multimap_lives_and_is_renamed_with_all_its_keys() {
     let left: i64 = observer.query(&["PTTL", &values]).await.unwrap();
     assert!(left > 0 && left <= 3_600_000, "{left}");
     assert!(map.object().persist().await.unwrap() && sooner().await);
-    assert!(observer.query::<i64>(&["PTTL", &values]).await.unwrap() > 0, "as long as its key");
+    assert!(observer.query::<i64>(&["PTTL", &values]).await.unwrap() > 0, "the values live as long as the key");
     assert!(map.object().copy_to("n").await.unwrap());
     let copy = NativeSetMultimapCache::<String, u32>::new(&client, "n");
     assert!(matches!(copy.key_lifetime("a").await.unwrap(), Lifetime::Ends(left) if left <= HOUR));
@@ -151,11 +151,11 @@ async fn lifetimes_of_keys_are_renamed_along() {
     assert_eq!(observer.query::<u64>(&["ZCARD", "{n}:redisson_set_multimap_ttl"]).await.unwrap(), 1);
     assert!(map.object().rename("o").await.unwrap());
     assert!(ends(&SetMultimapCache::new(&client, "o"), "a").await);
-    // An end that the first key gets under a map with an end goes with that.
+    // A first lifetime of a key, under a map with a lifetime, does not outlive the map.
     other.persist_key("a").await.unwrap();
     assert!(other.object().expire_in(HOUR / 4).await.unwrap() && other.expire_key("a", HOUR).await.unwrap());
     assert!(matches!(other.key_lifetime("a").await.unwrap(), Lifetime::Ends(left) if left <= HOUR / 4));
-    // Keys as such know what is beside a map.
+    // `Keys` deletes the companion keys of a map, too.
     let keys = Keys::new(&client);
     assert_eq!(keys.delete(["n"]).await.unwrap(), 1);
     assert!(!observer.exists("{n}:redisson_set_multimap_ttl").await.unwrap());
@@ -179,7 +179,8 @@ async fn whole_map_changes_are_bounded_and_executed_once() {
     observer.cmd(&["EVAL", &script.replace("10001", "10000"), "1", "large"]).await.unwrap();
     assert!(large.rename("full").await.unwrap());
     assert!(SetMultimap::<u32, u32>::new(&client, "full").object().delete().await.unwrap());
-    // Keys that come between looking and changing go along: it looks again.
+    // A key inserted between the two steps of a rename is renamed, too: the rename reads the keys
+    // again.
     let map = ListMultimap::<String, u32>::new(&client, "m");
     map.insert("a", &1).await.unwrap();
     let through = client_with(&url, |config| config.response_timeout(Duration::from_secs(20))).await;
@@ -192,14 +193,14 @@ async fn whole_map_changes_are_bounded_and_executed_once() {
     assert!(renamed.await.unwrap().unwrap());
     let other = ListMultimap::<String, u32>::new(&client, "n");
     assert_eq!((other.get_all("a").await.unwrap(), other.get_all("b").await.unwrap()), (vec![1], vec![2]));
-    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 3, "nothing has stayed behind");
-    // An answer that is lost.
+    assert_eq!(observer.query::<u64>(&["DBSIZE"]).await.unwrap(), 3, "no key was left behind");
+    // The reply to a rename is lost.
     let hasty = client_with(&url, |config| config.response_timeout(Duration::from_secs(2))).await;
     proxy.next(1, sha(MOVE), Action::SwallowReply);
     let theirs = ListMultimap::<String, u32>::new(&hasty, "n");
     assert!(matches!(theirs.object().rename("m").await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
-    assert_eq!((map.key_len().await.unwrap(), other.key_len().await.unwrap()), (2, 0), "it was done, and once");
-    // The other name has a value of another type.
+    assert_eq!((map.key_len().await.unwrap(), other.key_len().await.unwrap()), (2, 0), "renamed, and once");
+    // A key of another type has the target name.
     observer.cmd(&["SET", "text", "x"]).await.unwrap();
     assert!(matches!(map.object().rename("text").await, Err(ObjectError::Failed(Failure::Refused { .. }))));
     assert!(!map.object().rename("text").unless_taken().await.unwrap());

@@ -1,4 +1,4 @@
-//! A map whose entries the server expires, compared with a model.
+//! A map with entries that the server expires, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -11,10 +11,11 @@ use redgrid_testkit::wait_until;
 use redgrid_tests::model::{End, FAR, HOUR, newest_that_keeps_expired_entries, seeds};
 use redgrid_tests::{SOON, client};
 
-/// The first of many: more than leave at a time.
+/// The first of many keys: more than one removal deletes.
 const CROWD: u16 = 1_000;
 
-/// The server takes out nothing: what is over stays stored, as for a moment it does everywhere.
+/// A native map matches its model although the server does not remove expired entries. On other
+/// servers they also stay stored for a moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_native_map_matches_its_model_beside_expired_entries() {
     let name = "a_native_map_matches_its_model_beside_expired_entries";
@@ -24,37 +25,37 @@ async fn a_native_map_matches_its_model_beside_expired_entries() {
 
 /// The lifetime given with a put.
 #[derive(Debug, Clone, Copy)]
-enum Said {
-    /// Nothing: another value for what has to be there lives as that, and what may be new without
-    /// an end.
+enum Given {
+    /// No lifetime is given. A change of an existing value keeps its lifetime; a value that may be
+    /// new never expires.
     Nothing,
     AsBefore,
     End(End),
 }
 
-impl Said {
-    fn any(n: u8) -> Said {
+impl Given {
+    fn any(n: u8) -> Given {
         match n {
-            0..3 => Said::Nothing,
-            3 => Said::AsBefore,
-            4 => Said::End(End::Never),
-            5 => Said::End(End::Past),
-            6..9 => Said::End(End::In(n.into())),
-            _ => Said::End(End::At(n.into())),
+            0..3 => Given::Nothing,
+            3 => Given::AsBefore,
+            4 => Given::End(End::Never),
+            5 => Given::End(End::Past),
+            6..9 => Given::End(End::In(n.into())),
+            _ => Given::End(End::At(n.into())),
         }
     }
 }
 
-/// Says it of a change, and has it carried out.
+/// Runs a change with the given lifetime.
 macro_rules! put {
     ($put:expr, $said:expr) => {
         match $said {
-            Said::Nothing => $put,
-            Said::AsBefore => $put.keep_lifetime(),
-            Said::End(End::Never) => $put.no_expiry(),
-            Said::End(End::In(hours)) => $put.expires_in(HOUR * hours.into()),
-            Said::End(End::At(hours)) => $put.expires_at(SystemTime::UNIX_EPOCH + FAR + HOUR * hours.into()),
-            Said::End(End::Past) => $put.expires_at(SystemTime::UNIX_EPOCH + HOUR),
+            Given::Nothing => $put,
+            Given::AsBefore => $put.keep_lifetime(),
+            Given::End(End::Never) => $put.no_expiry(),
+            Given::End(End::In(hours)) => $put.expires_in(HOUR * hours.into()),
+            Given::End(End::At(hours)) => $put.expires_at(SystemTime::UNIX_EPOCH + FAR + HOUR * hours.into()),
+            Given::End(End::Past) => $put.expires_at(SystemTime::UNIX_EPOCH + HOUR),
         }
         .await
         .unwrap()
@@ -63,7 +64,7 @@ macro_rules! put {
 
 type Native = NativeMapCache<u16, i64>;
 
-/// Values and ends; and what may be stored although it is over.
+/// The values with their ends, and the keys that may be stored although they have expired.
 #[derive(Debug, Clone, Default)]
 struct Model {
     entries: BTreeMap<u16, (i64, End)>,
@@ -75,14 +76,14 @@ impl Model {
         self.entries.get(&key).map(|(value, _)| *value)
     }
 
-    /// Puts it in, where `as_before` stands for what has not been said, or takes it out where its
-    /// end has passed.
-    fn put(&mut self, key: u16, value: i64, said: Said, as_before: bool) {
+    /// Sets a value, or removes it if its end has passed. `as_before`: without a given lifetime,
+    /// the previous one stays.
+    fn put(&mut self, key: u16, value: i64, said: Given, as_before: bool) {
         let before = self.entries.get(&key).map_or(End::Never, |(_, end)| *end);
         let end = match said {
-            Said::End(end) => end,
-            Said::Nothing if !as_before => End::Never,
-            Said::Nothing | Said::AsBefore => before,
+            Given::End(end) => end,
+            Given::Nothing if !as_before => End::Never,
+            Given::Nothing | Given::AsBefore => before,
         };
         match end {
             End::Past => self.entries.remove(&key),
@@ -100,8 +101,8 @@ impl Model {
     }
 }
 
-/// Maps and their models, through the same operations of two clients, and of one that uses a plain
-/// map.
+/// Applies the same operations to a map and to its model. Two clients use the map, and another one
+/// uses a plain map.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
@@ -140,9 +141,9 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     }
 }
 
-/// What gives keys values.
+/// Operations that set values.
 async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u16, u16, i64, u8)) -> bool {
-    let (was, said) = (model.value(key), Said::any(n));
+    let (was, said) = (model.value(key), Given::any(n));
     match step {
         0..3 => {
             model.put(key, one, said, false);
@@ -171,7 +172,7 @@ async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u
             }
         }
         9 | 10 => {
-            // One of the values that there are, as often as not.
+            // In half of the cases, the expected value is the current one.
             let expected = if step == 9 { was.unwrap_or(one) } else { one };
             let fits = was == Some(expected);
             if fits {
@@ -180,7 +181,7 @@ async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u
             put!(map.compare_and_set(&key, &expected, &(one + 1)), said) == fits
         }
         11 | 12 => {
-            // Of a key that comes twice the last counts.
+            // If a key occurs twice, the last value counts.
             let many = [(key, one), (other, one + 1), (key, one + 2)];
             many.iter().for_each(|(key, value)| model.put(*key, *value, said, false));
             put!(map.set_many(many.iter().map(|(key, value)| (key, value))), said);
@@ -195,7 +196,7 @@ async fn put(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u
     }
 }
 
-/// What takes them away, and what changes their ends.
+/// Operations that remove values or change their lifetimes.
 async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8, u16, u16, i64, u8)) -> bool {
     let was = model.value(key);
     match step {
@@ -217,8 +218,8 @@ async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8
             map.update(&key, |value| *value += 7).await.unwrap() == model.value(key)
         }
         18..21 => {
-            let end = match Said::any(n) {
-                Said::End(end) => end,
+            let end = match Given::any(n) {
+                Given::End(end) => end,
                 _ => End::Never,
             };
             let (only, mut done) = (step == 20, 0);
@@ -226,7 +227,7 @@ async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8
                 if model.entries.get(&key).is_some_and(|(_, had)| !only || *had == End::Never) {
                     done += 1;
                     let value = model.value(key).unwrap();
-                    model.put(key, value, Said::End(end), true);
+                    model.put(key, value, Given::End(end), true);
                 }
             }
             let named = [key, other, key];
@@ -240,7 +241,7 @@ async fn change(map: &Native, model: &mut Model, (step, key, other, one, n): (u8
             };
             told.unwrap() == done
         }
-        // Their time comes.
+        // Their lifetimes end.
         21 | 22 => {
             let done = [key, other].iter().filter(|key| model.remove(**key).is_some()).count();
             model.over.extend([key, other]);

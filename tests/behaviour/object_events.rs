@@ -12,7 +12,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 const SETTING: &str = "notify-keyspace-events";
 
 async fn next(events: &mut Events) -> Notice {
-    let next = tokio::time::timeout(SOON, events.next()).await.expect("something comes");
+    let next = tokio::time::timeout(SOON, events.next()).await.expect("an item in time");
     next.expect("the client lives")
 }
 
@@ -23,7 +23,7 @@ async fn event(events: &mut Events) -> Event {
     }
 }
 
-/// The next event: its kind and the server's name for it.
+/// The next event: its kind, and the name that the server gives it.
 async fn told(events: &mut Events) -> (Kind, String) {
     let event = event(events).await;
     (event.kind, event.command)
@@ -126,7 +126,7 @@ async fn disabled_notifications_are_reported_and_enabled_on_request() {
     let of_all = Listen::to(&client, "*", Kind::Expired).await.unwrap_err();
     assert!(matches!(of_all, ListenError::Off { missing, .. } if missing == "Ex"));
     assert_eq!(set_to(&observer).await, "");
-    // Nothing that is there is taken away.
+    // The existing setting is extended, not replaced.
     observer.cmd(&["CONFIG", "SET", SETTING, "Kt"]).await.unwrap();
     drop(object.events(Kind::Expired).enable().await.unwrap());
     drop(Listen::to(&client, "*", Kind::Deleted).enable().await.unwrap());
@@ -135,7 +135,7 @@ async fn disabled_notifications_are_reported_and_enabled_on_request() {
     let mut events = object.events(Kind::Expired).await.unwrap();
     observer.cmd(&["SET", "a", "1", "PX", "1"]).await.unwrap();
     assert_eq!(told(&mut events).await, is(Kind::Expired, "expired"));
-    // Without the check there is no request, and events that the server does not publish do not
+    // Without the check, no request is sent, and events that the server does not publish do not
     // arrive.
     observer.cmd(&["CONFIG", "SET", SETTING, ""]).await.unwrap();
     let mut events = object.events(Kind::Updated).unchecked().await.unwrap();
@@ -162,7 +162,7 @@ async fn a_pattern_is_of_names_within_the_namespace() {
     for name in ["stock:1", "prod:stock:12", "prod:stock:2"] {
         assert_eq!(event(&mut all).await.name, name);
     }
-    // One subscription for both; the last to leave ends it.
+    // Both share one subscription, which ends with the last of them.
     assert_eq!(listeners(&observer, "__keyevent@0__:expired").await, 1);
     drop(events);
     wait_until(SOON, async || listeners(&observer, "__keyevent@0__:expired").await == 0).await;
@@ -200,12 +200,12 @@ async fn a_slow_reader_learns_how_many_events_it_missed() {
     assert_eq!(told(&mut slow).await, is(Kind::Updated, "append"));
 }
 
-/// Waits for a gap that was an interruption.
+/// Waits for a gap with the reason `Interrupted`.
 async fn until_interrupted(events: &mut Events) {
     loop {
         match next(events).await {
             Notice::Gap(Gap::Interrupted) => return,
-            // Told before it.
+            // An event from before the gap.
             Notice::Event(_) => {}
             other => panic!("{other:?}"),
         }
@@ -222,8 +222,8 @@ async fn a_lost_connection_is_a_gap_and_events_go_on() {
         assert!(killed > 0, "round {round}");
         until_interrupted(&mut one).await;
         until_interrupted(&mut all).await;
-        // A new connection may report itself after all subscriptions are restored, which is one
-        // more gap: a value set before it may be missed.
+        // A new connection may be reported after all subscriptions are restored, which is one more
+        // gap. A value set before it may be missed.
         for events in [&mut one, &mut all] {
             let told = async {
                 loop {
@@ -332,7 +332,7 @@ async fn missing_permissions_are_reported() {
     let denied = tokio::time::timeout(SOON, async {
         while !matches!(events.next().await, Some(Notice::Uncertain(ListenError::Denied))) {}
     });
-    denied.await.expect("it is told");
+    denied.await.expect("an end in time");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use redgrid_tests::{client, server};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// One with a companion.
+/// The keys of an object with one companion.
 fn pair(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "beside")]
 }
@@ -49,7 +49,7 @@ async fn lifetimes_are_set_on_conditions() {
     observer.cmd(&["MSET", "a", "1", "{a}:beside", "2"]).await.unwrap();
     assert_eq!(object.lifetime().await.unwrap(), Lifetime::Endless);
     let minutes = |n: u32| HOUR / 60 * n;
-    // What it has is endless, then about half an hour.
+    // The object first has no lifetime, and then about half an hour.
     for (condition, endless, shorter, longer) in [
         (ExpireCondition::NoExpiry, true, false, false),
         (ExpireCondition::HasExpiry, false, true, true),
@@ -98,7 +98,7 @@ async fn companion_keys_are_renamed_together() {
     assert!(matches!(of("b").lifetime().await.unwrap(), Lifetime::Ends(_)));
     assert!(of("b").copy_to("c").await.unwrap() && of("b").copy_to("c").replacing().await.unwrap());
     assert!(matches!(of("c").lifetime().await.unwrap(), Lifetime::Ends(_)));
-    // One that has no companion takes the place of one that has.
+    // An object without a companion replaces one that has a companion.
     observer.cmd(&["DEL", "{c}:beside"]).await.unwrap();
     assert!(of("c").rename("b").await.unwrap());
     assert_eq!(observer.keys("*").await.unwrap(), ["b"]);

@@ -28,7 +28,7 @@ async fn an_addition_with_a_lost_reply_counts_once() {
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     assert_eq!(added(&client, 1).await.unwrap(), 1);
     proxy.next(2, ADD.body().sha(), Action::SwallowReply);
-    assert_eq!(added(&client, 5).await.unwrap(), 6, "the answer of the copy that was carried out");
+    assert_eq!(added(&client, 5).await.unwrap(), 6, "the reply to the executed copy");
     assert_eq!(proxy.counts().swallowed, 2);
     assert_eq!(added(&client, 0).await.unwrap(), 6);
 }
@@ -40,12 +40,12 @@ async fn copies_that_come_late_add_nothing() {
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(300))).await;
     assert_eq!(added(&client, 1).await.unwrap(), 1);
-    // The first copy stays on the way; a second one is carried out, and then a request behind it.
+    // The first copy is held by the proxy. A second copy is executed, and then another request.
     proxy.next(1, ADD.body().sha(), Action::Hold);
     assert_eq!((added(&client, 5).await.unwrap(), added(&client, 7).await.unwrap()), (6, 13));
     assert_eq!(proxy.release_held().await, 1);
     let observer = server.observer().await.unwrap();
-    // Carried out before this, on whatever connection: it came before it.
+    // The late copy was executed before these, on whatever connection.
     for _ in 0..50 {
         assert_eq!(added(&client, 0).await.unwrap(), 13);
     }
@@ -53,10 +53,10 @@ async fn copies_that_come_late_add_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_many_at_once_with_answers_lost_at_random_each_is_added_once() {
+async fn concurrent_additions_with_lost_replies_are_each_added_once() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // Those behind ones without an answer have the time to wait for them.
+    // Requests behind an unanswered one have enough time to wait for it.
     let patient = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(100)).retries(100);
     let client = client_with(&server.url_via(proxy.addr()), patient).await;
     let elsewhere = redgrid_tests::client(&server).await;
@@ -122,16 +122,16 @@ async fn an_unsent_request_is_not_sent_after_its_deadline() {
     loop {
         match added(&client, 5).await {
             Err(ServerError::NotSent { .. }) => break,
-            // Its time was over at the moment when it was tried.
+            // Its deadline passed at the moment when it was sent.
             Err(ServerError::Unknown { .. }) => unknown += 5,
             other => panic!("{other:?}"),
         }
     }
-    // Dropped before it could leave.
+    // Dropped before it could be sent.
     assert!(tokio::time::timeout(Duration::from_millis(20), added(&client, 70)).await.is_err());
     proxy.accept_connections().await.unwrap();
     client.wait_ready(SOON).await.unwrap();
-    // It comes after them.
+    // It is executed after them.
     let sum = added(&client, 100).await.unwrap();
     assert!((100..=100 + unknown).contains(&sum) && sum % 5 == 0, "{sum}, {unknown} unknown");
 }

@@ -1,5 +1,5 @@
-//! Many names and keys at once: chunks of 500 or about 4 MiB, so that a server is blocked only
-//! briefly.
+//! Calls with many names and keys are split into chunks of 500, or of about 4 MiB, so that they
+//! block a server only briefly.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use redgrid_map::{BackedError, Map, StoreError, Writer, async_trait};
 use redgrid_testkit::Observer;
 use redgrid_tests::{client, server};
 
-/// How often the server has carried out a command.
+/// How many times the server ran a command.
 async fn calls(observer: &Observer, command: &str) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
     line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
 }
 
-/// Values of 1.5 MiB: three of them end a part.
+/// Values of 1.5 MiB: three of them fill a chunk.
 fn large(count: u64) -> BTreeMap<String, Bytes> {
     (0..count).map(|n| (format!("large:{n}"), Bytes::from(vec![b'x'; 3 << 19]))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn buckets_go_by_500_and_by_4_mib() {
+async fn buckets_are_sent_in_chunks_of_500_or_4_mib() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let numbers: Buckets<u64, Long> = Buckets::<u64, Raw>::new(&client).with_codec(Long);
@@ -40,7 +40,7 @@ async fn buckets_go_by_500_and_by_4_mib() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn maps_go_by_500_and_by_4_mib() {
+async fn maps_are_sent_in_chunks_of_500_or_4_mib() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let numbers: Map<u64, u64, Long> = Map::new(&client, "numbers");
@@ -58,7 +58,7 @@ async fn maps_go_by_500_and_by_4_mib() {
 
 type Names = redgrid_map::codecs::Text;
 
-/// Takes no more than 500 entries a call: a part of a map is one call of its store.
+/// Accepts at most 500 entries per call: each chunk of a map is one call of its store.
 struct Counts;
 
 #[async_trait]
@@ -73,7 +73,7 @@ impl Writer<u64, u64> for Counts {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_gets_a_part_of_a_map_at_a_time() {
+async fn a_store_gets_a_map_in_chunks() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let map = Map::<u64, u64, Long>::new(&client, "numbers").backed().writer(Counts).build().unwrap();

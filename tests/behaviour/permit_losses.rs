@@ -1,4 +1,4 @@
-//! Faults of permits: refusals, no contact, wrong leases.
+//! Faults of permits: rejections, lost contact, and wrong leases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,14 +109,14 @@ async fn an_ended_fixed_lease_is_reported_after_a_reconnect() {
     server.observer().await.unwrap().cmd(&["DEL", "{mail}:timeout"]).await.unwrap();
     proxy.cut_all();
     for permit in permits {
-        assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.expect("it is told"), LostReason::Gone);
+        assert_eq!(tokio::time::timeout(SOON, permit.lost()).await.expect("the loss is reported"), LostReason::Gone);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_requests_get_the_available_permits() {
     let server = server().await;
-    // No look by the clock helps.
+    // No poll occurs during the test.
     let client = client_with(&server.url(), |config| config.poll_interval(20 * SOON)).await;
     for fair in [false, true] {
         let semaphore = Semaphore::new(&client, format!("mail{fair}"), 300);
@@ -126,7 +126,7 @@ async fn concurrent_requests_get_the_available_permits() {
         let asked = join_all((0..150).map(|_| semaphore.acquire().timeout(SOON).into_future())).await;
         assert!(asked.iter().all(Result::is_ok), "fair: {fair}");
         assert!(semaphore.try_acquire().await.unwrap().is_none());
-        // A request behind one for more permits than there are is granted when that one leaves.
+        // A request that waits behind a too large one is granted when that one leaves.
         drop(asked);
         wait_until(SOON, async || semaphore.available_permits().await.unwrap() == 150).await;
         let large = tokio::spawn(semaphore.acquire_many(200).into_future());
@@ -177,7 +177,7 @@ async fn returns_are_not_delayed_by_refused_requests_and_leases_are_renewed_with
             began.elapsed() > 3000 * MS
         })
         .await;
-        tokio::time::timeout(SOON, released.release()).await.expect("it goes back").unwrap();
+        tokio::time::timeout(SOON, released.release()).await.expect("a return in time").unwrap();
         assert!(kept.is_held());
         server.set_config("maxmemory", "0").await.unwrap();
         kept.release().await.unwrap();
@@ -204,7 +204,7 @@ async fn unbatched_requests_do_not_poll_endlessly() {
     wait_until(SOON, async || began.elapsed() > 1000 * MS).await;
     assert!(asked.load(Ordering::Relaxed) < 20, "{asked:?}");
     held.release().await.unwrap();
-    // Whichever is first in the queue: the other waits for its release.
+    // The order of the two in the queue is open: the other one waits for the first release.
     let ends = waiters.map(async |waiter| waiter.await.unwrap().unwrap().release().await.unwrap());
     join_all(ends).await;
 }

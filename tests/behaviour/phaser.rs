@@ -48,20 +48,20 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     let (second, advanced) = waiting.await.unwrap();
     assert_eq!(advanced.unwrap(), 1);
     assert_eq!(here.phase().await.unwrap(), 1);
-    assert_eq!(here.wait_advance(0).await.unwrap(), 1, "it is over already");
-    // One comes in the middle of a phase, and is waited for.
+    assert_eq!(here.wait_advance(0).await.unwrap(), 1, "the phase is over");
+    // A party registers in the middle of a phase, and is waited for.
     assert_eq!(second.arrive().await.unwrap(), 1);
     let fourth = here.register().await.unwrap();
     assert_eq!(first.arrive().await.unwrap(), 1);
     assert_eq!(here.phase().await.unwrap(), 1);
     assert_eq!(fourth.arrive_and_wait().timeout(SOON).await.unwrap(), 2);
-    // A dropped party is waited for no more.
+    // A dropped party is not waited for any more.
     drop(fourth);
     until(&observer, PARTIES, 2).await;
     let late = second.arrive_and_wait().timeout(1000 * MS).await;
     assert!(matches!(late, Err(PhaserError::TimedOut { .. })), "{late:?}");
-    assert_eq!(first.arrive_and_wait().timeout(SOON).await.unwrap(), 3, "who timed out has arrived all the same");
-    // The last one ends it.
+    assert_eq!(first.arrive_and_wait().timeout(SOON).await.unwrap(), 3, "a party that timed out has arrived");
+    // The last party that leaves ends the phaser.
     drop(first);
     until(&observer, PARTIES, 1).await;
     assert_eq!(second.arrive_and_deregister().await.unwrap(), 3);
@@ -72,7 +72,7 @@ async fn a_phase_is_over_when_all_have_arrived_and_parties_come_and_go() {
     assert!(here.reset().await.unwrap() && !here.reset().await.unwrap());
     assert_eq!(here.phase().await.unwrap(), 0);
     wait_until(SOON, async || one.stats() == NOTHING && two.stats() == NOTHING).await;
-    // When it was forgotten is remembered for a while, and nothing else.
+    // Only the time at which it was forgotten is kept for a while.
     assert_eq!(observer.keys("redgrid_phaser*").await.unwrap(), ["redgrid_phaser:{a}"]);
     assert_eq!(observer.query::<u64>(&["HLEN", "redgrid_phaser:{a}"]).await.unwrap(), 1);
 }
@@ -112,7 +112,7 @@ async fn phases_of_many_do_not_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_are_not_waited_for_and_the_living_count_for_many_leases() {
+async fn dead_parties_are_not_waited_for_and_live_ones_count_for_many_leases() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = leased(&server).await;
@@ -133,7 +133,7 @@ async fn the_dead_are_not_waited_for_and_the_living_count_for_many_leases() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_arrive_once_and_lost_messages_delay() {
+async fn lost_replies_arrive_once_and_lost_messages_cause_delays() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -142,14 +142,14 @@ async fn lost_answers_arrive_once_and_lost_messages_delay() {
     let one = leased(&server).await;
     let (mine, theirs) = (phaser(&lossy).register().await.unwrap(), phaser(&one).register().await.unwrap());
     assert_eq!((theirs.arrive().await.unwrap(), mine.arrive().await.unwrap()), (0, 0));
-    // The copy comes when the phase is over, and is no arrival at the next.
+    // A late copy arrives after the phase, and is no arrival at the next one.
     assert_eq!(theirs.arrive().await.unwrap(), 1);
     proxy.next(1, sha_of("phaser_arrive.lua"), Action::SwallowReply);
     assert_eq!(mine.arrive().await.unwrap(), 1);
     assert_eq!(proxy.counts().swallowed, 1);
     let state = phaser(&one).state().await.unwrap();
     assert_eq!((state.phase, state.arrived), (2, 0));
-    // Deregistered once, too.
+    // A deregistration with a lost reply counts once, too.
     let more = phaser(&lossy).bulk_register(2).await.unwrap();
     proxy.next(1, sha_of("phaser_arrive.lua"), Action::SwallowReply);
     for party in more {
@@ -161,7 +161,7 @@ async fn lost_answers_arrive_once_and_lost_messages_delay() {
     let waiting = advance(mine);
     until(&observer, ARRIVED, 1).await;
     theirs.arrive().await.unwrap();
-    let (mine, advanced) = tokio::time::timeout(LEASE, waiting).await.expect("within its next look").unwrap();
+    let (mine, advanced) = tokio::time::timeout(LEASE, waiting).await.expect("within its next poll").unwrap();
     assert_eq!(advanced.unwrap(), 3);
     drop(mine);
 }
@@ -179,7 +179,7 @@ async fn dropped_parties_deregister_also_at_shutdown() {
     }
     until(&observer, PARTIES, 1).await;
     wait_until(SOON, async || two.stats() == NOTHING).await;
-    // An arrival that was dropped is the same arrival when it is requested again.
+    // A dropped arrival and its repetition are one arrival.
     let party = phaser(&two).register().await.unwrap();
     for polls in 1..12 {
         drop(dropped(polls, party.arrive()).await);
@@ -220,7 +220,8 @@ async fn termination_wakes_waiters() {
     assert!(matches!(&told, Err(PhaserError::Failed(Failure::InvalidArgument { got, .. })) if got == "0"), "{told:?}");
 }
 
-/// As a server does that is promoted without what was not replicated.
+/// Parties restore a phaser on an emptied server. A promoted server may lack writes that were not
+/// replicated.
 #[tokio::test(flavor = "multi_thread")]
 async fn parties_restore_the_state_of_an_emptied_server() {
     let server = server().await;

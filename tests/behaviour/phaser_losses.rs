@@ -1,5 +1,4 @@
-//! Phasers during loss of participants, registrations, replies or permissions, and when the name is
-//! recreated.
+//! Phasers under loss of participants, registrations, replies or permissions, and recreated names.
 
 use redgrid_barrier::{Party, Phaser, PhaserError};
 use redgrid_testkit::{Action, Proxy, wait_until};
@@ -28,7 +27,7 @@ async fn without_publish_a_client_takes_part_in_phasers() {
     drop(second);
 }
 
-/// A registration that was not sent, or was carried out for a caller that is gone, has no effect.
+/// A registration that was not sent, or whose caller has left, has no effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unanswered_registration_begins_and_ends_nothing() {
     let server = server().await;
@@ -41,7 +40,7 @@ async fn an_unanswered_registration_begins_and_ends_nothing() {
         values.into_iter().filter(|value| value.contains(' ')).collect::<Vec<_>>()
     };
     let mut unheard = 0;
-    // A thread that stands still in a poll has its answer at the end of it: then it is tried again.
+    // If the thread stalls in a poll, the reply may arrive within it. Then another round follows.
     for (round, polls) in (0..20).flat_map(|round| (1..12).map(move |polls| (round, polls))) {
         if round > 0 && unheard > 0 {
             break;
@@ -70,7 +69,7 @@ async fn an_unanswered_registration_begins_and_ends_nothing() {
     wait_until(SOON, async || seats("a").await.iter().any(|seat| seat.contains(" l "))).await;
     let state = Phaser::new(&one, "a").state().await.unwrap();
     assert_eq!((state.is_terminated, state.registered, state.phase), (false, 0, 0));
-    // Next to a live party, whose departure is the last one and ends the phaser.
+    // Dropped registrations beside a live party. When that party leaves, the phaser ends.
     let party = Phaser::new(&one, "a").register().await.unwrap();
     for polls in 1..10 {
         drop(dropped(polls, Phaser::new(&two, "a").register()).await);
@@ -96,7 +95,7 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
         assert_eq!((one.unwrap(), two.unwrap()), (phase, phase));
     }
     assert!(phaser.terminate().await.unwrap() && phaser.reset().await.unwrap());
-    // Before the next registration, and after it.
+    // The former party may arrive neither before the next registration nor after it.
     let told = former.arrive().await;
     assert!(matches!(told, Err(PhaserError::Terminated { .. })), "{told:?}");
     assert_eq!(phaser.phase().await.unwrap(), 0);
@@ -114,10 +113,10 @@ async fn a_party_of_a_former_run_takes_no_part_in_the_next() {
     assert_eq!(count(&observer, PARTIES).await, 1);
 }
 
-/// After a data loss, the first party that leaves restores the phaser and does not end it for the
+/// After a data loss, the first party that leaves restores the phaser. It does not end it for the
 /// others.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
+async fn the_first_to_leave_a_lost_phaser_does_not_end_it() {
     let server = server().await;
     let (one, two) = (leased(&server).await, leased(&server).await);
     let (leaving, staying) =
@@ -127,8 +126,8 @@ async fn the_first_to_leave_a_phaser_that_was_forgotten_does_not_end_it() {
     assert_eq!(staying.arrive_and_wait().timeout(SOON).await.unwrap(), 1);
 }
 
-/// The waiter was paused while it waited for the end of a phase, and is no longer registered when
-/// it continues.
+/// A waiter that was paused does not arrive at a later phase. It is no longer registered when it
+/// continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_for_a_phase_arrives_at_no_later_one() {
     let server = server().await;
@@ -169,9 +168,10 @@ async fn a_termination_with_a_lost_reply_returns_true() {
     assert!((1..=600_000).contains(&left), "{left}");
 }
 
-/// The seat belonged to a party that has left; a failover lost its present party.
+/// A party is restored although a failover loses its registration. It has the place of a former
+/// party that has left.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_party_that_sits_where_another_has_left_is_there_again_after_a_failover() {
+async fn a_party_in_a_reused_place_is_restored_after_a_failover() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (leased(&server).await, leased(&server).await);

@@ -18,7 +18,7 @@ fn many() -> u64 {
     std::env::var("REDGRID_PRIORITIES").ok().and_then(|text| text.parse().ok()).unwrap_or(3_000)
 }
 
-/// A member as docs/internals/keys.md has it.
+/// A member in the format of docs/internals/keys.md.
 fn member(priority: i64, number: u64, element: &str) -> Vec<u8> {
     [&(priority ^ i64::MIN).to_be_bytes(), &number.to_be_bytes(), element.as_bytes()].concat()
 }
@@ -30,7 +30,7 @@ async fn number(observer: &Observer, section: &str, field: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_smallest_comes_first_exactly_and_equals_as_they_came() {
+async fn elements_are_ordered_by_priority_then_by_arrival() {
     let server = server().await;
     let client = client(&server).await;
     let queue: PriorityQueue<String> = PriorityQueue::new(&client, "jobs");
@@ -45,16 +45,16 @@ async fn the_smallest_comes_first_exactly_and_equals_as_they_came() {
     let pushed = queue.push_many(values.iter().zip(priorities)).await.unwrap();
     assert_eq!(pushed.len(), priorities.len());
     let mut expected: Vec<(i64, String)> = priorities.into_iter().zip(values).collect();
-    // Stable: equals stay in their order.
+    // A stable sort: equal priorities keep their order.
     expected.sort_by_key(|(priority, _)| *priority);
     assert_eq!(queue.read_all().await.unwrap(), expected);
     assert_eq!(queue.stream().try_collect::<Vec<_>>().await.unwrap(), expected);
     assert_eq!(queue.peek().await.unwrap().as_ref(), expected.first());
     assert_eq!(queue.peek_last().await.unwrap().as_ref(), expected.last());
-    // The first of the equals goes behind them, or to another priority.
+    // The first of several elements with one priority moves behind them, or to another priority.
     assert!(queue.cancel(&pushed[6]).await.unwrap() && !queue.cancel(&pushed[6]).await.unwrap());
     let again = queue.change_priority(&pushed[0], 0).await.unwrap().unwrap();
-    assert_eq!(queue.change_priority(&pushed[0], 5).await.unwrap(), None, "it is told by another from here on");
+    assert_eq!(queue.change_priority(&pushed[0], 5).await.unwrap(), None, "another id from here on");
     let zeros = async || -> Vec<String> {
         let all = queue.read_all().await.unwrap();
         all.into_iter().filter(|(priority, _)| *priority == 0).map(|(_, value)| value).collect()
@@ -65,7 +65,7 @@ async fn the_smallest_comes_first_exactly_and_equals_as_they_came() {
     assert_eq!(queue.pop_many(2).await.unwrap(), [(i64::MIN, "4".to_owned()), (i64::MIN, "0".to_owned())]);
     assert_eq!((queue.change_priority(&moved, 3).await.unwrap(), queue.cancel(&moved).await.unwrap()), (None, false));
     assert_eq!(queue.pop_last_many(2).await.unwrap(), [(i64::MAX, "1".to_owned()), (i64::MAX - 1, "7".to_owned())]);
-    // The largest first, by `!`.
+    // The complement `!n` of a number as priority returns the largest first.
     assert!(queue.clear().await.unwrap());
     for n in [2, i64::MAX, i64::MIN, 3] {
         queue.push(&n.to_string(), !n).await.unwrap();
@@ -155,7 +155,7 @@ async fn apply(
             let mut all: Vec<(i64, u8)> = queue.stream_reversed().try_collect().await.unwrap();
             all.reverse();
             let same = all == queue.stream().try_collect::<Vec<_>>().await.unwrap();
-            // Now and then it begins anew.
+            // Sometimes the queue is cleared.
             let clears = at == 0;
             same && (!clears || std::mem::take(model).is_empty() != queue.clear().await.unwrap())
         }
@@ -175,7 +175,7 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
         queue.push_many(part.iter().map(|n| (n, priority(*n)))).await.unwrap();
     }
     let (pushed_in, full) = (began.elapsed(), number(&observer, "memory", "used_memory").await);
-    // Far behind the first part of a search, and of a stream.
+    // An element far behind the first part of a search, and of a stream.
     let last = queue.peek_last().await.unwrap().unwrap().1;
     assert!(queue.contains(&last).await.unwrap() && !queue.contains(&many).await.unwrap());
     assert_eq!(queue.stream().try_fold(0, async |n, _| Ok(n + 1)).await.unwrap(), many);
@@ -193,10 +193,10 @@ async fn many_are_taken_in_exact_order_with_bounded_commands_and_memory() {
         began.elapsed(),
         commands as f64 / many as f64,
     );
-    // By priority, and by the number among equals.
+    // By priority, and by number within a priority.
     assert!(taken.is_sorted() && taken.iter().all(|(is, n)| *is == priority(*n)));
     assert!((full - memory) / many < 250, "{}", (full - memory) / many);
-    // One ZPOPMIN each; a request of a hundred has a few more.
+    // One ZPOPMIN for each element, and a few more commands for each request of a hundred.
     assert!(commands < many + many / 10 + 500, "{commands}");
     assert!(matches!(
         queue.pop_many(u64::MAX).await,
@@ -209,7 +209,7 @@ async fn a_clock_set_back_keeps_the_order_and_foreign_elements_are_reported() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
-    // In an hour, by the server's clock: what comes now is behind it.
+    // A number one hour ahead of the server's clock; new elements come after it.
     let [now, _]: [u64; 2] = observer.query(&["TIME"]).await.unwrap();
     let later = (now + 3_600) * 1_000_000;
     observer.cmd(&[b"ZADD".as_slice(), b"jobs", b"0", &member(3, later, "1")]).await.unwrap();
@@ -247,13 +247,13 @@ async fn equal_elements_of_one_push_are_ordered_beside_foreign_ones() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
-    // The last of its priority has no number to go on from; and one with another score, beside
-    // which no last is found.
+    // First: the last member of this priority has the highest number or no number. Then: a member
+    // has another score, so the last member is not found.
     let short = member(3, 0, "")[..8].to_vec();
     for (score, foreign) in [("0", member(3, u64::MAX, "1")), ("0", short), ("5", member(1, 1, "1"))] {
         observer.cmd(&[b"ZADD".as_slice(), b"jobs", score.as_bytes(), &foreign]).await.unwrap();
         let pushed = queue.push_many([(&1, 3), (&1, 3), (&0, 3)]).await.unwrap();
-        assert!(pushed[0] != pushed[1], "each is told by its own");
+        assert!(pushed[0] != pushed[1], "each has its own id");
         let all: Vec<Vec<u8>> = observer.query(&["ZRANGE", "jobs", "0", "-1"]).await.unwrap();
         let ours: Vec<&[u8]> = all.iter().filter(|one| **one != foreign).map(|one| &one[16..]).collect();
         assert_eq!(ours, [b"1", b"1", b"0"], "beside {foreign:?}");
@@ -269,8 +269,8 @@ async fn a_transfer_ends_beside_a_member_with_another_score() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
-    // So that a search of several parts has them in a list as well, which is passed from its
-    // beginning each time.
+    // With this setting the set stays a list, and each part of a search reads it from its
+    // beginning.
     observer.cmd(&["CONFIG", "SET", "zset-max-listpack-entries", "2000"]).await.unwrap();
     let all: Vec<u64> = (0..600).collect();
     queue.push_many(all.iter().map(|n| (n, 3))).await.unwrap();
@@ -283,7 +283,7 @@ async fn a_transfer_ends_beside_a_member_with_another_score() {
                 Ok((_, one)) => told.push(one),
                 Err(error) => wrong.push(error),
             }
-            assert!(told.len() <= 601, "it tells some twice");
+            assert!(told.len() <= 601, "some elements came twice");
         }
         let [ObjectError::Decode { source, .. }] = wrong.as_slice() else { panic!("{wrong:?}") };
         assert!(source.to_string().contains("score"), "{source}");
@@ -293,7 +293,7 @@ async fn a_transfer_ends_beside_a_member_with_another_score() {
             for told in within.await.expect("a search ends") {
                 assert!(matches!(told, Err(ObjectError::Decode { .. })), "{told:?}");
             }
-            assert!(queue.contains(&400).await.unwrap(), "what is in front of it is found");
+            assert!(queue.contains(&400).await.unwrap(), "elements before it are found");
         }
         assert_eq!(observer.cmd(&[b"ZREM".as_slice(), b"jobs", &foreign]).await.unwrap(), Value::Int(1));
     }
@@ -351,7 +351,8 @@ async fn an_element_moves_to_a_list_and_wakes_its_waiter() {
     assert_eq!(queue.move_to(End::Front, "next", End::Back).await.unwrap(), Some((2, 2)));
     assert_eq!(queue.move_to(End::Back, "next", End::Front).await.unwrap(), Some((4, 4)));
     assert_eq!((plain.read_all().await.unwrap(), queue.read_all().await.unwrap()), (vec![4, 2], vec![(3, 3)]));
-    // A wrong type, a missing permission to remove, and a foreign element: nothing is moved.
+    // Three cases move nothing: a wrong type, a missing permission to remove, and a foreign
+    // element.
     let told = queue.move_to(End::Front, "jobs", End::Back).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::Refused { .. })), "{told:?}");
     observer.cmd(&["ZADD", "jobs", "0", ""]).await.unwrap();
@@ -361,7 +362,7 @@ async fn an_element_moves_to_a_list_and_wakes_its_waiter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_published_lines_are_enough() {
+async fn the_published_permissions_are_enough() {
     let page = include_str!("../../docs/operating/acl.md");
     let rules = |begins: &str| {
         let mut lines = page.lines().filter_map(|line| line.strip_prefix("ACL SETUSER app "));
@@ -376,7 +377,7 @@ async fn the_published_lines_are_enough() {
     assert!(queue.change_priority(&pushed[1], 0).await.unwrap().is_some());
     assert_eq!((queue.pop().await.unwrap(), queue.pop_last().await.unwrap()), (Some((0, 2)), Some((6, 6))));
     assert_eq!(queue.move_to(End::Back, "next", End::Back).await.unwrap(), Some((5, 5)));
-    // An element whose caller is gone is returned.
+    // An element without a caller is returned.
     let taken = match at_most(2, queue.take()).await {
         Some(taken) => taken.unwrap(),
         None => queue.take_within(SOON).await.unwrap().unwrap(),
@@ -386,7 +387,7 @@ async fn the_published_lines_are_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_priority_queue_has_one_key_which_goes_with_it() {
+async fn a_priority_queue_has_one_key() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: PriorityQueue<u32> = PriorityQueue::new(&client, "jobs");

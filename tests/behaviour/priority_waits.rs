@@ -10,7 +10,6 @@ use redgrid_tests::cancel::at_most;
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
-/// How many waits are dropped: `REDGRID_CANCELLATIONS`.
 fn cancellations() -> u64 {
     std::env::var("REDGRID_CANCELLATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
 }
@@ -24,7 +23,7 @@ async fn members(observer: &Observer) -> Vec<Vec<u8>> {
     observer.query(&["ZRANGE", "jobs", "0", "-1"]).await.unwrap()
 }
 
-/// How often commands were called since the server began, by their names.
+/// How many times the server ran this command.
 async fn calls(observer: &Observer, name: &str) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
@@ -36,7 +35,7 @@ async fn waits(observer: &Observer) {
     wait_until(SOON, async || observer.pubsub_channels("*").await.unwrap().contains(&channel)).await;
 }
 
-/// A client behind a proxy, which knows the scripts.
+/// Returns a client behind a proxy; the server knows the scripts.
 async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, PriorityQueue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -61,8 +60,8 @@ async fn waiters_get_the_first_elements_in_order_by_few_requests() {
     let expected: Vec<u64> = (150..200).chain(100..150).chain(50..100).collect();
     assert_eq!(got.iter().map(|(_, n)| *n).collect::<Vec<_>>(), expected);
     assert!(got.is_sorted_by_key(|(priority, _)| *priority));
-    // One push, two of up to a hundred each, and some looks; and the push tells of itself only
-    // where there was nothing.
+    // One push, two takes of up to a hundred elements each, and some polls. A push is published
+    // only if the queue was empty.
     there.push(&1, 1).await.unwrap();
     let asked = (calls(&observer, "evalsha").await - before.0, calls(&observer, "publish").await - before.1);
     assert!(asked.0 < 20 && asked.1 == 1, "{asked:?}");
@@ -82,7 +81,7 @@ async fn a_push_wakes_waiters_at_both_ends() {
             async move { if n % 2 == 0 { here.take().await } else { here.take_last().await }.unwrap() }
         });
         waits(&observer).await;
-        // The pauses of a wait that finds nothing grow to a second: the next look is far off.
+        // The pauses between polls of an empty queue grow to a second, so the next poll is far off.
         tokio::time::sleep(Duration::from_millis(700)).await;
         let began = Stopwatch::start();
         there.push(&n, -1).await.unwrap();
@@ -93,7 +92,7 @@ async fn a_push_wakes_waiters_at_both_ends() {
         }
     }
     assert_eq!(quick, 2, "a message wakes");
-    // Both ends at once: what the one has is not there for the other.
+    // Waiters at both ends: an element that one takes is not there for the other.
     let (first, last, ()) = tokio::join!(here.take(), here.take_last(), async {
         for n in [1, 2] {
             there.push(&n, 1).await.unwrap();
@@ -141,16 +140,16 @@ async fn a_cancelled_waiter_loses_no_element_and_all_return_to_their_positions()
         client.shutdown(SOON).await.unwrap();
     }
     let got: Vec<String> = got.into_iter().flatten().map(|one| one.to_string()).collect();
-    // Unchanged by the returns: the same bytes.
+    // Returned elements have the same bytes as before.
     let taken: std::collections::HashSet<&[u8]> = got.iter().map(String::as_bytes).collect();
-    assert_eq!(taken.len(), got.len(), "none came twice");
+    assert_eq!(taken.len(), got.len(), "no element was taken twice");
     let left: Vec<Vec<u8>> = before.into_iter().filter(|member| !taken.contains(&member[16..])).collect();
     assert_eq!(members(&observer).await, left);
     println!("{} waits dropped, {} taken, {} left", dropped.iter().sum::<u64>(), got.len(), left.len());
 }
 
-/// Has a take leave when its first answer is lost.
-async fn leaves(proxy: &Proxy, taking: impl Future<Output = Result<(i64, u64), ObjectError>>) {
+/// Starts a take, loses the reply, and drops the take.
+async fn drop_after_lost_reply(proxy: &Proxy, taking: impl Future<Output = Result<(i64, u64), ObjectError>>) {
     let swallowed = proxy.counts().swallowed;
     proxy.next(1, take(), Action::SwallowReply);
     let mut taking = Box::pin(taking);
@@ -167,25 +166,25 @@ async fn a_lost_reply_is_retried_and_a_late_copy_takes_nothing() {
     proxy.next(1, take(), Action::SwallowReply);
     assert_eq!(queue.take().await.unwrap(), (1, 1));
     assert_eq!(proxy.counts().swallowed, 1);
-    // Its caller has left when it is answered: it goes to the next.
-    leaves(&proxy, queue.take()).await;
+    // Its caller has left when the reply arrives: the element goes to the next take.
+    drop_after_lost_reply(&proxy, queue.take()).await;
     assert_eq!(queue.take().await.unwrap(), (2, 2));
-    // Or back to its place, from either end.
+    // Or the element returns to its position, at either end.
     let before = members(&observer).await;
-    leaves(&proxy, queue.take()).await;
+    drop_after_lost_reply(&proxy, queue.take()).await;
     wait_until(SOON, async || members(&observer).await == before).await;
-    leaves(&proxy, queue.take_last()).await;
+    drop_after_lost_reply(&proxy, queue.take_last()).await;
     wait_until(SOON, async || members(&observer).await == before).await;
     for key in observer.keys("redgrid_once:*").await.unwrap() {
         assert!(observer.time_to_live(&key).await.unwrap().is_some(), "{key}");
     }
-    // A copy that comes late, of a request that has found nothing.
+    // A delayed copy of a request that found nothing.
     queue.clear().await.unwrap();
     let (proxy, _client, queue) = harness(&server, Duration::from_secs(30)).await;
     proxy.next(1, take(), Action::Hold);
     let (found, ()) = tokio::join!(queue.take_within(Duration::ZERO), async {
         wait_until(SOON, async || proxy.counts().held == 1).await;
-        // The next copy leaves at once, and finds nothing.
+        // The retransmission is sent at once, and finds nothing.
         proxy.cut_all();
     });
     assert_eq!(found.unwrap(), None);
@@ -205,13 +204,13 @@ async fn a_returned_element_that_exists_stays_unique() {
         assert!(waiting.now_or_never().is_none());
     }
     queue.push_many([(&1, 1), (&2, 1), (&3, 1), (&4, 1), (&5, 5)]).await.unwrap();
-    // They are served in their order: the first has been given 1, and is not polled, nor is the
-    // third, which has 3.
+    // Waiters are served in order. The first was given 1 and is not polled; nor is the third, which
+    // was given 3.
     assert_eq!(second.await.unwrap(), (1, 2));
     let mut expected = members(&observer).await;
     assert_eq!(expected.len(), 2);
-    // As after a failover to a replica that did not know that 1 was taken. What came in one step
-    // has numbers in turn.
+    // Restores the state after a failover to a replica that did not know that 1 was taken. Elements
+    // of one push have consecutive numbers.
     let fourth = expected[0].clone();
     let number = u64::from_be_bytes(fourth[8..16].try_into().unwrap());
     let taken = |before: u64, element: &[u8]| [&fourth[..8], &(number - before).to_be_bytes(), element].concat();

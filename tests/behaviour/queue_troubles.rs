@@ -13,7 +13,7 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-/// A script as it goes over the wire.
+/// The text of an exactly-once script, as it is sent to the server.
 macro_rules! once {
     ($name:literal) => {
         concat!(
@@ -23,7 +23,7 @@ macro_rules! once {
     };
 }
 
-/// A client behind a proxy.
+/// Returns a client behind a proxy.
 async fn harness(server: &RedisServer, timeout: Duration, retries: u32) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let settings = |config: redgrid_core::Config| config.response_timeout(timeout).retries(retries);
@@ -35,24 +35,24 @@ async fn list(observer: &Observer, key: &str) -> Vec<u64> {
     observer.query(&["LRANGE", key, "0", "-1"]).await.unwrap()
 }
 
-/// A wait that has been given 1, and has not been polled since.
+/// Returns a wait that was given element 1, and has not been polled since.
 async fn given(queue: &Queue<u64>) -> impl Future<Output = Result<u64, ObjectError>> + Unpin + use<> {
     let take = |queue: Queue<u64>| Box::pin(async move { queue.take().await });
     let (mut first, mut second) = (take(queue.clone()), take(queue.clone()));
     assert!((&mut first).now_or_never().is_none() && (&mut second).now_or_never().is_none());
     queue.push_many(&[1, 2]).await.unwrap();
-    // They are served in their order.
+    // Waiters are served in order.
     assert_eq!(second.await.unwrap(), 2);
     first
 }
 
 /// The log of a test's thread.
 #[derive(Clone, Default)]
-struct Book(Arc<Mutex<String>>);
+struct LogText(Arc<Mutex<String>>);
 
-impl Book {
-    /// Whether a line has all of these.
-    fn tells(&self, all: &[&str]) -> bool {
+impl LogText {
+    /// Whether one line contains all of these.
+    fn has_line(&self, all: &[&str]) -> bool {
         self.0.lock().unwrap().lines().any(|line| all.iter().all(|one| line.contains(one)))
     }
 }
@@ -65,7 +65,7 @@ impl Visit for Line {
     }
 }
 
-impl tracing::Subscriber for Book {
+impl tracing::Subscriber for LogText {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -93,7 +93,7 @@ impl tracing::Subscriber for Book {
 async fn a_late_copy_of_a_take_that_found_nothing_takes_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // As late as a copy may be.
+    // As late as a retransmission may be.
     let (proxy, client) = harness(&server, Duration::from_secs(30), 1).await;
     let (plain, later): (Queue<u64>, DelayedQueue<u64>) =
         (Queue::new(&client, "jobs"), DelayedQueue::new(&client, "later"));
@@ -106,7 +106,7 @@ async fn a_late_copy_of_a_take_that_found_nothing_takes_nothing() {
         proxy.next(1, sha(script), Action::Hold);
         let (found, ()) = tokio::join!(look(), async {
             wait_until(SOON, async || proxy.counts().held == 1).await;
-            // The next copy leaves at once, and finds nothing.
+            // The retransmission is sent at once, and finds nothing.
             proxy.cut_all();
         });
         assert_eq!(found.unwrap(), None);
@@ -127,7 +127,7 @@ async fn an_unpolled_take_is_put_back_when_the_client_ends() {
     assert_eq!(list(&observer, "jobs").await, [1]);
     let told = tokio::time::timeout(SOON, &mut dropped).await.unwrap().unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
-    // Nobody attends any more.
+    // The client no longer serves any waiter.
     let told = tokio::time::timeout(SOON, queue.take()).await.unwrap().unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::ShuttingDown { .. })), "{told:?}");
     assert_eq!(list(&observer, "jobs").await, [1]);
@@ -135,7 +135,7 @@ async fn an_unpolled_take_is_put_back_when_the_client_ends() {
 
 #[tokio::test]
 async fn waiters_are_notified_while_a_put_back_is_unanswered() {
-    let book = Book::default();
+    let book = LogText::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -146,7 +146,7 @@ async fn waiters_are_notified_while_a_put_back_is_unanswered() {
     proxy.next(usize::MAX, sha(once!("put_back")), Action::SwallowReply);
     drop(leaves);
     wait_until(SOON, async || proxy.counts().swallowed > 0).await;
-    // It is put back again and again for 30 s.
+    // The client repeats the put-back for 30 s.
     let began = Stopwatch::start();
     let told = queue.take_within(Duration::from_millis(50)).await.unwrap_err();
     assert!(
@@ -161,13 +161,13 @@ async fn waiters_are_notified_while_a_put_back_is_unanswered() {
         async move { client.shutdown(Duration::from_secs(4)).await }
     });
     assert!(waits.await.is_err());
-    assert!(!ending.is_finished(), "those who wait are told at once");
+    assert!(!ending.is_finished(), "waiters are notified at once");
     ending.await.unwrap().unwrap_err();
-    wait_until(SOON, async || book.tells(&["ERROR", "jobs", "elements=1"])).await;
+    wait_until(SOON, async || book.has_line(&["ERROR", "jobs", "elements=1"])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_comes_while_no_server_answers_waits_no_longer_than_those_before_it() {
+async fn a_later_call_without_a_server_waits_no_longer_than_earlier_ones() {
     let server = server().await;
     let (proxy, client) = harness(&server, Duration::from_secs(1), 1).await;
     let queue: Queue<u64> = Queue::new(&client, "jobs");
@@ -184,38 +184,38 @@ async fn a_call_that_comes_while_no_server_answers_waits_no_longer_than_those_be
             "{error:?}"
         );
     }
-    // Not for another two seconds.
+    // The later call does not wait for another two seconds.
     assert!(second_ended - first_ended < Duration::from_secs(1), "{:?}", second_ended - first_ended);
 }
 
 #[tokio::test]
 async fn lost_elements_are_reported() {
-    let book = Book::default();
+    let book = LogText::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let one = client(&server).await;
     let queue: Queue<u64> = Queue::new(&one, "jobs");
-    // The record of a later call: the outcome of this one is unknown.
+    // The record has a later call, so the outcome of this one is unknown.
     let memory = format!("redgrid_once:{{jobs}}:{}", one.id());
     observer.cmd(&["SET", &memory, "1000000 x"]).await.unwrap();
     let told = queue.take().await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    assert!(book.tells(&["ERROR", "jobs", "not known"]));
+    assert!(book.has_line(&["ERROR", "jobs", "not known"]));
     observer.cmd(&["DEL", &memory]).await.unwrap();
     // An element that cannot be returned before the shutdown.
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
     drop(leaves);
-    wait_until(SOON, async || book.tells(&["WARN", "jobs", "elements=1"])).await;
-    assert!(!book.tells(&["ERROR", "elements=1"]));
+    wait_until(SOON, async || book.has_line(&["WARN", "jobs", "elements=1"])).await;
+    assert!(!book.has_line(&["ERROR", "elements=1"]));
     one.shutdown(SOON).await.unwrap();
-    assert!(book.tells(&["ERROR", "jobs", "elements=1"]));
+    assert!(book.has_line(&["ERROR", "jobs", "elements=1"]));
 }
 
 #[tokio::test]
 async fn a_failing_put_back_does_not_keep_the_client_alive() {
-    let book = Book::default();
+    let book = LogText::default();
     let _reading = tracing::subscriber::set_default(book.clone());
     let server = server().await;
     let observer = server.observer().await.unwrap();
@@ -224,10 +224,10 @@ async fn a_failing_put_back_does_not_keep_the_client_alive() {
     let leaves = given(&queue).await;
     observer.cmd(&["SET", "jobs", "x"]).await.unwrap();
     drop((leaves, queue));
-    wait_until(SOON, async || book.tells(&["WARN", "jobs", "elements=1"])).await;
+    wait_until(SOON, async || book.has_line(&["WARN", "jobs", "elements=1"])).await;
     drop(client);
     wait_until(SOON, async || proxy.counts().open == 0).await;
-    assert!(book.tells(&["ERROR", "jobs", "elements=1"]));
+    assert!(book.has_line(&["ERROR", "jobs", "elements=1"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -235,8 +235,8 @@ async fn an_expired_take_gets_elements_that_arrived_since_the_last_poll() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: Queue<u64> = Queue::new(&client, "jobs");
-    // Of looks at 0, 10, 30, 70, … ms the one at 1,270 is the last but the one at its end. A
-    // machine that stands still misses that.
+    // The polls are sent after 0, 10, 30, 70, … ms. The one after 1,270 ms is the last before the
+    // end. A machine that stalls misses that.
     for _ in 0..5 {
         let waiting = tokio::spawn({
             let queue = queue.clone();
@@ -249,18 +249,18 @@ async fn an_expired_take_gets_elements_that_arrived_since_the_last_poll() {
         }
         observer.cmd(&["DEL", "jobs"]).await.unwrap();
     }
-    panic!("nobody has looked");
+    panic!("the element was not found at the end");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_item_that_is_none_keeps_nothing_else() {
+async fn an_invalid_item_does_not_block_earlier_ones() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let queue: DelayedQueue<u64> = DelayedQueue::new(&client, "later");
     let times = "redisson_delay_queue_timeout:{later}";
     queue.push_many([(&2, Duration::ZERO), (&3, Duration::from_secs(600))]).await.unwrap();
     observer.cmd(&["RPUSH", "later", "1"]).await.unwrap();
-    // Behind one that is due, and in front of none.
+    // The invalid item is first due after one element, and before none.
     observer.cmd(&["ZADD", times, "9999999999", "x"]).await.unwrap();
     observer.cmd(&["ZINCRBY", times, "1690000000000", "x"]).await.unwrap();
     let broken: Vec<String> = observer.query(&["ZRANGE", times, "0", "0"]).await.unwrap();
@@ -270,11 +270,11 @@ async fn an_item_that_is_none_keeps_nothing_else() {
     let (one, two) = tokio::join!(queue.take(), queue.take());
     assert_eq!(one.unwrap(), 1);
     assert!(matches!(two, Err(ObjectError::Failed(Failure::Refused { .. }))));
-    // At the front of the queue: the length counts it all the same.
+    // The invalid item is now at the front. It counts in the length all the same.
     assert_eq!((queue.len().await.unwrap(), queue.peek().await.unwrap()), (3, None));
     observer.cmd(&["ZREM", times, "x"]).await.unwrap();
     assert_eq!(queue.take().await.unwrap(), 2);
-    // Behind what is due: that is taken.
+    // The invalid item is after a due element, which is taken.
     queue.push(&4, Duration::ZERO).await.unwrap();
     let [now, _]: [String; 2] = observer.query(&["TIME"]).await.unwrap();
     observer.cmd(&["ZADD", times, &format!("{now}999"), "x"]).await.unwrap();

@@ -22,7 +22,7 @@ fn take() -> String {
     sha(&format!("{once}{}", include_str!("../../crates/redgrid-queue/src/scripts/take.lua")))
 }
 
-/// How often commands were called since the server began, by their names.
+/// How many times the server ran this command.
 async fn calls(observer: &Observer, name: &str) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
@@ -45,12 +45,13 @@ async fn waiters_are_served_in_order_by_few_requests() {
     there.push_many(&(0..250).collect::<Vec<_>>()).await.unwrap();
     let got: Vec<u64> = all.await.unwrap().into_iter().map(Result::unwrap).collect();
     assert_eq!(got, (0..250).collect::<Vec<_>>());
-    // One push, three of up to a hundred each, and some looks.
+    // One push, three takes of up to a hundred elements each, and some polls.
     let asked = calls(&observer, "evalsha").await - before;
     assert!(asked < 20, "{asked}");
 }
 
-/// One request takes for a hundred waiters. The next one follows at once only if there may be more elements.
+/// One request takes elements for a hundred waiters. The next one follows at once only if there may
+/// be more elements.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_waiters_of_an_empty_queue_cost_as_few_requests_as_one() {
     let server = server().await;
@@ -70,7 +71,7 @@ async fn a_wait_ends_without_an_element_only_after_a_poll_for_it() {
     let all: Vec<u64> = (0..250).collect();
     for _ in 0..20 {
         queue.push_many(&all).await.unwrap();
-        // Some time out between the polls for those before them and their own.
+        // Some takes time out between the poll for the waiters before them and their own poll.
         let takes = all.iter().map(|n| queue.take_within(Duration::from_micros(20 * (n + 1))));
         let mut got: Vec<u64> = join_all(takes).await.into_iter().filter_map(Result::unwrap).collect();
         got.sort_unstable();
@@ -90,9 +91,9 @@ async fn a_push_is_one_request_that_wakes_and_other_pushes_are_found() {
         there.push(&n).await.unwrap();
     }
     assert_eq!(calls(&observer, "evalsha").await - before, 50);
-    assert_eq!(calls(&observer, "publish").await, 2, "only where there was none");
+    assert_eq!(calls(&observer, "publish").await, 2, "only if the queue was empty");
     there.clear().await.unwrap();
-    // At the longest pause, nothing but a message has it found at once.
+    // At the longest pause between polls, only a message lets the waiter find the element at once.
     let waiting = tokio::spawn({
         let here = here.clone();
         async move { (here.take(End::Back).await.unwrap(), Instant::now()) }
@@ -107,7 +108,7 @@ async fn a_push_is_one_request_that_wakes_and_other_pushes_are_found() {
             async move { here.take(End::Front).await.unwrap() }
         });
         waits(&observer, "jobs").await;
-        // The pauses of a wait that finds nothing grow to a second: the next look is far off.
+        // The pauses between polls of an empty queue grow to a second, so the next poll is far off.
         tokio::time::sleep(Duration::from_millis(700)).await;
         let began = Stopwatch::start();
         there.push(&n).await.unwrap();
@@ -169,7 +170,7 @@ async fn a_cancelled_waiter_loses_and_repeats_no_element() {
     println!("{} waits dropped, {pushed} pushed, {taken} taken, {} left", dropped.into_inner(), left.len());
 }
 
-/// A client behind a proxy, which knows the scripts.
+/// Returns a client behind a proxy; the server knows the scripts.
 async fn harness(server: &RedisServer, timeout: Duration) -> (Proxy, Client, Queue<u64>) {
     let proxy = Proxy::to(server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
@@ -188,11 +189,11 @@ async fn a_lost_reply_is_retried_with_the_same_elements() {
     proxy.next(1, take(), Action::SwallowReply);
     assert_eq!(queue.take().await.unwrap(), 1);
     assert_eq!(proxy.counts().swallowed, 1);
-    // Its caller has left when it is answered: it goes to the next.
+    // Its caller has left when the reply arrives: the element goes to the next take.
     proxy.next(1, take(), Action::SwallowReply);
     assert!(tokio::time::timeout(Duration::from_millis(200), queue.take()).await.is_err());
     assert_eq!(queue.take().await.unwrap(), 2);
-    // Or back in front of the others.
+    // Or the elements return to the front of the queue.
     proxy.next(1, take(), Action::SwallowReply);
     assert!(tokio::time::timeout(Duration::from_millis(200), queue.take()).await.is_err());
     let jobs = async || observer.query::<Vec<u64>>(&["LRANGE", "jobs", "0", "-1"]).await.unwrap();
@@ -212,7 +213,7 @@ async fn a_client_that_ends_puts_unclaimed_elements_back_in_order() {
         let (proxy, client, queue) = harness(&server, Duration::from_secs(3)).await;
         queue.push_many(&(0..5).collect::<Vec<_>>()).await.unwrap();
         proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(300)));
-        // Three takes, and the client shuts down before the reply: some takes are cancelled by
+        // Three takes, and the client shuts down before the reply. Some takes are cancelled by
         // then, and the others get an error.
         let mut takes: Vec<_> = (0..3).map(|_| Box::pin(queue.take())).collect();
         assert!(at_most(1, join_all(takes.iter_mut())).await.is_none());

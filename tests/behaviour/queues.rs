@@ -107,7 +107,7 @@ async fn apply(
             let all: Vec<u8> = queue.stream().try_collect().await.unwrap();
             let is_empty = queue.is_empty().await.unwrap() == model.is_empty();
             let same = *model == all;
-            // Now and then it begins anew.
+            // Sometimes the queue is cleared.
             let clears = one == 0 && other == 0;
             same && is_empty && (!clears || std::mem::take(model).is_empty() != queue.clear().await.unwrap())
         }
@@ -173,7 +173,7 @@ async fn a_ring_keeps_the_last_elements_and_returns_evicted_ones() {
     ring.push_many(&(0..1_000).collect::<Vec<_>>()).await.unwrap();
     assert_eq!(ring.len().await.unwrap(), room as u64);
     assert!(ring.clear().await.unwrap() && ring.is_empty().await.unwrap());
-    assert_eq!(ring.capacity().await.unwrap(), Some(room as u64), "it stays");
+    assert_eq!(ring.capacity().await.unwrap(), Some(room as u64), "the capacity stays");
     assert!(!ring.contains(&1).await.unwrap() && !ring.remove(&1).await.unwrap());
     ring.object().delete().await.unwrap();
     assert_eq!(ring.capacity().await.unwrap(), None);

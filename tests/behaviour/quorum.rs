@@ -11,7 +11,7 @@ use redgrid_tests::{SOON, client, client_with};
 const MS: Duration = Duration::from_millis(1);
 const SERVERS: usize = 5;
 
-/// How many schedules are played; `REDGRID_QUORUM_SCHEDULES=1000` is the whole proof.
+/// How many schedules are run. `REDGRID_QUORUM_SCHEDULES=1000` is the whole proof.
 fn schedules() -> u64 {
     std::env::var("REDGRID_QUORUM_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(25)
 }
@@ -29,7 +29,7 @@ async fn quorum(servers: &[RedisServer]) -> Quorum {
     for server in servers {
         clients.push(client(server).await);
     }
-    // A busy machine answers late; what is out of reach is told of by tests of its own.
+    // A busy machine replies late. Other tests cover unreachable servers.
     Quorum::new(clients).unwrap().share(Duration::from_secs(2))
 }
 
@@ -57,7 +57,8 @@ async fn a_majority_decides_and_a_release_frees_all() {
     wait_until(SOON, async || held_at(&servers, "a").await == 0).await;
 }
 
-/// The lease of a quorum lock is 30 s, so only a grant that is given up lets the other one in.
+/// An unpolled acquire delays no other client. A quorum lock has a lease of 30 s, so the other
+/// client enters only if the unused grant is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kept_acquire_that_is_not_polled_delays_no_other() {
     let servers = servers().await;
@@ -67,13 +68,13 @@ async fn a_kept_acquire_that_is_not_polled_delays_no_other() {
     assert!(futures_util::poll!(&mut kept).is_pending());
     wait_until(SOON, async || held_at(&servers, "a").await > SERVERS / 2).await;
     let other = tokio::time::timeout(SOON, two.lock("a").acquire().into_future());
-    other.await.expect("the grant that is not taken goes back").unwrap().release().await.unwrap();
+    other.await.expect("the unclaimed grant is released").unwrap().release().await.unwrap();
     kept.await.unwrap().release().await.unwrap();
 }
 
-/// Each server has one vote, however many requests of the holder ask it at the same time.
+/// Each server has one vote, even if several requests of one holder ask for it at the same time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_asked_twice_for_its_vote_has_one() {
+async fn a_server_has_one_vote_for_concurrent_requests() {
     let servers = servers().await;
     let (one, two) = (quorum(&servers).await, quorum(&servers).await);
     assert!(one.bootstrap().await.unwrap());
@@ -84,7 +85,7 @@ async fn a_server_that_is_asked_twice_for_its_vote_has_one() {
     for lost in &servers[..2] {
         lose(lost).await;
     }
-    // A renewal finds out.
+    // A renewal finds that two votes are lost.
     wait_until(SOON, async || guard.votes() == SERVERS - 2).await;
     let longer = Duration::from_secs(40);
     let (first, second) = tokio::join!(guard.extend(longer), guard.extend(longer));
@@ -161,7 +162,8 @@ async fn a_minority_candidate_is_not_woken_by_returning_its_votes() {
     let before = scripts().await;
     let waited = quorum.lock("a").acquire().timeout(Duration::from_secs(3)).await;
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
-    // A vote and its end in each round, and a pause of 64 ms and more between most of them.
+    // Each round is a vote and its withdrawal. Most rounds are followed by a pause of at least 64
+    // ms.
     let asked = scripts().await - before;
     assert!(asked < 200, "{asked} scripts in three seconds");
 }
@@ -178,7 +180,7 @@ async fn servers_without_a_mark_abstain_until_the_longest_lease_is_over() {
     let guard = lock.acquire().lease(1500 * MS).timeout(SOON).await.unwrap();
     assert!(began.elapsed() >= 2640 * MS, "{:?}", began.elapsed());
     guard.release().await.unwrap();
-    // One that is born anew abstains too, and votes again later.
+    // A server that lost its data abstains, too, and votes again later.
     let observer = async || servers[0].observer().await.unwrap();
     observer().await.cmd(&["SET", "redgrid_birth", "0123abcd 1"]).await.unwrap();
     let guard = short().await.unwrap().expect("four vote");
@@ -193,7 +195,7 @@ async fn servers_without_a_mark_abstain_until_the_longest_lease_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_of_five_that_are_gone_are_not_missed_and_three_are() {
+async fn a_quorum_of_five_works_without_two_servers_but_not_three() {
     let servers = servers().await;
     let quorum = quorum(&servers).await.share(400 * MS);
     quorum.bootstrap().await.unwrap();
@@ -238,7 +240,7 @@ async fn without_a_majority_an_acquire_ends_with_its_timeout_or_with_that_of_the
     }
 }
 
-/// Waiting for the server in the hole would take the whole share: 30 s.
+/// A server in a black hole costs no time. Waiting for it would take the whole share: 30 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_in_a_black_hole_costs_no_time() {
     const SHARE: Duration = Duration::from_secs(30);
@@ -253,7 +255,7 @@ async fn a_server_in_a_black_hole_costs_no_time() {
     quorum.bootstrap().await.unwrap();
     wait_until(SOON, async || {
         let guard = quorum.lock("probe").acquire().timeout(SOON).await.unwrap();
-        // The last votes may come behind those that were enough.
+        // The last votes may arrive after a majority was reached.
         tokio::time::sleep(5 * MS).await;
         guard.votes() == SERVERS
     })
@@ -277,7 +279,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
     let servers = servers().await;
     let (one, two) = (quorum(&servers).await.share(300 * MS), quorum(&servers).await.share(300 * MS));
     one.bootstrap().await.unwrap();
-    // One of them is far ahead, and so is what it gives.
+    // The counter of one server is far ahead, and so are its tokens.
     let ahead = servers[0].observer().await.unwrap();
     let far = ahead.server_time_micros().await.unwrap() + 3_600_000_000;
     ahead.cmd(&["SET", "redgrid_quorum_token:{a}", &far.to_string()]).await.unwrap();
@@ -288,7 +290,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
         assert!(guard.token().is_some() && guard.token() > last, "{last:?} {:?}", guard.token());
         last = guard.token();
         guard.release().await.unwrap();
-        // The next majority is another.
+        // The next majority is a different one.
         gone[0].pause().await.unwrap();
         let guard = from.lock("a").fenced().acquire().timeout(SOON).await.unwrap();
         assert!(guard.token() > last, "{last:?} {:?}", guard.token());
@@ -296,7 +298,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
         gone[0].resume().await.unwrap();
         guard.release().await.unwrap();
     }
-    // The counters do not stay for ever: 30 days after the last token they end.
+    // The counters expire 30 days after the last token.
     const DAY: i64 = 24 * 60 * 60 * 1000;
     for server in &servers {
         let observer = server.observer().await.unwrap();
@@ -306,7 +308,7 @@ async fn tokens_rise_whichever_majority_gives_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_keep_it_and_it_is_lost_with_its_majority() {
+async fn renewals_keep_a_quorum_lock_until_its_majority_is_lost() {
     let servers = servers().await;
     let mut clients = Vec::new();
     for server in &servers {
@@ -321,7 +323,7 @@ async fn renewals_keep_it_and_it_is_lost_with_its_majority() {
     let forget = async |at: usize| servers[at].observer().await.unwrap().cmd(&["DEL", "a"]).await.unwrap();
     forget(0).await;
     wait_until(SOON, async || guard.votes() == SERVERS - 1).await;
-    // Acquired again where it was lost.
+    // The extension acquires the lost vote again.
     guard.extend(Duration::from_secs(2)).await.unwrap();
     wait_until(SOON, async || guard.votes() == SERVERS).await;
     assert!(guard.is_held());
@@ -350,7 +352,7 @@ async fn acquires_that_are_dropped_leave_nothing() {
 /// Two clients compete, and two servers of five lose their data, at seeded times: at most one
 /// client holds the lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_forgetful_servers_do_not_let_two_in() {
+async fn two_servers_that_lose_their_data_admit_one_holder() {
     let servers = servers().await;
     let longest = 400 * MS;
     let (one, two) = (quorum(&servers).await.longest_lease(longest), quorum(&servers).await.longest_lease(longest));
@@ -371,8 +373,8 @@ async fn two_forgetful_servers_do_not_let_two_in() {
             let who = random.usize(0..2);
             match random.u8(0..5) {
                 0 | 1 if held[who].is_none() => {
-                    // An answer that comes when the lease is over is none: on a busy machine some
-                    // do.
+                    // A reply after the end of the lease does not count; that happens on a busy
+                    // machine.
                     held[who] = locks[who].try_acquire().lease(longest).await.unwrap_or_default();
                     grants += usize::from(held[who].is_some());
                 }
@@ -386,11 +388,11 @@ async fn two_forgetful_servers_do_not_let_two_in() {
                 _ => tokio::time::sleep(MS * random.u32(0..40)).await,
             }
             let believing = held.iter().flatten().filter(|guard| guard.is_held()).count();
-            assert!(believing <= 1, "seed {seed}: both believe");
+            assert!(believing <= 1, "seed {seed}: both hold the lock");
         }
         drop(held);
-        // The servers vote again, and so nobody who was forgotten can still hold: the next schedule
-        // begins as this one did.
+        // The servers vote again, so no holder can still hold the lock with forgotten votes. The
+        // next schedule begins like this one.
         let probe = one.lock(format!("{name}:probe"));
         wait_until(SOON, async || {
             drop(probe.try_acquire().lease(longest).await);

@@ -16,16 +16,16 @@ use tokio::time::Instant;
 
 const CLIENTS: usize = 100;
 
-/// By then every client waits as long between attempts as it ever does: the waits double from 50 ms
-/// up to 2 s.
+/// After this, each client waits as long as it ever does between attempts: the pauses double from
+/// 50 ms to 2 s.
 const LONGEST_IS_REACHED: Duration = Duration::from_secs(6);
 
 const MEASURED: Duration = Duration::from_secs(8);
 
-/// A network that can be down: attempts are noted and refused.
+/// A network that can fail: attempts are recorded and refused.
 ///
-/// While it is, the runtime's clock is paused and only the waits of clients take time. So the
-/// machine's delays are no part of what is measured.
+/// During the outage the runtime's clock is paused, and only the pauses of clients take time. So
+/// delays of the machine are not measured.
 #[derive(Clone, Default)]
 struct Outage {
     is_down: Arc<AtomicBool>,
@@ -58,7 +58,7 @@ impl Outage {
         join_all((0..CLIENTS).map(|_| client_unready(url, |config| config.dialer(self.clone())))).await
     }
 
-    /// The attempts of a time, and how many of them came within the busiest 50 ms.
+    /// The number of attempts, and how many of them were in the busiest 50 ms.
     async fn measure(&self) -> (usize, usize) {
         tokio::time::sleep(LONGEST_IS_REACHED).await;
         self.attempts.lock().unwrap().clear();
@@ -77,7 +77,7 @@ fn assert_spread((attempts, busiest): (usize, usize)) {
 }
 
 #[tokio::test]
-async fn clients_that_lost_their_server_together_do_not_come_back_together() {
+async fn clients_that_lost_a_server_together_reconnect_at_different_times() {
     let (server, outage) = (server().await, Outage::default());
     let proxy = Proxy::to(&server).await.unwrap();
     let clients = outage.clients(&server.url_via(proxy.addr())).await;
@@ -87,7 +87,7 @@ async fn clients_that_lost_their_server_together_do_not_come_back_together() {
     outage.begin();
     proxy.cut_all();
     assert_spread(outage.measure().await);
-    // All of them come back.
+    // All clients reconnect.
     outage.end();
     for client in &clients {
         client.wait_ready(SOON).await.unwrap();
@@ -95,7 +95,7 @@ async fn clients_that_lost_their_server_together_do_not_come_back_together() {
 }
 
 #[tokio::test]
-async fn clients_that_never_had_a_server_do_not_come_together() {
+async fn clients_without_a_server_connect_at_different_times() {
     let outage = Outage::default();
     outage.begin();
     let _clients = outage.clients("redis://127.0.0.1:1").await;

@@ -1,4 +1,4 @@
-//! Redirections, and requests that replaced servers do not get.
+//! Redirections, and replies of servers that were replaced.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use redgrid_tests::SOON;
 use redgrid_tests::fake_server::{FakeServer, granted, granting};
 use tokio::sync::watch;
 
-/// A node that redirects every request, and the target.
+/// A node that redirects every request, and the target of the redirections.
 struct Two {
     owner: Arc<FakeServer>,
     target: Arc<FakeServer>,
-    /// How often it changed; from the first time on the target is the owner.
+    /// The number of changes; from the first one on, the target is the owner.
     changes: watch::Sender<u64>,
 }
 
@@ -54,7 +54,7 @@ async fn a_moving_slot_at_a_dead_node_is_retried_with_pauses() {
     let client = Client::over(Arc::new(two), config, Clock::boot()).unwrap();
     let told = client.command("GET").key("a").unwrap().query::<Option<String>>().await;
     assert!(matches!(told, Err(ServerError::NotSent { .. })), "{told:?}");
-    // A second, in pauses of 100 ms.
+    // One second, with pauses of 100 ms.
     let asked = owner.asked();
     assert!((2..40).contains(&asked), "{asked}");
 }
@@ -68,7 +68,8 @@ async fn a_grant_of_a_replaced_primary_is_not_valid() {
     let client = Client::over(Arc::clone(&two) as Arc<dyn Topology>, config, Clock::boot()).unwrap();
     let acquiring = tokio::spawn(Lock::new(&client, "a").acquire().into_future());
     wait_until(SOON, async || owner.asked() > 0).await;
-    // It hangs, is replaced, continues, and does not know of it yet.
+    // The owner stalls and is replaced. Then it continues, and does not know of its replacement
+    // yet.
     two.changes.send_modify(|count| *count += 1);
     owner.confirm();
     let guard = acquiring.await.unwrap().unwrap();
@@ -113,8 +114,8 @@ async fn a_hanging_replaced_primary_is_not_waited_for() {
     assert_eq!(guard.token().get(), 1_700_000_000_000_001);
 }
 
-/// A node that was given up and opened anew, say: what was in force at the former one was forgotten
-/// where a new watcher came first.
+/// For example, a node was dropped and connected again. The client forgot the subscriptions of the
+/// former node if a new watcher subscribed before the change was noticed.
 #[tokio::test]
 async fn an_interruption_by_another_node_at_the_same_address_is_reported() {
     let node = || Arc::new(FakeServer::new("same:1", |_| Ok(Reply::Nil)));
@@ -131,7 +132,7 @@ async fn an_interruption_by_another_node_at_the_same_address_is_reported() {
     });
     let second = client.watch("second".into(), "second".into());
     let gap = async { while !matches!(events.recv().await.expect("the client lives"), ConnectionEvent::Gap { .. }) {} };
-    tokio::time::timeout(SOON, gap).await.expect("it is told");
+    tokio::time::timeout(SOON, gap).await.expect("a gap is reported");
     assert!(first.is_active() && second.is_active());
     assert_eq!(two.target.listened().len(), 3, "with the client's own");
 }
@@ -152,7 +153,7 @@ async fn a_change_answered_by_a_replaced_primary_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_change_that_was_sent_on_is_waited_for_although_its_home_was_replaced() {
+async fn a_redirected_change_is_waited_for_although_its_owner_was_replaced() {
     let sends_on = |_: &Request| Err(ServerError::Refused { code: Code::Moved, message: "MOVED 1 target:1".into() });
     let owner = Arc::new(FakeServer::new("owner:1", sends_on));
     let target = Arc::new(FakeServer::new("target:1", |_| Ok(Reply::Int(1))).stuck_at("INCR"));
@@ -162,7 +163,7 @@ async fn a_change_that_was_sent_on_is_waited_for_although_its_home_was_replaced(
     let mut adding = tokio::spawn(client.command("INCR").key("a").unwrap().query::<i64>());
     wait_until(SOON, async || target.asked() > 0).await;
     two.changes.send_modify(|count| *count += 1);
-    // Several times as long as an answer of the replaced one is waited for.
+    // Several times as long as the client waits for a replaced server.
     let early = tokio::time::timeout(Duration::from_millis(700), &mut adding).await;
     assert!(early.is_err(), "{early:?}");
     target.confirm();

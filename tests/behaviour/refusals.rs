@@ -7,14 +7,14 @@ use redgrid_locks::{AcquireError, Lock};
 use redgrid_testkit::{Cluster, Proxy, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 
-/// Asks a server what it copies by now; nothing is awaited.
+/// Makes a server a replica of another one, without waiting for it.
 async fn demote(server: &redgrid_testkit::RedisServer, below: &redgrid_testkit::RedisServer) {
     let (host, port) = (below.addr().ip().to_string(), below.addr().port().to_string());
     server.observer().await.unwrap().cmd(&["REPLICAOF", &host, &port]).await.unwrap();
 }
 
-/// A name or an address that an operator moves to another server. The former server keeps its
-/// clients: their connections stay open, and it rejected every lock for ever.
+/// An operator moves a name or an address to another server. The former server keeps its clients:
+/// their connections stay open, and it would reject every lock for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_was_given_to_another_server_is_followed_when_the_former_takes_no_writes() {
     let (former, next) = (server().await, server().await);
@@ -30,7 +30,7 @@ async fn an_address_that_was_given_to_another_server_is_followed_when_the_former
     let guard = Lock::new(&client, "a").acquire().timeout(SOON).await.unwrap();
     assert!(next.observer().await.unwrap().exists("a").await.unwrap());
     guard.release().await.unwrap();
-    // Messages come from there, too.
+    // Messages come from the new server, too.
     let observer = next.observer().await.unwrap();
     let held = Lock::new(&other, "b").acquire().await.unwrap();
     let waiting = tokio::spawn(Lock::new(&client, "b").acquire().timeout(SOON).into_future());
@@ -40,16 +40,16 @@ async fn an_address_that_was_given_to_another_server_is_followed_when_the_former
     wait_until(SOON, async || former.clients().await.unwrap().iter().all(|client| client.name.is_empty())).await;
 }
 
-/// A server that rejects writes and stays is tried again and again, with a new connection at most
+/// A server that rejects writes and keeps its address is retried, with a new connection at most
 /// every two seconds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besieged() {
+async fn a_server_without_writes_is_waited_for_with_few_connections() {
     let (server, other) = (server().await, server().await);
     let proxy = Proxy::to(&server).await.unwrap();
     let client = client_with(&server.url_via(proxy.addr()), |config| config).await;
     demote(&server, &other).await;
     let before = proxy.counts().accepted;
-    // At its bound the last copy may have no answer yet.
+    // At its timeout, the last copy may have no reply yet.
     let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(300)).await;
     let told =
         matches!(bounded, Err(AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. })));
@@ -57,7 +57,8 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besiege
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON * 2).into_future());
     let began = tokio::time::Instant::now();
     wait_until(SOON, async || began.elapsed() > Duration::from_secs(3)).await;
-    // One every two seconds; a subscriber that the change has cost its connection is as often new.
+    // One connection every two seconds. The change interrupts the subscriber, too, which reconnects
+    // as often.
     let accepted = proxy.counts().accepted - before;
     let spent = began.elapsed().as_secs() + 1;
     assert!(accepted <= 2 * (spent / 2 + 2), "{accepted} connections in {spent} s");
@@ -65,11 +66,12 @@ async fn a_server_that_takes_no_writes_for_a_while_is_waited_for_and_not_besiege
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// A foreign endless script: the server replies to no one until the script is killed.
+/// A call waits for the end of a foreign script. The server replies to no client until the script
+/// is killed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_foreign_endless_script_is_waited_for() {
     let server = server().await;
-    // The same as `busy-reply-threshold`, which it is called from 7.0 on.
+    // The name of `busy-reply-threshold` before 7.0, which still works.
     server.set_config("lua-time-limit", "50").await.unwrap();
     let (running, killing) = (server.observer().await.unwrap(), server.observer().await.unwrap());
     let client = client_with(&server.url(), |config| config).await;
@@ -77,7 +79,8 @@ async fn a_foreign_endless_script_is_waited_for() {
     let endless = tokio::spawn(async move { running.cmd(&["EVAL", "while true do end", "0"]).await });
     let is_busy = async || killing.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("BUSY"));
     wait_until(SOON, is_busy).await;
-    // Asked and refused all the time; where the last copy has no answer yet, that is said instead.
+    // The request is rejected all the time. If the last copy has no reply yet, its outcome is
+    // unknown.
     wait_until(SOON, async || match Lock::new(&client, "a").acquire().timeout(Duration::from_millis(500)).await {
         Err(AcquireError::Failed(Failure::Unavailable { .. })) => true,
         Err(AcquireError::Failed(Failure::OutcomeUnknown { .. })) => false,
@@ -103,7 +106,7 @@ async fn a_server_that_can_not_save_refuses_at_once_and_grants_when_it_can_again
         info.contains("rdb_bgsave_in_progress:0") && info.contains("rdb_last_bgsave_status:ok")
     };
     server.set_config("save", "3600 1").await.unwrap();
-    // Where the file is to be there is a folder.
+    // A folder is in the place of the file.
     let setting = async |name: &str| -> String {
         let pair: Vec<String> = observer.query(&["CONFIG", "GET", name]).await.unwrap();
         pair[1].clone()

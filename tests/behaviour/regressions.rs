@@ -1,4 +1,4 @@
-//! Errors that were found and fixed.
+//! Bugs that were found and fixed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,11 +14,11 @@ use redgrid_tests::fake_server::{FakeServer, granting};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{NOTHING, SOON, client, client_with, server};
 
-/// Of what a server grants that is made up.
+/// The token of each grant of the fake server.
 const TOKEN: &str = "1700000000000000";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiting_longer_than_the_patience_without_contact_is_still_waiting() {
+async fn a_wait_with_contact_outlasts_the_contact_timeout() {
     let server = server().await;
     let holder = client(&server).await;
     let quick = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(200)).retries(1);
@@ -27,7 +27,7 @@ async fn waiting_longer_than_the_patience_without_contact_is_still_waiting() {
     let bounded = Lock::new(&waiter, "a").acquire().timeout(Duration::from_secs(2)).await;
     assert!(matches!(bounded, Err(AcquireError::TimedOut { .. })), "{bounded:?}");
     let waiting = tokio::spawn(Lock::new(&waiter, "a").acquire().into_future());
-    // Five times the patience of 400 ms.
+    // Five times the timeout of 400 ms without contact.
     tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(2)).await;
     assert!(!waiting.is_finished());
     held.release().await.unwrap();
@@ -44,7 +44,8 @@ async fn a_forgotten_lock_survives_a_shutdown() {
     assert!(observer.exists("a").await.unwrap());
 }
 
-/// By a clock that nobody holds up: until its lease is over it is known, and then it is not.
+/// A forgotten lock stays in the client's table until the lease ends, and no longer. The clock is
+/// paused, so a busy machine has no effect.
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_lock_leaves_no_entry() {
     let server = Arc::new(FakeServer::new("one:1", granting(TOKEN)));
@@ -159,7 +160,7 @@ async fn an_extension_without_contact_ends_when_its_patience_is_over() {
     guard.forget();
 }
 
-/// Concurrent requests leave as one; requests cancelled by then are not sent.
+/// Concurrent requests are sent as one; a request that was cancelled before that is not sent.
 #[tokio::test]
 async fn a_cancelled_request_is_not_sent() {
     for kept in [false, true] {
@@ -186,7 +187,7 @@ async fn a_cancelled_request_is_not_sent() {
         let first = calls.swap_remove(0);
         drop(calls);
         let stays = kept.then(|| tokio::spawn(first));
-        // Cancelled requests leave the queue before the connection is there.
+        // Cancelled requests leave the queue before the connection is established.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -201,8 +202,8 @@ async fn a_cancelled_request_is_not_sent() {
     }
 }
 
-/// Requests queued behind another are notified when the client shuts down, and not at their
-/// timeouts.
+/// Requests queued behind another one are notified when the client shuts down, and not only at
+/// their timeouts.
 #[tokio::test]
 async fn a_queued_request_is_notified_of_a_shutdown_at_once() {
     let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))).stuck_at("INCRBY"));
@@ -214,21 +215,21 @@ async fn a_queued_request_is_notified_of_a_shutdown_at_once() {
     let _ = client.shutdown(Duration::from_millis(50)).await;
     let mut told_of_it = 0;
     for call in calls {
-        match tokio::time::timeout(SOON, call).await.expect("it waits for nothing").unwrap() {
+        match tokio::time::timeout(SOON, call).await.expect("an end in time").unwrap() {
             Err(AtomicError::Failed(Failure::ShuttingDown { .. })) => told_of_it += 1,
             told => assert!(matches!(told, Err(AtomicError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}"),
         }
     }
-    assert!(told_of_it >= 3, "{told_of_it} stood behind the first");
-    let late = tokio::time::timeout(SOON, number.increment()).await.expect("it waits for nothing");
+    assert!(told_of_it >= 3, "{told_of_it} waited behind the first");
+    let late = tokio::time::timeout(SOON, number.increment()).await.expect("an end in time");
     assert!(matches!(late, Err(AtomicError::Failed(Failure::ShuttingDown { .. }))), "{late:?}");
 }
 
-/// A steal checks once more what it took when the former holder can no longer pass it on. By then
-/// it may be stolen itself, and the server may have lost its data: it would take the free lock,
-/// without a caller.
+/// Two takeovers leave no lock behind. A steal checks its lock once more when the former holder can
+/// no longer pass it on. By then, the lock may have been stolen again, and the server may have lost
+/// its data. The check would then acquire the free lock without a caller.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_robbed_thief_leaves_nothing_on_a_server_that_has_forgotten_both() {
+async fn two_takeovers_leave_nothing_on_a_server_that_lost_its_data() {
     let server = server().await;
     let (one, two, observer) = (client(&server).await, client(&server).await, server.observer().await.unwrap());
     observer.cmd(&["HSET", "a", "other:1", "1"]).await.unwrap();

@@ -33,7 +33,7 @@ async fn keys_of(observer: &Observer) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_come_by_priority_and_in_order_and_are_over_when_acknowledged() {
+async fn messages_are_delivered_by_priority_in_order_until_acknowledged() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     assert!(queue.try_receive().await.unwrap().is_none() && !queue.object().exists().await.unwrap());
@@ -75,14 +75,15 @@ async fn an_unsettled_message_returns_to_its_position_until_it_is_dead() {
     let receipt = lost.receipt().clone();
     drop(lost);
     let id = receipt.message_id();
-    // Only the next receive changes anything: `b` may come first, `a` as soon as its time is over.
+    // Only the next receive changes anything: `b` may come first, and `a` as soon as its visibility
+    // ends.
     wait_until(SOON, async || queue.counts().await.unwrap().ready == 2).await;
     let both = queue.receive_many(2).visibility(SHORT).await.unwrap();
     assert_eq!((values(&both), both[0].attempt(), both[1].attempt()), (vec!["a".to_owned(), "b".into()], 2, 1));
-    assert!(is_stale(&queue.ack(&receipt).await), "it was given to somebody else since");
+    assert!(is_stale(&queue.ack(&receipt).await), "delivered again since");
     both[1].ack().await.unwrap();
     drop(both);
-    // A waiting receive moves it to the dead letters, and gets nothing.
+    // The next receive moves it to the dead letters, and gets nothing.
     wait_until(SOON, async || {
         assert!(queue.try_receive().await.unwrap().is_none());
         queue.counts().await.unwrap().dead == 1
@@ -104,10 +105,10 @@ async fn a_late_acknowledgement_counts_until_another_delivery() {
     queue.push("a").await.unwrap();
     let delivery = queue.receive().visibility(Duration::from_millis(1)).await.unwrap();
     wait_until(SOON, async || queue.counts().await.unwrap().ready == 1).await;
-    // Any receive changes its place, here one of another message.
+    // Any receive moves it back, here that of another message.
     queue.push("urgent").priority(9).await.unwrap();
     queue.receive().await.unwrap().ack().await.unwrap();
-    assert!(is_stale(&delivery.extend(HOUR).await), "its visibility is over");
+    assert!(is_stale(&delivery.extend(HOUR).await), "its visibility has ended");
     assert_eq!(delivery.remaining(), Duration::ZERO);
     delivery.ack().await.unwrap();
     assert!(queue.try_receive().await.unwrap().is_none());
@@ -123,7 +124,7 @@ async fn messages_are_given_back_extended_and_rejected() {
     assert!(a.remaining() > HOUR / 2);
     let b = queue.receive().visibility(HOUR).await.unwrap();
     a.nack(Duration::ZERO).await.unwrap();
-    assert!(is_stale(&a.ack().await), "what was given back is with somebody else");
+    assert!(is_stale(&a.ack().await), "another receiver has the returned message");
     let again = queue.receive().visibility(HOUR).await.unwrap();
     assert_eq!((again.id(), again.attempt()), (a.id(), 2));
     again.nack(HOUR).await.unwrap();
@@ -135,11 +136,11 @@ async fn messages_are_given_back_extended_and_rejected() {
     assert_eq!((dead.len(), dead[0].value().unwrap().as_str()), (1, "b"));
     assert!(matches!(dead[0].state(), MessageState::Dead { reason, .. } if reason == "it can not be"));
     assert!(queue.dead().redrive_one(b.id()).await.unwrap() && !queue.dead().redrive_one(b.id()).await.unwrap());
-    // By its receipt, from elsewhere.
+    // By its receipt, through another handle.
     let b = queue.receive().await.unwrap();
     let receipt: Receipt = b.receipt().to_string().parse().unwrap();
     let forged: Receipt = format!("{}-{}", b.id(), "4".repeat(32)).parse().unwrap();
-    assert!(is_stale(&queue.ack(&forged).await), "it is in flight, under another receipt");
+    assert!(is_stale(&queue.ack(&forged).await), "in flight under another receipt");
     assert!(is_stale(&queue.extend(&forged, HOUR).await) && is_stale(&queue.reject(&forged, "no").await));
     queue.extend(&receipt, HOUR * 100).await.unwrap();
     let held = queue.get(b.id()).await.unwrap().unwrap();
@@ -155,7 +156,7 @@ async fn messages_are_given_back_extended_and_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_dead_are_streamed_moved_and_dropped() {
+async fn many_dead_messages_are_streamed_moved_and_dropped() {
     let server = server().await;
     let queue: ReliableQueue<u32> = ReliableQueue::new(&client(&server).await, "many");
     let all: Vec<u32> = (0..250).collect();
@@ -175,12 +176,12 @@ async fn many_dead_are_streamed_moved_and_dropped() {
     assert_eq!((queue.dead().clear().await.unwrap(), queue.counts().await.unwrap().ready), (150, 100));
 }
 
-/// With a poll that would come too late.
+/// A client with a poll that would come too late.
 async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(Duration::from_secs(600))).await
 }
 
-/// A notification arrives during a poll that did not see its message.
+/// A notification is not lost, even if it arrives during a poll that did not see its message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_notification_during_a_poll_is_not_lost() {
     let server = server().await;
@@ -188,7 +189,7 @@ async fn a_notification_during_a_poll_is_not_lost() {
     for _ in 0..100 {
         let waiting = tokio::spawn(here.receive().visibility(HOUR).into_future());
         there.push("later").delay(Duration::from_millis(10)).await.unwrap();
-        let delivery = tokio::time::timeout(SOON, waiting).await.expect("it is woken").unwrap();
+        let delivery = tokio::time::timeout(SOON, waiting).await.expect("a wake-up").unwrap();
         delivery.unwrap().ack().await.unwrap();
     }
 }
@@ -208,7 +209,7 @@ async fn a_waiter_is_woken_by_a_push_and_by_a_due_message() {
         match round {
             0 => drop(there.push("now").await.unwrap()),
             1 => drop(there.push("later").delay(Duration::from_millis(300)).await.unwrap()),
-            // A change by another client does not settle it.
+            // A change by another client does not change the due time.
             2 => {
                 there.push("theirs").delay(HOUR).await.unwrap();
                 there.push("lost").priority(9).await.unwrap();
@@ -216,14 +217,14 @@ async fn a_waiter_is_woken_by_a_push_and_by_a_due_message() {
             // A message that is due before another one.
             _ => drop(there.push("sooner").delay(SHORT).await.unwrap()),
         }
-        let delivery = tokio::time::timeout(SOON, waiting).await.expect("it is woken").unwrap();
+        let delivery = tokio::time::timeout(SOON, waiting).await.expect("a wake-up").unwrap();
         assert_eq!(delivery.attempt(), 1);
         match round {
             2 => delivery.nack(Duration::from_millis(100)).await.unwrap(),
             _ => delivery.ack().await.unwrap(),
         }
         if round == 2 {
-            let again = tokio::time::timeout(SOON, here.receive().into_future()).await.expect("it comes due").unwrap();
+            let again = tokio::time::timeout(SOON, here.receive().into_future()).await.expect("due again").unwrap();
             again.ack().await.unwrap();
         }
     }
@@ -231,7 +232,7 @@ async fn a_waiter_is_woken_by_a_push_and_by_a_due_message() {
     let began = Instant::now();
     there.push("a").await.unwrap();
     let lost = there.receive().visibility(Duration::from_millis(200)).await.unwrap();
-    let again = tokio::time::timeout(SOON, here.receive().into_future()).await.expect("it comes back").unwrap();
+    let again = tokio::time::timeout(SOON, here.receive().into_future()).await.expect("a second delivery").unwrap();
     assert!(began.elapsed() >= Duration::from_millis(200) && again.id() == lost.id() && again.attempt() == 2);
 }
 
@@ -241,7 +242,7 @@ async fn tasks_of_a_process_receive_in_the_order_in_which_they_came() {
     let queue = queue(&patient(&server).await);
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     for task in 0..20 {
-        // Entered when it is first polled, one after the other.
+        // Each task enters the queue at its first poll, one after the other.
         let (queue, sender) = (queue.clone(), sender.clone());
         let mut future = queue.receive().visibility(HOUR).into_future();
         assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -259,7 +260,7 @@ async fn tasks_of_a_process_receive_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deduplication_id_counts_within_its_window_although_the_message_is_over() {
+async fn a_deduplication_id_counts_within_its_window_after_the_message_ended() {
     let server = server().await;
     let queue = queue(&client(&server).await);
     let first = queue.push("a").deduplicate("order-7").await.unwrap();
@@ -304,10 +305,10 @@ async fn settings_are_shared_and_their_limits_are_reported() {
     assert!(matches!(told[1], Err(QueueError::TooLarge { .. })));
     assert!(matches!(told[3], Err(QueueError::Full { limit: 2, .. })));
     let delivery = here.receive().await.unwrap();
-    assert!(delivery.remaining() > SHORT, "as the queue says");
+    assert!(delivery.remaining() > SHORT, "by the queue's setting");
     assert_eq!(delivery.value().unwrap(), "a");
     delivery.ack().await.unwrap();
-    // Dead ones are over some time, too.
+    // Dead messages also expire after some time.
     here.receive().await.unwrap().reject("no").await.unwrap();
     let observer = server.observer().await.unwrap();
     let ends: Vec<String> =
@@ -326,7 +327,7 @@ async fn an_expired_message_is_dropped_unless_a_consumer_has_it() {
     let dropped = queue.push("dropped").lifetime(SHORT).await.unwrap();
     passed(&observer, SHORT).await;
     assert!(queue.try_receive().await.unwrap().is_none() && queue.get(dropped.id).await.unwrap().is_none());
-    // On a machine that stands still it may be over before it is received.
+    // On a machine that stalls, it may expire before it is received.
     let received = async || {
         loop {
             queue.push("kept").lifetime(SHORT * 4).await.unwrap();
@@ -339,9 +340,9 @@ async fn an_expired_message_is_dropped_unless_a_consumer_has_it() {
     let (one, other) = (received().await, received().await);
     passed(&observer, SHORT * 4).await;
     assert!(queue.try_receive().await.unwrap().is_none());
-    assert!(queue.get(one.id()).await.unwrap().is_some(), "who has it is let finish");
+    assert!(queue.get(one.id()).await.unwrap().is_some(), "a receiver may finish");
     one.ack().await.unwrap();
-    // Returned after its end, it is not delivered again.
+    // A message that is returned after its lifetime is not delivered again.
     other.nack(Duration::ZERO).await.unwrap();
     assert!(queue.try_receive().await.unwrap().is_none() && queue.get(other.id()).await.unwrap().is_none());
 }
@@ -418,11 +419,11 @@ async fn all_keys_of_a_queue_live_end_and_are_renamed_together() {
     let observer = server.observer().await.unwrap();
     assert!(queue.receive().timeout(SHORT).await.is_err());
     for key in observer.keys("*").await.unwrap() {
-        assert!(observer.time_to_live(&key).await.unwrap().is_some(), "who only waits leaves nothing: {key}");
+        assert!(observer.time_to_live(&key).await.unwrap().is_some(), "a wait alone leaves nothing: {key}");
     }
     queue.push("a").deduplicate("a").lifetime(HOUR).await.unwrap();
     assert!(queue.object().expire_in(HOUR).await.unwrap());
-    // A delayed message ends with the rest.
+    // A delayed message expires with the rest.
     queue.push("b").delay(HOUR).await.unwrap();
     queue.receive().await.unwrap().reject("").await.unwrap();
     let keys = keys_of(&observer).await;

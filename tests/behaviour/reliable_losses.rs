@@ -18,7 +18,7 @@ const CHANGE: &str = "redgrid_reliable_queue_channel";
 
 type Numbers = ReliableQueue<u64>;
 
-/// A client behind a proxy that gives an answer up soon, and asks again.
+/// Returns a client behind a proxy, with a short response timeout and this number of retries.
 async fn hasty(server: &redgrid_testkit::RedisServer, retries: u32) -> (Proxy, Client) {
     let proxy = Proxy::to(server).await.unwrap();
     let settings = |config: Config| config.response_timeout(Duration::from_millis(500)).retries(retries);
@@ -31,7 +31,7 @@ async fn retries_after_lost_replies_act_once() {
     let server = server().await;
     let (proxy, client) = hasty(&server, 10).await;
     let queue: Numbers = ReliableQueue::new(&client, "q");
-    // So that scripts are known.
+    // After this, the server knows the scripts.
     queue.push(&0).await.unwrap();
     queue.receive().visibility(HOUR).await.unwrap().ack().await.unwrap();
     proxy.next(2, CHANGE, Action::SwallowReply);
@@ -61,7 +61,7 @@ async fn messages_delivered_to_no_caller_are_no_attempt() {
         let told = queue.receive().visibility(HOUR).await;
         assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::Unavailable { .. })))), "{told:?}");
     }
-    // While it connects anew, calls end.
+    // Calls fail while it reconnects.
     let delivery = loop {
         match queue.receive().visibility(HOUR).timeout(SOON).await {
             Ok(delivery) => break delivery,
@@ -91,7 +91,7 @@ async fn a_copy_that_comes_late_takes_nothing() {
     assert_eq!(values, [1, 2, 3]);
     queue.push(&4).await.unwrap();
     assert_eq!(proxy.release_held().await, 1);
-    // Carried out before these, on whatever connection.
+    // The late copy was executed before these requests, on whatever connection.
     for _ in 0..50 {
         assert_eq!((queue.counts().await.unwrap().ready, queue.counts().await.unwrap().in_flight), (1, 3));
     }
@@ -108,7 +108,7 @@ async fn an_acknowledgement_that_ended_unknown_may_be_repeated() {
     let queue: Numbers = ReliableQueue::new(&client, "q");
     queue.push(&1).await.unwrap();
     let delivery = queue.receive().visibility(HOUR).await.unwrap();
-    // Longer than the call waits; the request continues after it.
+    // Longer than the timeout of the call; the request continues after it.
     proxy.next(4, CHANGE, Action::SwallowReply);
     let told = delivery.ack().await;
     assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })))), "{told:?}");
@@ -138,7 +138,7 @@ async fn a_cancelled_caller_takes_no_message() {
         match tokio::time::timeout(patience, queue.receive().visibility(HOUR).into_future()).await {
             Ok(delivery) => {
                 let delivery = delivery.unwrap();
-                assert_eq!(delivery.attempt(), 1, "what nobody has seen was not tried");
+                assert_eq!(delivery.attempt(), 1, "an unseen delivery is no attempt");
                 assert!(seen.insert(delivery.value().unwrap()));
                 delivery.ack().await.unwrap();
             }
@@ -153,13 +153,13 @@ async fn a_cancelled_caller_takes_no_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_is_dropped_goes_back_at_once_where_that_was_said() {
+async fn a_dropped_delivery_is_returned_at_once_on_request() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     queue.push(&1).await.unwrap();
     drop(queue.receive().visibility(HOUR).back_on_drop().await.unwrap());
     let delivery = tokio::time::timeout(SOON, queue.receive().visibility(HOUR).back_on_drop().into_future());
-    let delivery = delivery.await.expect("it is there again").unwrap();
+    let delivery = delivery.await.expect("another delivery").unwrap();
     assert_eq!(delivery.attempt(), 2);
     delivery.ack().await.unwrap();
     drop(delivery);
@@ -181,22 +181,22 @@ async fn a_waiter_is_notified_of_a_shutdown() {
     assert!(queue.receive().await.is_err() && queue.push(&1).await.is_err());
 }
 
-/// The deliveries of a message and its acknowledgements that counted.
+/// The deliveries of a message, and its successful acknowledgements.
 #[derive(Default)]
-struct Heard {
+struct Deliveries {
     value: u64,
     attempts: Vec<u64>,
     acknowledged: u64,
 }
 
-/// How many messages: `REDGRID_RELIABLE_MESSAGES`, 2,000 unless that is set.
+/// The number of messages: `REDGRID_RELIABLE_MESSAGES`, or 2,000.
 fn how_many() -> u64 {
     std::env::var("REDGRID_RELIABLE_MESSAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }
 
-/// Workers die by SIGKILL all the time, wherever they are. Each message is done with, and what is
-/// given twice is explained: attempts of a message rise one by one, and no more of them than deaths
-/// and ended visibilities allow.
+/// No message is lost when workers are killed by SIGKILL at random. Each one is acknowledged. The
+/// attempts of a message rise one by one, and there are no more than deaths and ended visibilities
+/// explain.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_message_is_lost_however_many_workers_are_killed() {
     const WORKERS: usize = 4;
@@ -217,13 +217,13 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     for _ in 0..WORKERS {
         workers.push(worker().await);
     }
-    let (mut heard, mut kills, mut stale): (HashMap<MessageId, Heard>, u64, u64) = (HashMap::new(), 0, 0);
+    let (mut heard, mut kills, mut stale): (HashMap<MessageId, Deliveries>, u64, u64) = (HashMap::new(), 0, 0);
     let mut random = fastrand::Rng::with_seed(11);
     let lines = (messages / 5).min(1_000) + 20;
     let mut lines_to_death = random.u64(0..lines);
     let mut over = false;
     while !over {
-        // A client at random.
+        // A random worker.
         let said = {
             let speaking = workers.iter_mut().map(|worker| Box::pin(worker.next_line()));
             let next = futures_util::future::select_all(speaking);
@@ -234,11 +234,11 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
             over = counts.totals.pushed == messages && counts.ready + counts.delayed + counts.in_flight == 0;
             continue;
         };
-        hear(&mut heard, &mut stale, &said);
+        record(&mut heard, &mut stale, &said);
         if lines_to_death == 0 && kills < 1_000 {
             let dead = std::mem::replace(&mut workers[at], worker().await);
             for said in dead.kill_and_read().await {
-                hear(&mut heard, &mut stale, &said);
+                record(&mut heard, &mut stale, &said);
             }
             (kills, lines_to_death) = (kills + 1, random.u64(0..lines));
         }
@@ -259,8 +259,8 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
         let rise = one.attempts.windows(2).all(|two| two[0] < two[1]);
         assert!(rise && one.acknowledged <= 1, "{id}: {:?}, {} acknowledgements", one.attempts, one.acknowledged);
     }
-    // A worker that died had ten messages at most. Of the others none came back, unless one found
-    // its visibility over: then its acknowledgement was stale.
+    // A dead worker had at most ten messages. No other message came back, unless a visibility had
+    // ended: then the acknowledgement was stale.
     assert!(
         counts.totals.redelivered <= kills * 10 + stale,
         "{} of {kills} kills, {stale} stale",
@@ -268,14 +268,14 @@ async fn no_message_is_lost_however_many_workers_are_killed() {
     );
 }
 
-fn hear(heard: &mut HashMap<MessageId, Heard>, stale: &mut u64, said: &str) {
+fn record(heard: &mut HashMap<MessageId, Deliveries>, stale: &mut u64, said: &str) {
     let words: Vec<&str> = said.split(' ').collect();
     match words[..] {
         ["got", id, value, attempt] => {
             let one = heard.entry(id.parse().unwrap()).or_default();
             one.value = value.parse().unwrap();
             one.attempts.push(attempt.parse().unwrap());
-            // Lines of different workers are read in no order.
+            // Lines of different workers arrive in any order.
             one.attempts.sort_unstable();
         }
         ["ack", id] => heard.entry(id.parse().unwrap()).or_default().acknowledged += 1,
@@ -284,9 +284,9 @@ fn hear(heard: &mut HashMap<MessageId, Heard>, stale: &mut u64, said: &str) {
     }
 }
 
-/// A failover under load. Writes that the old primary acknowledged and did not replicate may be
-/// lost with it, as replication is asynchronous. This test waits for the replica, so nothing may be
-/// missing.
+/// A waiter continues after a failover under load. Replication is asynchronous: writes that the old
+/// primary acknowledged but did not replicate may be lost. This test waits for the replica, so no
+/// message may be missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_continues_after_a_failover() {
     let sentinels = Sentinels::builder().start().await.unwrap();
@@ -300,7 +300,7 @@ async fn a_waiter_continues_after_a_failover() {
     let held = queue.receive_many(5).visibility(HOUR).await.unwrap();
     let primary = sentinels.current_primary().await.unwrap();
     let observer = primary.observer().await.unwrap();
-    // Written behind all that is to be there, on the connection that waits.
+    // Written after all messages, on the connection that waits.
     observer.cmd(&["SET", "behind", "1"]).await.unwrap();
     let replicas: u64 = observer.query(&["WAIT", "1", "10000"]).await.unwrap();
     assert!(replicas >= 1);
@@ -309,7 +309,7 @@ async fn a_waiter_continues_after_a_failover() {
     let end = Instant::now() + SOON * 3;
     while seen.len() < 45 {
         assert!(Instant::now() < end, "only {}", seen.len());
-        // While there is no primary, calls end.
+        // While there is no primary, calls fail.
         let Ok(some) = queue.receive_many(10).visibility(HOUR).timeout(SOON).await else { continue };
         for outcome in join_all(some.iter().map(|one| one.ack())).await {
             outcome.unwrap();
@@ -331,7 +331,7 @@ async fn a_delivery_with_an_unsent_acknowledgement_is_returned() {
     let both = queue.receive_many(2).visibility(HOUR).back_on_drop().await.unwrap();
     server.pause().await.unwrap();
     let changing = queue.push(&3).into_future();
-    // It waits behind the push, which has no answer.
+    // The acknowledgement waits behind the push, which has no reply.
     let dropped = async {
         let told = tokio::time::timeout(Duration::from_millis(100), both[0].ack()).await;
         assert!(told.is_err());

@@ -1,7 +1,7 @@
-//! A reliable queue is what its model is, on one server and on a cluster.
+//! A reliable queue is compared with its model, on one server and on a cluster.
 //!
-//! Times are either so long that they do not end, or so short that they have ended when the next
-//! step begins: that waits until the server's time has gone on.
+//! Times are either so long that they do not end, or so short that they have ended before the next
+//! step. Each step waits until the server's time has passed them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,7 +34,7 @@ async fn a_queue_in_a_cluster_matches_its_model() {
 enum Place {
     Ready,
     Delayed,
-    /// Given by this delivery; the visibility ends at once or not.
+    /// Delivered; whether the visibility ends at once.
     Flight(bool),
     Dead,
 }
@@ -45,9 +45,9 @@ struct One {
     priority: u8,
     attempts: u32,
     place: Place,
-    /// The delivery whose acknowledgement counts.
+    /// The delivery that may acknowledge the message.
     receipt: Option<usize>,
-    /// The message ends as soon as no delivery is out.
+    /// Whether the message expires as soon as no delivery is in flight.
     ends: bool,
 }
 
@@ -155,8 +155,8 @@ async fn apply(
         4..=7 => {
             let most = usize::from(value % 3) + 1;
             let visibility = if flag { SHORT } else { LONG };
-            // A visibility that ends at this moment may still be delivered: the test waited for it
-            // above.
+            // A delivery could still be in flight at the end of its visibility, so the test has
+            // waited above.
             let given = queue.receive_many(most).visibility(visibility).timeout(Duration::ZERO).await.unwrap();
             model.tidy();
             let expected: Vec<_> = model.first().into_iter().take(most).collect();
@@ -221,7 +221,7 @@ async fn apply(
 
 async fn compare(queue: &ReliableQueue<u8>, model: &Model, story: &[String], seed: u64) {
     let at = || format!("seed {seed}, after {story:?}");
-    // A visibility that ends at once is over before it is looked at.
+    // A short visibility ends before the comparison.
     tokio::time::sleep(SHORT * 4).await;
     let counts = queue.counts().await.unwrap();
     let there = (counts.ready, counts.delayed, counts.in_flight, counts.dead);

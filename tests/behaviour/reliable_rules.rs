@@ -1,5 +1,5 @@
-//! Edge cases of reliable queues: ids after a delete, a server without memory, undecodable states,
-//! lifetimes without consumers, notifications.
+//! Edge cases of reliable queues: ids after a delete, a server out of memory, undecodable states,
+//! lifetimes without consumers, and notifications.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn an_id_does_not_repeat_after_a_delete_or_a_clock_set_back() {
     let told = queue.push_many(&[2, 3]).await;
     let [second, third] = [&told[0], &told[1]].map(|told| told.as_ref().unwrap().id);
     assert!(first < second && second < third, "{first}, {second}, {third}");
-    // A clock that was an hour ahead.
+    // The clock was an hour ahead.
     let observer = server.observer().await.unwrap();
     let ahead = observer.server_time_micros().await.unwrap() + 3_600_000_000;
     observer.cmd(&["HSET", "redgrid_reliable_queue:{q}", "seq", &ahead.to_string()]).await.unwrap();
@@ -75,10 +75,10 @@ async fn a_server_out_of_memory_allows_receiving_and_settling() {
         delivery.ack().await.unwrap();
     }
     queue.receive().visibility(HOUR).await.unwrap().reject("no").await.unwrap();
-    // What goes together: a push has no place, what settles has.
+    // In a batch, the pushes are rejected for lack of memory, and the acknowledgement is executed.
     let receipts = [held[1].receipt().clone()];
     for round in 0..20_u64 {
-        // Behind the first, which leaves alone.
+        // The first request is sent alone; the others follow in a batch.
         let push = || queue.push(&round).into_future();
         let (first, pushed, acked) = join3(push(), push(), queue.ack_many(&receipts)).await;
         for pushed in [first, pushed] {
@@ -99,7 +99,7 @@ async fn a_state_that_can_not_be_read_concerns_its_message_alone() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();
-    // No messagepack, a number, too few fields, fields of other types, no number.
+    // Not messagepack, a number, too few fields, fields of other types, and an empty text.
     let states = ["\u{1}\u{2}", "5", "\u{1}", "\u{7}", "aaaaaaaa", ""];
     for state in states {
         let told = queue.push_many(&[1, 2, 3]).await;
@@ -112,7 +112,7 @@ async fn a_state_that_can_not_be_read_concerns_its_message_alone() {
         passed(&observer, SHORT).await;
         assert!(queue.get(first).await.unwrap().is_none());
         assert_eq!(queue.peek(9).await.unwrap().len(), 1, "{state:?}");
-        // What goes together with it is done.
+        // Other requests in the same batch are executed.
         let push = || queue.push(&4).into_future();
         let (first, pushed, acked) = join3(push(), push(), given.ack()).await;
         assert!(
@@ -143,15 +143,15 @@ async fn expired_messages_make_room_without_a_receive() {
     assert_eq!(delivery.value().unwrap(), 2);
     delivery.reject("no").await.unwrap();
     passed(&observer, SHORT).await;
-    assert_eq!(queue.dead().redrive().await.unwrap(), 0, "it is over");
+    assert_eq!(queue.dead().redrive().await.unwrap(), 0, "an expired message");
     queue.push(&3).lifetime(SHORT).await.unwrap();
-    // Its receiver may finish: the message stays until then.
+    // A receiver may finish its work: the message stays until then.
     let delivery = queue.receive_many(1).visibility(HOUR).timeout(Duration::ZERO).await.unwrap().pop();
     passed(&observer, SHORT).await;
     let told = queue.push(&4).await;
     if let Some(delivery) = delivery {
         assert!(matches!(told, Err(QueueError::Full { .. })), "{told:?}");
-        // Returned after its end, it ends at once.
+        // A message that is returned after its lifetime expires at once.
         delivery.nack(Duration::ZERO).await.unwrap();
         queue.push(&4).await.unwrap();
     }
@@ -167,7 +167,7 @@ async fn a_message_delivered_to_no_caller_is_no_attempt_after_its_visibility() {
     let queue: Numbers = ReliableQueue::new(&client, "q");
     let observer = server.observer().await.unwrap();
     set(&queue, QueueSettings { max_attempts: Some(1), ..QueueSettings::default() }).await;
-    // So that the script is known.
+    // Afterwards, the server knows the script.
     assert!(queue.receive_many(1).timeout(Duration::ZERO).await.unwrap().is_empty());
     queue.push(&1).await.unwrap();
     proxy.next(1, ":receive", Action::SwallowReply);
@@ -197,7 +197,7 @@ async fn remaining_is_never_too_long() {
     assert!(held[0].remaining() > HOUR);
     held[0].nack(HOUR).await.unwrap();
     held[1].reject("no").await.unwrap();
-    assert_eq!((held[0].remaining(), held[1].remaining()), (Duration::ZERO, Duration::ZERO), "it is not its any more");
+    assert_eq!((held[0].remaining(), held[1].remaining()), (Duration::ZERO, Duration::ZERO), "another receiver has it");
     proxy.next(4, "redgrid_reliable_queue_channel", Action::SwallowReply);
     let told = held[2].extend(SHORT).await;
     assert!(matches!(told, Err(QueueError::Object(ObjectError::Failed(Failure::OutcomeUnknown { .. })))), "{told:?}");
@@ -205,7 +205,7 @@ async fn remaining_is_never_too_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_are_counted_where_they_are_moved() {
+async fn dead_messages_are_counted_at_the_primary() {
     let replicated = Replicated::start(1).await.unwrap();
     let replicas = replicated.replicas().iter().map(|replica| replica.addr().to_string());
     let config = Config::master_slave(replicated.primary().addr().to_string(), replicas)
@@ -220,7 +220,7 @@ async fn the_dead_are_counted_where_they_are_moved() {
     for _ in 0..2 {
         queue.push(&1).await.unwrap();
         queue.receive().await.unwrap().reject("no").await.unwrap();
-        // A replica that does not know of it.
+        // The replica has lost the dead message.
         wait_until(SOON, async || observer.query::<u64>(&["DEL", &key("dead")]).await.unwrap() == 1).await;
         wait_until(SOON, async || queue.dead().count().await.unwrap() == 0).await;
         if queue.counts().await.unwrap().totals.pushed == 1 {
@@ -233,7 +233,7 @@ async fn the_dead_are_counted_where_they_are_moved() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lifetime_is_as_long_however_often_a_message_is_moved_back() {
+async fn a_lifetime_stays_however_often_a_message_is_moved_back() {
     let server = server().await;
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();
@@ -256,7 +256,7 @@ async fn peek_returns_the_messages_of_the_next_receive() {
     let queue: Numbers = ReliableQueue::new(&client(&server).await, "q");
     let observer = server.observer().await.unwrap();
     set(&queue, QueueSettings { max_attempts: Some(1), ..QueueSettings::default() }).await;
-    // It will die of its attempts.
+    // This message has used all its attempts.
     queue.push(&0).priority(9).await.unwrap();
     drop(queue.receive().visibility(SHORT).await.unwrap());
     let over = queue.push(&1).priority(9).lifetime(SHORT).await.unwrap().id;

@@ -17,7 +17,7 @@ fn news(client: &Client) -> News {
 }
 
 async fn next(deliveries: &mut Deliveries<String, Text>) -> Result<Delivery<String>, SubscriptionError> {
-    let next = tokio::time::timeout(SOON, deliveries.next()).await.expect("something comes");
+    let next = tokio::time::timeout(SOON, deliveries.next()).await.expect("an item in time");
     next.expect("the client lives")
 }
 
@@ -25,7 +25,7 @@ async fn delivery(deliveries: &mut Deliveries<String, Text>) -> Delivery<String>
     next(deliveries).await.unwrap()
 }
 
-/// The next message, acknowledged.
+/// Acknowledges the next message and returns it.
 async fn acked(deliveries: &mut Deliveries<String, Text>) -> String {
     let delivery = delivery(deliveries).await;
     let text = delivery.message().unwrap().clone();
@@ -44,7 +44,7 @@ async fn each_subscriber_gets_messages_published_during_its_subscription() {
     let (server, client, observer) = ready().await;
     let (topic, elsewhere) = (news(&client), redgrid_tests::client(&server).await);
     assert_eq!(topic.publish("nobody").await.unwrap().subscribers, 0);
-    // No polling here: only the notification wakes.
+    // Without polls here: only the notification wakes the subscriber.
     let mut one = topic.subscribe().poll_interval(SOON).await.unwrap();
     let mut two = news(&elsewhere).subscribe().poll_interval(SOON).from_the_beginning().await.unwrap();
     assert_eq!((topic.count_subscribers().await.unwrap(), one.subscriber().len()), (2, 32));
@@ -54,12 +54,12 @@ async fn each_subscriber_gets_messages_published_during_its_subscription() {
     assert_eq!((first.id(), first.message().unwrap().as_str(), first.is_redelivered()), (published.id, "1", false));
     first.ack().await.unwrap();
     assert_eq!(acked(&mut one).await, "2");
-    assert_eq!(topic.len().await.unwrap(), 3, "the other has none of them");
+    assert_eq!(topic.len().await.unwrap(), 3, "the other subscriber has received none");
     for text in ["nobody", "1", "2"] {
         assert_eq!(acked(&mut two).await, text);
     }
-    assert_eq!(topic.len().await.unwrap(), 0, "all have all");
-    // One that waits already is woken.
+    assert_eq!(topic.len().await.unwrap(), 0, "both have received all");
+    // A subscriber that waits already is woken.
     let waiting = tokio::spawn(async move { acked(&mut one).await });
     tokio::task::yield_now().await;
     topic.publish("3").await.unwrap();
@@ -84,7 +84,7 @@ async fn unacknowledged_messages_are_redelivered_to_the_continuing_subscriber() 
     let again = delivery(&mut one).await;
     assert!(again.is_redelivered() && again.message().unwrap() == "1");
     drop((again, one));
-    // Also what was acknowledged behind it.
+    // Messages acknowledged after an unacknowledged one are repeated, too.
     let elsewhere = redgrid_tests::client(&server).await;
     let mut resumed = news(&elsewhere).subscribe().as_subscriber("one").await.unwrap();
     for n in 1..=3 {
@@ -97,7 +97,7 @@ async fn unacknowledged_messages_are_redelivered_to_the_continuing_subscriber() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_as_many_out_as_may_be_it_waits() {
+async fn a_subscriber_waits_at_its_limit_of_unacknowledged_messages() {
     let (_server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().max_unacknowledged(2).await.unwrap();
@@ -126,7 +126,7 @@ async fn with_as_many_out_as_may_be_it_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_subscriber_is_taken_out_and_one_that_lives_is_not() {
+async fn only_a_silent_subscriber_is_removed() {
     let (_server, client, observer) = ready().await;
     let topic = news(&client);
     let dead = topic.subscribe().as_subscriber("dead").await.unwrap();
@@ -134,8 +134,9 @@ async fn a_silent_subscriber_is_taken_out_and_one_that_lives_is_not() {
     drop(dead);
     topic.publish("1").await.unwrap();
     assert_eq!(acked(&mut living).await, "1");
-    assert_eq!(topic.len().await.unwrap(), 1, "kept for the one that may come back");
-    // Renewed, it takes out the other, and what it kept goes with the next that is acknowledged.
+    assert_eq!(topic.len().await.unwrap(), 1, "kept for the other, which may come back");
+    // The renewal of a subscriber removes the other one. Its messages are dropped with the next
+    // acknowledgement.
     observer.cmd(&["ZADD", "{news}:timeout", "1", "dead"]).await.unwrap();
     let members = async || observer.query::<Vec<String>>(&["ZRANGE", "{news}:timeout", "0", "-1"]).await.unwrap();
     wait_until(SOON, async || members().await == ["living"]).await;
@@ -157,7 +158,7 @@ async fn an_evicted_subscriber_gets_a_gap_and_continues() {
     assert_eq!(acked(&mut one).await, "2");
     out.ack().await.unwrap();
     assert_eq!(topic.count_subscribers().await.unwrap(), 1);
-    // With all of it gone, ids begin anew.
+    // If the topic is deleted completely, ids start again.
     observer.cmd(&["DEL", "news", "{news}:timeout"]).await.unwrap();
     topic.publish("3").await.unwrap();
     assert!(matches!(next(&mut one).await, Err(SubscriptionError::Gap(Gap::Interrupted))));
@@ -174,7 +175,7 @@ async fn the_gap_of_an_evicted_subscriber_survives_lost_replies_and_dropped_call
     for round in 0..24_u32 {
         assert!(news(&publisher).remove_subscriber(one.subscriber()).await.unwrap());
         if round % 4 == 0 {
-            // Whatever makes it one is carried out, and its answer lost.
+            // The request that restores the subscriber is executed, and its reply is lost.
             proxy.next(2, "777000", Action::CutAfterForward);
         }
         for _ in 0..3 {
@@ -189,7 +190,7 @@ async fn the_gap_of_an_evicted_subscriber_survives_lost_replies_and_dropped_call
                 }
             }
         }
-        // A gap that was not reported yet; a message would come after it.
+        // A gap may not be reported yet; a message would follow it.
         news(&publisher).publish(&round.to_string()).await.unwrap();
         loop {
             match next(&mut one).await {
@@ -199,7 +200,7 @@ async fn the_gap_of_an_evicted_subscriber_survives_lost_replies_and_dropped_call
             }
         }
         proxy.heal();
-        // All is well again.
+        // The subscriber works normally again.
         news(&publisher).publish("well").await.unwrap();
         loop {
             match next(&mut one).await {
@@ -220,7 +221,7 @@ async fn acknowledged_messages_are_not_redelivered_after_a_lost_connection() {
     for n in 1..=20 {
         topic.publish(&n.to_string()).await.unwrap();
     }
-    // One that is stuck takes one place of three.
+    // An unacknowledged message takes one place of three.
     let stuck = delivery(&mut one).await;
     for n in 2..=10 {
         assert_eq!(acked(&mut one).await, n.to_string());
@@ -242,13 +243,14 @@ async fn acknowledged_messages_are_not_redelivered_after_a_lost_connection() {
     assert_eq!(topic.len().await.unwrap(), 0);
 }
 
-/// The first of three comes again over a new connection, behind which nothing was read yet.
+/// Only the unacknowledged one of three messages is repeated on a new connection, which has not
+/// read anything yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_acknowledged_before_a_reconnect_are_not_redelivered() {
     let (server, client, _observer) = ready().await;
     let topic = news(&client);
     let mut one = topic.subscribe().redelivery_delay(Duration::ZERO).await.unwrap();
-    // The subscriber for which they are kept.
+    // The messages are kept for this subscriber.
     let _idle = topic.subscribe().await.unwrap();
     for n in 1..=3 {
         topic.publish(&n.to_string()).await.unwrap();
@@ -284,7 +286,7 @@ async fn a_subscriber_that_lost_its_group_detects_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_nodes_a_stream_has_a_part_is_dropped_at_a_time() {
+async fn messages_are_dropped_in_parts_whatever_the_node_size() {
     let (_server, client, observer) = ready().await;
     for option in ["stream-node-max-entries", "stream-node-max-bytes"] {
         observer.cmd(&["CONFIG", "SET", option, "0"]).await.unwrap();
@@ -316,7 +318,7 @@ async fn messages_outlive_lost_connections_lost_answers_and_dropped_calls() {
             2 => {
                 server.kill_connections(Connections::Normal).await.unwrap();
             }
-            // Dropped wherever it is.
+            // The call is dropped at any point.
             _ => drop(tokio::time::timeout(Duration::from_micros(u64::from(round) * 30), one.next()).await),
         }
         while !seen.contains(&round) {
@@ -330,7 +332,7 @@ async fn messages_outlive_lost_connections_lost_answers_and_dropped_calls() {
             }
         }
     }
-    // The last that was acknowledged arrives there, at the latest with what comes next.
+    // The last acknowledgement reaches the server with the next message, at the latest.
     news(&publisher).publish("40").await.unwrap();
     let emptied = async {
         loop {
@@ -352,7 +354,7 @@ async fn a_backlog_is_dropped_in_parts() {
     let many = "for n = 1, 5000 do redis.call('XADD', KEYS[1], '*', 'm', n) end";
     observer.cmd(&["EVAL", many, "1", "news"]).await.unwrap();
     for _ in 0..4990 {
-        // Only what has nothing before it is told.
+        // An acknowledgement after an unacknowledged message is not sent to the server.
         drop(delivery(&mut one).await.ack().await);
     }
     assert_eq!(topic.len().await.unwrap(), 5000);

@@ -1,5 +1,5 @@
-//! Reliable topics compared with a model: all messages reach each subscriber in order, and again
-//! only as documented.
+//! Reliable topics compared with a model. All messages reach each subscriber in order, and are
+//! repeated only as documented.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ use redgrid_topic::{Deliveries, Delivery, Gap, MessageId, ReliableTopic, Subscri
 
 type News = ReliableTopic<String, Text>;
 
-/// How often a subscriber looks by itself: what others publish than redgrid does not wake it.
+/// How often a subscriber polls. Messages that redgrid did not publish do not wake it.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How many subscribers there are at most.
@@ -28,8 +28,8 @@ async fn published_messages_reach_each_subscriber_in_order() {
     let publishers = [client(&server).await, client(&server).await];
     for seed in seeds(8) {
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut room = Room { publishers: &publishers, name: format!("news:{seed}"), log: Vec::new() };
-        let mut ears: Vec<Ear> = Vec::new();
+        let mut room = TopicLog { publishers: &publishers, name: format!("news:{seed}"), log: Vec::new() };
+        let mut subs: Vec<Subscriber> = Vec::new();
         let mut story = Vec::new();
         // The subscribers' connections are cut, and their processes end.
         let connect = async || client_with(&server.url_via(proxy.addr()), |config| config).await;
@@ -39,51 +39,50 @@ async fn published_messages_reach_each_subscriber_in_order() {
             story.push((what, at, n));
             let about = format!("seed {seed}, after {story:?}");
             let home = random.usize(..2);
-            match (what, ears.get_mut(at)) {
-                (0..5, Some(ear)) => room.publish_beside(ear, n, &mut random, &about).await,
+            match (what, subs.get_mut(at)) {
+                (0..5, Some(sub)) => room.publish_beside(sub, n, &mut random, &about).await,
                 (0..5, None) => room.publish(n, &mut random).await,
-                (5..9, Some(ear)) => {
-                    let taken = ear.take(n, ear.sure(room.log.len())).await;
-                    ear.check(taken, &room.log, &about);
+                (5..9, Some(sub)) => {
+                    let taken = sub.take(n, sub.sure(room.log.len())).await;
+                    sub.check(taken, &room.log, &about);
                 }
-                (9..13, Some(ear)) => ear.acknowledge(&mut random).await,
-                (13, Some(ear)) => drop(ear.any_out(&mut random)),
+                (9..13, Some(sub)) => sub.acknowledge(&mut random).await,
+                (13, Some(sub)) => drop(sub.any_out(&mut random)),
                 (14, None) => {
                     let most = [1, 4, 100][random.usize(..3)];
-                    ears.push(Ear::new(&room, &homes[home], format!("ear:{step}"), most).await);
+                    subs.push(Subscriber::new(&room, &homes[home], format!("ear:{step}"), most).await);
                 }
-                (15 | 16, Some(ear)) if ear.ends.is_some() => {
-                    // The process ends, with its deliveries and its connections, and without a
-                    // farewell.
-                    ear.ends = None;
+                (15 | 16, Some(sub)) if sub.ends.is_some() => {
+                    // The process ends, with its deliveries and connections, without unsubscribing.
+                    sub.ends = None;
                     homes[home] = connect().await;
                 }
-                (15 | 16, Some(ear)) => ear.resume(&room, &homes[home]).await,
-                (17, Some(_)) => ears.swap_remove(at).leave(&room).await,
+                (15 | 16, Some(sub)) => sub.resume(&room, &homes[home]).await,
+                (17, Some(_)) => subs.swap_remove(at).leave(&room).await,
                 (18, _) => proxy.cut_all(),
-                (19, Some(ear)) if ear.is_clean() => {
-                    assert!(room.topic(0).remove_subscriber(&ear.id).await.unwrap(), "{about}");
-                    ear.is_removed = true;
+                (19, Some(sub)) if sub.is_clean() => {
+                    assert!(room.topic(0).remove_subscriber(&sub.id).await.unwrap(), "{about}");
+                    sub.is_removed = true;
                 }
                 _ => {}
             }
-            let removed = ears.iter().any(|ear| ear.is_removed);
+            let removed = subs.iter().any(|sub| sub.is_removed);
             let there = room.topic(1).count_subscribers().await.unwrap();
-            assert!(removed || there == ears.len() as u64, "{there} of {} {about}", ears.len());
+            assert!(removed || there == subs.len() as u64, "{there} of {} {about}", subs.len());
         }
         room.publish(1, &mut random).await;
         let about = format!("seed {seed}, in the end of {story:?}");
-        for ear in &mut ears {
-            if ear.ends.is_none() {
-                ear.resume(&room, &homes[0]).await;
+        for sub in &mut subs {
+            if sub.ends.is_none() {
+                sub.resume(&room, &homes[0]).await;
             }
-            ear.finish(&room.log, &about).await;
+            sub.finish(&room.log, &about).await;
         }
-        if !ears.is_empty() {
-            // The last acknowledgement may not have reached the server: the next one does.
+        if !subs.is_empty() {
+            // The last acknowledgement may be lost; the next one covers it.
             room.publish(1, &mut random).await;
-            for ear in &mut ears {
-                ear.finish(&room.log, &about).await;
+            for sub in &mut subs {
+                sub.finish(&room.log, &about).await;
             }
             wait_until(SOON, async || room.topic(0).is_empty().await.unwrap()).await;
         }
@@ -91,19 +90,19 @@ async fn published_messages_reach_each_subscriber_in_order() {
 }
 
 /// A topic, and what was published to it.
-struct Room<'r> {
+struct TopicLog<'r> {
     publishers: &'r [Client; 2],
     name: String,
     log: Vec<(MessageId, String)>,
 }
 
-impl Room<'_> {
+impl TopicLog<'_> {
     fn topic(&self, by: usize) -> News {
         ReliableTopic::new(&self.publishers[by], &self.name)
     }
 
-    /// Publishes some messages, from two clients concurrently, and as Redisson does; returns them
-    /// in their order.
+    /// Publishes some messages, from two clients concurrently, and as Redisson does. Returns them
+    /// in order.
     async fn published(&self, count: usize, random: &mut fastrand::Rng) -> Vec<(MessageId, String)> {
         let from = self.log.len();
         let all: Vec<(u8, String)> = (from..from + count).map(|n| (random.u8(..3), format!("message {n}"))).collect();
@@ -133,35 +132,35 @@ impl Room<'_> {
         self.log.extend(more);
     }
 
-    /// The same during a subscription.
-    async fn publish_beside(&mut self, ear: &mut Ear, count: usize, random: &mut fastrand::Rng, about: &str) {
-        let sure = ear.sure(self.log.len()) + if ear.is_removed { 0 } else { count };
-        let (more, taken) = futures_util::join!(self.published(count, random), ear.take(count, sure));
+    /// Publishes while a subscription receives.
+    async fn publish_beside(&mut self, sub: &mut Subscriber, count: usize, random: &mut fastrand::Rng, about: &str) {
+        let sure = sub.sure(self.log.len()) + if sub.is_removed { 0 } else { count };
+        let (more, taken) = futures_util::join!(self.published(count, random), sub.take(count, sure));
         self.log.extend(more);
-        ear.check(taken, &self.log, about);
+        sub.check(taken, &self.log, about);
     }
 }
 
 /// The deliveries and gaps of a subscription.
 type Taken = Vec<Result<Delivery<String>, Gap>>;
 
-/// A subscriber, and what it is to get: messages are numbered as they are in the log.
-struct Ear {
+/// A subscriber, and its expected messages by their position in the log.
+struct Subscriber {
     id: String,
     most: usize,
-    /// While its process lives.
+    /// `Some` while its process lives.
     ends: Option<Listening>,
-    /// It has acknowledged all before this one.
+    /// All messages before this one are acknowledged.
     behind: usize,
-    /// The server knows of all before this one, at least, and perhaps of more.
+    /// The server has acknowledgements of at least all messages before this one.
     told: usize,
-    /// Of those before this one some may have been dropped, as it was no subscriber for a while.
+    /// Some messages before this one may be missing, because it was not a subscriber for a while.
     gap: usize,
-    /// It is no longer a subscriber, and does not know it yet.
+    /// It was removed as a subscriber, and has not been notified yet.
     is_removed: bool,
 }
 
-/// A process that listens.
+/// A subscribed process.
 struct Listening {
     deliveries: Deliveries<String, Text>,
     out: BTreeMap<usize, Delivery<String>>,
@@ -169,25 +168,25 @@ struct Listening {
     came: BTreeSet<usize>,
     /// The messages it acknowledged after one that it did not.
     acknowledged: BTreeSet<usize>,
-    /// Where the next that did not come yet may be; from `sure` on nothing is missing.
+    /// The range in which the next new message may be. From `sure` on, no message is missing.
     next: RangeInclusive<usize>,
     sure: usize,
 }
 
-impl Ear {
-    async fn new(room: &Room<'_>, home: &Client, id: String, most: usize) -> Ear {
+impl Subscriber {
+    async fn new(room: &TopicLog<'_>, home: &Client, id: String, most: usize) -> Subscriber {
         let end = room.log.len();
-        let mut ear = Ear { id, most, ends: None, behind: end, told: end, gap: 0, is_removed: false };
-        ear.resume(room, home).await;
-        ear
+        let mut sub = Subscriber { id, most, ends: None, behind: end, told: end, gap: 0, is_removed: false };
+        sub.resume(room, home).await;
+        sub
     }
 
     /// Another process resumes the subscription, from what the server has.
-    async fn resume(&mut self, room: &Room<'_>, home: &Client) {
+    async fn resume(&mut self, room: &TopicLog<'_>, home: &Client) {
         let deliveries = loop {
             let topic = News::new(home, &room.name);
             let subscribing = topic.subscribe().as_subscriber(&self.id).max_unacknowledged(self.most);
-            // What was cut off on the way is asked again.
+            // A request that a cut connection interrupted is repeated.
             if let Ok(deliveries) = subscribing.poll_interval(LOOK).redelivery_delay(Duration::ZERO).await {
                 break deliveries;
             }
@@ -201,8 +200,8 @@ impl Ear {
         self.ends = Some(Listening { deliveries, out, came, acknowledged, next, sure });
     }
 
-    /// It is not a subscriber any more.
-    async fn leave(mut self, room: &Room<'_>) {
+    /// Unsubscribes.
+    async fn leave(mut self, room: &TopicLog<'_>) {
         let left = match self.ends.take() {
             Some(listening) => listening.deliveries.leave().await.is_ok(),
             None => false,
@@ -212,27 +211,27 @@ impl Ear {
         }
     }
 
-    /// It has dealt with all that came.
+    /// Whether it has handled all messages that it received.
     fn is_clean(&self) -> bool {
         let dealt = |listening: &Listening| listening.out.is_empty() && listening.came.last() < Some(&self.behind);
         !self.is_removed && self.ends.as_ref().is_some_and(dealt)
     }
 
-    /// How many certainly come, where there are so many messages.
+    /// How many messages certainly arrive, of a log with this length.
     fn sure(&self, messages: usize) -> usize {
         let Some(listening) = self.ends.as_ref().filter(|_| !self.is_removed) else { return 0 };
         let comes = |n: &usize| !listening.out.contains_key(n) && !listening.acknowledged.contains(n);
         (listening.sure.max(self.behind)..messages).filter(comes).count()
     }
 
-    /// Takes some of those that certainly come, or the gap that does.
+    /// Receives some of the messages that certainly arrive, or the gap.
     async fn take(&mut self, count: usize, sure: usize) -> Taken {
         let is_removed = self.is_removed;
         let Some(listening) = &mut self.ends else { return Taken::new() };
         let (count, room) = (count.min(sure), self.most - listening.out.len());
         let mut taken = Taken::new();
         while taken.len() < room && (taken.len() < count || is_removed) {
-            match tokio::time::timeout(SOON, listening.deliveries.next()).await.expect("something comes") {
+            match tokio::time::timeout(SOON, listening.deliveries.next()).await.expect("an item in time") {
                 Some(Ok(delivery)) => taken.push(Ok(delivery)),
                 Some(Err(SubscriptionError::Gap(gap))) => {
                     taken.push(Err(gap));
@@ -245,13 +244,13 @@ impl Ear {
         taken
     }
 
-    /// Whether what came is what was to come.
+    /// Checks the received messages and gaps against the model.
     fn check(&mut self, taken: Taken, log: &[(MessageId, String)], about: &str) {
         for one in taken {
             let Some(listening) = &mut self.ends else { return };
             let Ok(delivery) = one else {
                 assert!(std::mem::take(&mut self.is_removed), "{}: a gap {about}", self.id);
-                // Messages dropped meanwhile do not arrive, and those acknowledged after an
+                // Messages dropped meanwhile do not arrive. Messages acknowledged after an
                 // unacknowledged one arrive again.
                 self.gap = log.len();
                 listening.acknowledged.clear();
@@ -259,7 +258,7 @@ impl Ear {
                 listening.sure = self.gap;
                 continue;
             };
-            let n = log.iter().position(|(id, _)| *id == delivery.id()).expect("it was published");
+            let n = log.iter().position(|(id, _)| *id == delivery.id()).expect("a published message");
             let what = format!("{}: {n} of {:?}, {:?} {about}", self.id, listening.next, listening.came);
             assert_eq!(delivery.message().unwrap(), &log[n].1, "{what}");
             assert_eq!(delivery.is_redelivered(), !listening.came.insert(n), "{what}");
@@ -274,7 +273,7 @@ impl Ear {
         }
     }
 
-    /// Puts behind it what has nothing before it that is not acknowledged.
+    /// Advances `behind` over the messages that are acknowledged without a hole.
     fn advance(&mut self) {
         let Some(listening) = &mut self.ends else { return };
         while listening.acknowledged.remove(&self.behind) {
@@ -301,7 +300,7 @@ impl Ear {
         }
     }
 
-    /// Takes and acknowledges all there is.
+    /// Receives and acknowledges all remaining messages.
     async fn finish(&mut self, log: &[(MessageId, String)], about: &str) {
         let mut random = fastrand::Rng::with_seed(0);
         loop {

@@ -17,12 +17,12 @@ use tokio::sync::watch;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Two nodes: names that begin with `t` are at the second. Events happen before what was carried
-/// away is deleted.
-struct Apart([Arc<Before>; 2], watch::Sender<u64>);
+/// Two nodes: names that begin with `t` are at the second one. Tests run an event before the
+/// original of a renamed object is deleted.
+struct TwoNodes([Arc<Before>; 2], watch::Sender<u64>);
 
 #[async_trait]
-impl Topology for Apart {
+impl Topology for TwoNodes {
     fn primary(&self, key: &[u8]) -> Arc<dyn Server> {
         Arc::clone(&self.0[usize::from(self.slot(key))]) as Arc<dyn Server>
     }
@@ -43,8 +43,8 @@ impl Topology for Apart {
     async fn close(&self) {}
 }
 
-/// A client of two servers, what looks at each, and what events happen at the first.
-struct Ground {
+/// A client of two servers, an observer of each, and the events at the first one.
+struct Fixture {
     _servers: [RedisServer; 2],
     client: Client,
     here: Observer,
@@ -52,12 +52,12 @@ struct Ground {
     before: Arc<Before>,
 }
 
-impl Ground {
-    async fn new() -> Ground {
-        Ground::with(|before| before, Duration::from_secs(3)).await
+impl Fixture {
+    async fn new() -> Fixture {
+        Fixture::with(|before| before, Duration::from_secs(3)).await
     }
 
-    async fn with(settings: impl FnOnce(Before) -> Before, timeout: Duration) -> Ground {
+    async fn with(settings: impl FnOnce(Before) -> Before, timeout: Duration) -> Fixture {
         let servers = [server().await, server().await];
         let open = |server: &RedisServer| {
             let config = Config::from_url(server.url()).unwrap();
@@ -65,18 +65,18 @@ impl Ground {
         };
         let (here, there) = (servers[0].observer().await.unwrap(), servers[1].observer().await.unwrap());
         let before = Arc::new(settings(open(&servers[0])));
-        let apart = Apart([Arc::clone(&before), Arc::new(open(&servers[1]))], watch::Sender::new(0));
+        let apart = TwoNodes([Arc::clone(&before), Arc::new(open(&servers[1]))], watch::Sender::new(0));
         let config = Config::from_url(servers[0].url()).unwrap().response_timeout(timeout).retries(1);
         let client = Client::over(Arc::new(apart), config, Clock::boot()).unwrap();
         client.wait_ready(SOON).await.unwrap();
-        Ground { _servers: servers, client, here, there, before }
+        Fixture { _servers: servers, client, here, there, before }
     }
 
     fn object(&self, name: &str) -> Object {
         Object::new(&self.client, name)
     }
 
-    /// Before the next deletion there, this is done here.
+    /// Runs this command at the first server before the next deletion there.
     fn meanwhile(&self, command: &'static [&'static str]) {
         let here = self.here.clone();
         self.before.next(async move { drop(here.cmd(command).await.unwrap()) });
@@ -90,7 +90,7 @@ impl Ground {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_changes_are_renamed_along() {
-    let on = Ground::new().await;
+    let on = Fixture::new().await;
     on.here.cmd(&["SET", "a", "1", "PX", "3600000"]).await.unwrap();
     on.there.cmd(&["SET", "t", "old"]).await.unwrap();
     assert!(!on.object("a").rename("t").unless_taken().await.unwrap());
@@ -103,7 +103,7 @@ async fn concurrent_changes_are_renamed_along() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lifetime_that_is_set_meanwhile_counts() {
-    let on = Ground::new().await;
+    let on = Fixture::new().await;
     on.here.cmd(&["SET", "a", "1", "PX", "3600000"]).await.unwrap();
     on.meanwhile(&["PERSIST", "a"]);
     assert!(on.object("a").rename("t1").await.unwrap());
@@ -116,20 +116,20 @@ async fn a_lifetime_that_is_set_meanwhile_counts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rename_of_a_missing_object_leaves_no_copy() {
-    let on = Ground::new().await;
+    let on = Fixture::new().await;
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     on.meanwhile(&["DEL", "a"]);
     let told = on.object("a").rename("t").await.unwrap_err();
     assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
     assert_eq!(on.is(true, "t").await, None);
-    // Another was quicker.
+    // A concurrent rename was faster.
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     let other = on.object("a");
     on.before.next(async move { assert!(other.rename("tt").await.unwrap()) });
     let told = on.object("a").rename("t").await.unwrap_err();
     assert!(matches!(told, ObjectError::Absent { .. }), "{told:?}");
     assert_eq!((on.is(true, "t").await, on.is(true, "tt").await.as_deref()), (None, Some("1")));
-    // And it is somebody else's when it was changed there.
+    // A target that another client changed meanwhile is not deleted.
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     let (here, there) = (on.here.clone(), on.there.clone());
     on.before.next(async move {
@@ -141,8 +141,8 @@ async fn a_rename_of_a_missing_object_leaves_no_copy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_renames_to_one_name_neither_takes_the_others_keys() {
-    let on = Ground::new().await;
+async fn two_renames_to_one_name_do_not_take_each_others_keys() {
+    let on = Fixture::new().await;
     on.here.cmd(&["SET", "a", "1"]).await.unwrap();
     let other = on.object("a");
     on.before.next(async move { assert!(other.rename("t").await.unwrap()) });
@@ -156,7 +156,7 @@ async fn of_two_renames_to_one_name_neither_takes_the_others_keys() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_concurrently_created_target_is_not_replaced() {
-    let on = Ground::new().await;
+    let on = Fixture::new().await;
     let both = || {
         let (here, there) = (on.here.clone(), on.there.clone());
         async move {
@@ -179,7 +179,7 @@ async fn a_concurrently_created_target_is_not_replaced() {
 async fn constant_changes_are_reported_as_contended_in_time() {
     let other = server().await;
     let counter = other.observer().await.unwrap();
-    let on = Ground::with(|before| before, Duration::from_millis(1500)).await;
+    let on = Fixture::with(|before| before, Duration::from_millis(1500)).await;
     on.here.cmd(&["SET", "a", "0"]).await.unwrap();
     for n in 1..5000 {
         let (here, counter) = (on.here.clone(), counter.clone());
@@ -188,22 +188,22 @@ async fn constant_changes_are_reported_as_contended_in_time() {
             here.cmd(&["SET", "a", &n.to_string()]).await.unwrap();
         });
     }
-    let told = tokio::time::timeout(SOON, on.object("a").rename("t").into_future()).await.expect("it ends");
+    let told = tokio::time::timeout(SOON, on.object("a").rename("t").into_future()).await.expect("an end in time");
     assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if times > 10), "{told:?}");
     assert!(on.is(false, "a").await.is_some());
-    // It pauses: two seconds have room for hundreds of rounds, and not for so many with pauses of
-    // up to 100 ms.
+    // The rename pauses between attempts. Two seconds without pauses allow hundreds of attempts,
+    // but far fewer with pauses of up to 100 ms.
     assert!(counter.query::<u64>(&["GET", "rounds"]).await.unwrap() < 100);
 }
 
-/// One with a companion.
+/// The keys of an object with one companion.
 fn pair(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "beside")]
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn companion_keys_move_to_another_slot_too() {
-    let on = Ground::new().await;
+    let on = Fixture::new().await;
     let of = |name: &str| Object::with_layout(&on.client, Name::new(name), pair).also_renames(fence);
     on.here.cmd(&["MSET", "a", "1", "{a}:beside", "2", "redgrid_fence:{a}", "7"]).await.unwrap();
     assert!(of("a").rename("t").await.unwrap());
@@ -232,7 +232,7 @@ async fn a_fence_is_renamed_along_and_outlives_its_object() {
     assert_eq!(fences("b").await.as_deref(), Some("7"));
     observer.cmd(&["SET", "d", "1"]).await.unwrap();
     assert!(of("d").rename("b").await.unwrap());
-    assert_eq!(fences("b").await.as_deref(), Some("7"), "what has none leaves it");
+    assert_eq!(fences("b").await.as_deref(), Some("7"), "a rename without a fence keeps it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,7 +7,7 @@ use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client_with, server};
 
-/// How often a script was called, by the server's count of calls.
+/// How many times the server ran scripts.
 async fn script_calls(observer: &Observer) -> i64 {
     let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = |name: &str| {
@@ -18,12 +18,12 @@ async fn script_calls(observer: &Observer) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_held_locks_are_renewed_a_hundred_to_a_script_also_after_a_burst() {
+async fn ten_thousand_locks_are_renewed_a_hundred_per_script_after_a_burst() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let lease = Duration::from_secs(12);
     let client = client_with(&server.url(), |config| config.watchdog_lease(lease)).await;
-    // A burst of short locks first: what it leaves behind must not renew.
+    // A burst of short locks first: their leftovers must not be renewed.
     for n in 0..2000 {
         Lock::new(&client, format!("burst:{n}")).acquire().await.unwrap().release().await.unwrap();
     }
@@ -33,7 +33,7 @@ async fn ten_thousand_held_locks_are_renewed_a_hundred_to_a_script_also_after_a_
         let got = futures_util::future::join_all(locks.iter().map(|lock| lock.acquire().into_future())).await;
         guards.extend(got.into_iter().map(Result::unwrap));
     }
-    // Two rounds of renewals, counted over exactly two intervals of the lease's third.
+    // Two rounds of renewals, counted over exactly two intervals of a third of the lease.
     let calls = script_calls(&observer).await;
     let began = tokio::time::Instant::now();
     let left = guards.iter().map(LockGuard::remaining).min().unwrap();
@@ -41,7 +41,7 @@ async fn ten_thousand_held_locks_are_renewed_a_hundred_to_a_script_also_after_a_
     let calls = script_calls(&observer).await - calls;
     assert!((100..=202).contains(&calls), "{calls} scripts for two rounds of 10,000 names; {left:?} were left");
     tokio::time::sleep_until(began + lease + Duration::from_secs(1)).await;
-    assert!(guards.iter().all(LockGuard::is_held), "all of them live on after more than a lease");
+    assert!(guards.iter().all(LockGuard::is_held), "all are held after more than a lease");
     client.shutdown(SOON).await.unwrap();
     assert!(observer.keys("*").await.unwrap().is_empty());
 }
@@ -63,7 +63,7 @@ async fn a_wrong_type_and_a_denied_key_do_not_end_the_others() {
     }
     observer.cmd(&["SET", "open:42", "not a lock"]).await.unwrap();
     observer.cmd(&["ACL", "SETUSER", "app", "resetkeys", "~open:*"]).await.unwrap();
-    // Longer than a lease: what is still held was renewed.
+    // Longer than a lease: a lock that is still held was renewed.
     let began = tokio::time::Instant::now();
     tokio::time::sleep_until(began + lease + Duration::from_millis(500)).await;
     let held: Vec<usize> = (0..100).filter(|n| guards[*n].is_held()).collect();
@@ -116,19 +116,19 @@ async fn the_longest_hold_ends_renewal() {
     let guard = Lock::new(&client, "a").acquire().hold_at_most(longest).await.unwrap();
     assert_eq!(guard.lost().await, LostReason::Expired);
     assert!(began.elapsed() > longest, "{:?}", began.elapsed());
-    // One more lease at the most.
+    // At most one lease later.
     watch.assert_within(longest + Duration::from_secs(3));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_command_connection_has_all_holds_looked_after() {
+async fn all_holds_are_verified_on_a_new_command_connection() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client_with(&server.url(), |config| config.watchdog_lease(10 * SOON)).await;
     let renewed = Lock::new(&client, "renewed").acquire().await.unwrap();
     let fixed = Lock::new(&client, "fixed").acquire().lease(10 * SOON).await.unwrap();
     observer.cmd(&["DEL", "renewed", "fixed"]).await.unwrap();
-    // Only the command connection: the subscription does not notice.
+    // Only the command connection is killed, so the subscription does not notice.
     assert!(server.kill_connections_named("redgrid").await.unwrap() > 0);
     let told = async { (renewed.lost().await, fixed.lost().await) };
     let told = tokio::time::timeout(SOON, told).await.expect("long before a renewal is due");

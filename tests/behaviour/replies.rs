@@ -14,7 +14,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The first words of messages and of confirmations, which RESP2 sends as plain lists.
+/// The first words of messages and confirmations, which RESP2 sends as plain lists.
 const WORDS: [&str; 10] = [
     "message",
     "pmessage",
@@ -48,7 +48,7 @@ async fn a_list_that_looks_like_a_message_is_a_list() {
     }
 }
 
-/// Connections on which each direction lets a piece through at a time: 1 MiB a second.
+/// Connections that forward one piece at a time in each direction: 1 MiB per second.
 #[derive(Clone)]
 struct Narrow {
     dials: Arc<AtomicUsize>,
@@ -81,12 +81,12 @@ async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_reply_and_a_long_request_are_no_silence() {
+async fn a_connection_with_a_long_reply_or_request_is_not_silent() {
     let server = server().await;
     let narrow = Narrow { dials: Arc::default() };
     let slow = client_with(&server.url(), |config| {
-        // The value takes four seconds: longer than a request may, and longer than a server may be
-        // silent.
+        // The value takes four seconds. That is longer than the timeout of a request, and than a
+        // server may be silent.
         config.response_timeout(Duration::from_secs(1)).dialer(narrow.clone())
     })
     .await;
@@ -94,7 +94,7 @@ async fn a_long_reply_and_a_long_request_are_no_silence() {
     let value = vec![7_u8; 4 << 20];
     Bucket::<Vec<u8>, Raw>::new(&client(&server).await, "long").set(&value).await.unwrap();
     let bucket: Bucket<Vec<u8>, Raw> = Bucket::new(&slow, "long");
-    // A request sent meanwhile is answered after it.
+    // A request sent meanwhile gets its reply after the value.
     let (long, short) = tokio::join!(bucket.get(), slow.command("DBSIZE").query::<i64>());
     assert!(long.unwrap().as_ref() == Some(&value));
     assert_eq!(short.unwrap(), 1);

@@ -30,7 +30,7 @@ impl Model {
         gone as u64
     }
 
-    /// `None` where it takes nothing.
+    /// Pushes elements; `None` if the ring has no capacity.
     fn push(&mut self, new: &[u8]) -> Option<u64> {
         if !new.is_empty() {
             self.room?;
@@ -41,7 +41,7 @@ impl Model {
     }
 }
 
-/// `None` where it has no capacity.
+/// `None` if the ring has no capacity.
 fn told(told: Result<u64, ObjectError>) -> Option<u64> {
     match told {
         Ok(gone) => Some(gone),
@@ -50,8 +50,8 @@ fn told(told: Result<u64, ObjectError>) -> Option<u64> {
     }
 }
 
-/// Rings and what they are to be, each through the same operations of two clients and of one that
-/// knows nothing of rings.
+/// Applies the same operations to a ring and to its model. Two clients use the ring, and another
+/// one uses plain lists.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -91,7 +91,7 @@ async fn apply(ring: &RingBuffer<u8>, model: &mut Model, (step, one, other): (u8
             ring.set_capacity(capacity).await.unwrap() == model.trim()
         }
         4 => {
-            // More than there will ever be, up to the most that can be said.
+            // A capacity that is never reached; in some cases the largest allowed one.
             model.room = Some(if one == 0 { 1 << 53 } else { 700 });
             ring.set_capacity(model.room.unwrap()).await.unwrap() == model.trim()
         }
@@ -101,7 +101,7 @@ async fn apply(ring: &RingBuffer<u8>, model: &mut Model, (step, one, other): (u8
             told(ring.push_many(&new).await) == model.push(&new)
         }
         10 => {
-            // More than one request has.
+            // More elements than one request has.
             let new: Vec<u8> = (0..600 + u16::from(other)).map(|n| (n % 5) as u8).collect();
             told(ring.push_many(&new).await) == model.push(&new)
         }
@@ -121,7 +121,7 @@ async fn apply(ring: &RingBuffer<u8>, model: &mut Model, (step, one, other): (u8
             told == (model.elements.len() as u64, model.elements.is_empty())
         }
         18 => model.elements == ring.stream().try_collect::<Vec<_>>().await.unwrap(),
-        // Now and then it begins anew, with its capacity or without it.
+        // Sometimes the ring is cleared or deleted, so its capacity stays or not.
         _ => match other {
             0..2 => ring.clear().await.unwrap() != std::mem::take(&mut model.elements).is_empty(),
             2 => {
@@ -144,7 +144,7 @@ async fn intrude(
     let capacity = format!("redisson_rb:{{{name}}}");
     let on = |command: &'static str| Request::command(command).key(name.to_owned());
     match step {
-        // More elements than its capacity, until the next push.
+        // More elements than the capacity, until the next push.
         20 | 21 => {
             model.elements.extend([one, other]);
             let pushed = on("RPUSH").arg(one.to_string()).arg(other.to_string());
@@ -156,7 +156,7 @@ async fn intrude(
         }
         23 => client.run::<Option<u64>>(on("RPOP")).await.unwrap() == model.elements.pop_back().map(u64::from),
         24 => {
-            // Nothing is taken out by this.
+            // This removes no elements.
             model.room = Some(u64::from(other) + 1);
             let set = Request::command("SET").key(capacity).arg((other + 1).to_string());
             client.run::<String>(set).await.unwrap() == "OK"
@@ -164,7 +164,7 @@ async fn intrude(
         _ => {
             model.room = None;
             client.run::<u64>(Request::command("DEL").key(capacity)).await.unwrap();
-            // It keeps what it has.
+            // The ring keeps its elements.
             ring.len().await.unwrap() == model.elements.len() as u64
         }
     }

@@ -22,17 +22,17 @@ async fn scripts_run(observer: &Observer) -> u64 {
     calls.filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok()).sum()
 }
 
-/// What a round comes to that went as fast as it was to.
+/// Repeats a round until the machine was fast enough; returns its result.
 async fn rounds<T>(mut round: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..50 {
         if let Some(done) = round().await {
             return done;
         }
     }
-    panic!("this machine is too slow by far");
+    panic!("this machine is much too slow");
 }
 
-/// Waits until what former rounds left is gone.
+/// Waits until leftovers of earlier rounds have expired.
 async fn nothing_but(observer: &Observer, fields_and_level: usize) {
     wait_until(SOON, async || {
         let fields = fields(observer, "a").await.len();
@@ -52,7 +52,7 @@ async fn many_read_and_one_writes() {
     first.release().await.unwrap();
     assert!(here.try_write().await.unwrap().is_none());
     second.release().await.unwrap();
-    let write = here.try_write().await.unwrap().expect("it is free");
+    let write = here.try_write().await.unwrap().expect("a free lock");
     assert!(there.try_read().await.unwrap().is_none() && here.try_read().await.unwrap().is_none());
     assert!(there.try_write().await.unwrap().is_none());
     let token = write.token();
@@ -64,13 +64,13 @@ async fn many_read_and_one_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_of_a_process_are_one_reader_on_the_wire() {
+async fn readers_of_a_process_are_one_reader_on_the_server() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     listening(&server, &client).await;
     let observer = server.observer().await.unwrap();
     let lock = RwLock::new(&client, "a");
-    // Until a machine that is busy has made them all within the stretch.
+    // Repeated until a busy machine makes all reads within the hand-over window.
     let (first, guards) = rounds(async || {
         let began = Instant::now();
         let first = lock.read().timeout(SOON).await.unwrap();
@@ -80,7 +80,7 @@ async fn readers_of_a_process_are_one_reader_on_the_wire() {
             guards.push(lock.read().await.unwrap());
         }
         let in_time = began.elapsed() < 500 * MS;
-        assert!(!in_time || scripts_run(&observer).await == before, "nothing is asked");
+        assert!(!in_time || scripts_run(&observer).await == before, "no request is sent");
         in_time.then_some((first, guards))
     })
     .await;
@@ -92,7 +92,7 @@ async fn readers_of_a_process_are_one_reader_on_the_wire() {
     let level = format!("{{a}}:{field}:rwlock_timeout:1");
     assert_eq!(observer.query::<String>(&["GET", &level]).await.unwrap(), "1");
     for key in ["a", &level] {
-        let left = observer.time_to_live(key).await.unwrap().expect("it has a lifetime");
+        let left = observer.time_to_live(key).await.unwrap().expect("a lifetime");
         assert!(left > Duration::from_secs(15) && left <= Duration::from_secs(30), "{key}: {left:?}");
     }
     first.release().await.unwrap();
@@ -104,7 +104,7 @@ async fn readers_of_a_process_are_one_reader_on_the_wire() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_with_other_wishes_has_a_lease_of_its_own() {
+async fn a_reader_with_other_options_has_its_own_lease() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let observer = server.observer().await.unwrap();
@@ -112,7 +112,7 @@ async fn a_reader_with_other_wishes_has_a_lease_of_its_own() {
     let long = lock.read().await.unwrap();
     let short = lock.read().lease(400 * MS).await.unwrap();
     assert_eq!(fields(&observer, "a").await.len(), 3);
-    // The key's lifetime is that of the longest.
+    // The lifetime of the key is that of the longest lease.
     assert!(observer.time_to_live("a").await.unwrap().unwrap() > Duration::from_secs(20));
     assert_eq!(tokio::time::timeout(SOON, short.lost()).await.unwrap(), LostReason::Expired);
     assert!(long.is_held() && short.release().await.is_err());
@@ -127,7 +127,7 @@ async fn sharers_with_a_fixed_lease_end_one_by_one() {
     let client = client_with(&server.url(), |config| config.local_handover_window(400 * MS)).await;
     let observer = server.observer().await.unwrap();
     let lock = RwLock::new(&client, "a");
-    // Until a machine that is busy has come to each of them in time.
+    // Repeated until a busy machine reaches each of them in time.
     rounds(async || {
         let began = Instant::now();
         let first = lock.read().timeout(SOON).lease(1000 * MS).await.unwrap();
@@ -138,7 +138,7 @@ async fn sharers_with_a_fixed_lease_end_one_by_one() {
         }
         let (later, earlier) = (second.remaining(), first.remaining());
         assert!(later > earlier + 100 * MS);
-        // What one of them wants shorter ends for that one.
+        // A shorter lease of one reader ends only for that reader.
         second.extend(900 * MS).await.unwrap();
         let shared = fields(&observer, "a").await.len();
         first.lost().await;
@@ -184,7 +184,7 @@ async fn a_holder_enters_again_and_a_writer_may_read() {
     let again = lock.write().holder(&me).await.unwrap();
     assert_eq!(write.token(), again.token());
     let read = lock.read().holder(&me).await.unwrap();
-    assert!(lock.try_read().await.unwrap().is_none(), "nobody else");
+    assert!(lock.try_read().await.unwrap().is_none(), "no other holder");
     write.release().await.unwrap();
     assert!(again.is_held() && there.try_read().await.unwrap().is_none());
     // The write lock ends, the read lock continues: others may read, but not write.
@@ -214,7 +214,7 @@ async fn a_write_under_which_its_holder_reads_is_not_handed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_asks_to_write_would_wait_for_itself() {
+async fn a_reader_that_asks_to_write_gets_a_deadlock_error() {
     let server = server().await;
     let client = client(&server).await;
     let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
@@ -233,7 +233,7 @@ async fn a_reader_that_asks_to_write_would_wait_for_itself() {
         lock.write().await
     });
     assert!(matches!(tokio::time::timeout(SOON, scoped).await.unwrap(), Err(AcquireError::WouldDeadlock { .. })));
-    // A reader that is in reads again, past a writer that waits.
+    // A reader enters again, past a waiting writer.
     let writer = tokio::spawn(lock.write().timeout(SOON).into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
     let again = tokio::time::timeout(SOON, lock.read().holder(&me)).await.unwrap().unwrap();
@@ -249,7 +249,7 @@ async fn force_notifies_readers_and_the_writer() {
     let (lock, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     assert!(!lock.force_release().await.unwrap());
     let (mine, theirs) = (lock.read().await.unwrap(), there.read().await.unwrap());
-    let state = lock.inspect().await.unwrap().expect("it is held");
+    let state = lock.inspect().await.unwrap().expect("a held lock");
     assert!(state.writer.is_none() && state.remaining.is_some());
     let mut readers: Vec<_> = state.readers.into_iter().map(|reader| reader.client).collect();
     readers.sort();
@@ -314,25 +314,25 @@ async fn a_read_that_is_forgotten_ends_with_its_lease_also_when_shared() {
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     one.forget();
     two.release().await.unwrap();
-    assert!(lock.try_write().await.unwrap().is_none(), "what was forgotten is left to its lease");
+    assert!(lock.try_write().await.unwrap().is_none(), "a forgotten read lasts until its lease ends");
     lock.write().timeout(SOON).await.unwrap().release().await.unwrap();
 
     let (one, two) = (lock.read().await.unwrap(), lock.read().await.unwrap());
     let forgotten = one.watch();
     one.forget();
     wait_until(SOON, async || {
-        assert!(two.is_held(), "renewed for who has not forgotten");
+        assert!(two.is_held(), "renewed for the other reader");
         !forgotten.is_held()
     })
     .await;
     let began = std::time::Instant::now();
     wait_until(SOON, async || {
-        assert!(two.is_held(), "renewed for who has not forgotten");
+        assert!(two.is_held(), "renewed for the other reader");
         began.elapsed() > 2000 * MS
     })
     .await;
     two.release().await.unwrap();
-    lock.try_write().await.unwrap().expect("the forgotten one's lease is over").release().await.unwrap();
+    lock.try_write().await.unwrap().expect("the lease of the forgotten read has ended").release().await.unwrap();
     nothing_is_left(&server.observer().await.unwrap(), &[&client]).await;
 }
 
@@ -349,6 +349,6 @@ async fn an_unpolled_reader_delays_no_other() {
     write.release().await.unwrap();
     polled.await.unwrap().unwrap().release().await.unwrap();
     lock.write().timeout(SOON).await.unwrap().release().await.unwrap();
-    // Requested again when it is polled again.
+    // The unpolled future sends a new request when it is polled again.
     unpolled.await.unwrap().release().await.unwrap();
 }

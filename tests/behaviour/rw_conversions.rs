@@ -8,11 +8,11 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Later than a message takes on a busy machine, and sooner than anybody looks without one:
-/// [`patient`].
+/// Longer than a message takes on a busy machine, and shorter than the poll interval of [`patient`]
+/// clients.
 const AT_ONCE: Duration = SOON;
 
-/// A client that looks by itself only when a test has long failed.
+/// A client with a poll interval longer than any test waits.
 async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(10 * SOON).local_handover_window(400 * MS)).await
 }
@@ -33,7 +33,7 @@ async fn a_downgrade_admits_readers_at_once_and_no_writer() {
     assert!(here.try_write().await.unwrap().is_none() && there.try_write().await.unwrap().is_none());
     other.release().await.unwrap();
     read.release().await.unwrap();
-    there.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+    there.try_write().await.unwrap().expect("a free lock").release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +63,7 @@ async fn a_lost_hold_is_not_downgraded_and_an_unanswered_one_is_released() {
     assert!(matches!(read.try_upgrade().await, Err(UpgradeError::Lost(_))));
     let write = lock.write().timeout(SOON).await.unwrap();
     server.kill().await.unwrap();
-    let Err(DowngradeError::Held { guard, .. }) = write.downgrade().await else { panic!("there is no server") };
+    let Err(DowngradeError::Held { guard, .. }) = write.downgrade().await else { panic!("the server is unreachable") };
     assert!(guard.is_held());
     guard.forget();
 }
@@ -77,7 +77,7 @@ async fn only_the_only_reader_may_upgrade() {
     let Err(UpgradeError::Busy(mine)) = mine.try_upgrade().await else { panic!("another reads") };
     let Err(UpgradeError::Busy(theirs)) = theirs.try_upgrade().await else { panic!("another reads") };
     theirs.release().await.unwrap();
-    // A writer that waits does not stand in the way.
+    // A waiting writer does not prevent an upgrade.
     let writer = tokio::spawn(here.write().timeout(SOON).into_future());
     wait_until(SOON, async || one.stats().waiting == 1).await;
     let write = mine.try_upgrade().await.unwrap();
@@ -98,7 +98,7 @@ async fn a_reader_that_shares_a_read_does_not_write_beside_others() {
     let Err(UpgradeError::Busy(one)) = one.try_upgrade().await else { panic!("another reads") };
     two.release().await.unwrap();
     let write = one.try_upgrade().await.unwrap();
-    // Within the stretch, and yet not in with the writer.
+    // The hand-over window is not over, but a reader does not share the lock with the writer.
     assert!(lock.try_read().await.unwrap().is_none());
     write.release().await.unwrap();
 }
@@ -112,11 +112,11 @@ async fn an_upgradable_reader_waits_for_readers_and_is_unique() {
     let reader = there.read().await.unwrap();
     assert!(there.upgradable_read().timeout(100 * MS).await.is_err(), "another may write");
     let upgrade = tokio::spawn(first.upgrade());
-    // New readers step back for it.
+    // New readers wait for the upgrade.
     wait_until(SOON, async || there.try_read().await.unwrap().is_none()).await;
     assert!(reader.is_held() && !upgrade.is_finished());
     reader.release().await.unwrap();
-    let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("told").unwrap().unwrap();
+    let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("the upgrade completes").unwrap().unwrap();
     assert!(there.try_read().await.unwrap().is_none());
     write.release().await.unwrap();
     there.upgradable_read().timeout(SOON).await.unwrap().release().await.unwrap();
@@ -139,7 +139,7 @@ async fn upgrades_and_downgrades_of_many_lose_no_update() {
                     let before = value.load(SeqCst);
                     tokio::task::yield_now().await;
                     let write = seen.upgrade().await.unwrap();
-                    assert_eq!(value.load(SeqCst), before, "nobody wrote since it was read");
+                    assert_eq!(value.load(SeqCst), before, "no task wrote since the read");
                     value.store(before + 1, SeqCst);
                     let read = write.downgrade().await.unwrap();
                     assert_eq!(value.load(SeqCst), before + 1);
@@ -161,7 +161,8 @@ async fn an_upgrade_is_notified_by_the_last_local_reader() {
     let lock = RwLock::new(&client, "a");
     let (upgradable, beside) = (lock.upgradable_read().await.unwrap(), lock.read().await.unwrap());
     let upgrade = tokio::spawn(upgradable.upgrade());
-    // Its sixth word: by then it has looked, is subscribed, waits, and nothing else is due for it.
+    // The sixth announcement: by then the upgrade has polled, is subscribed and waits, and no other
+    // request is due.
     wait_until(SOON, async || {
         let words: Vec<String> = observer.query(&["HVALS", "redgrid_rw_wait:{a}"]).await.unwrap();
         words.iter().any(|word| word.rsplit(' ').next().is_some_and(|number| number.parse::<u64>().unwrap() >= 6))
@@ -169,7 +170,7 @@ async fn an_upgrade_is_notified_by_the_last_local_reader() {
     .await;
     assert!(!upgrade.is_finished());
     beside.release().await.unwrap();
-    let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("told").unwrap().unwrap();
+    let write = tokio::time::timeout(AT_ONCE, upgrade).await.expect("the upgrade ends").unwrap().unwrap();
     write.release().await.unwrap();
 }
 
@@ -180,10 +181,10 @@ async fn a_holder_that_writes_already_does_not_wait_for_itself_to_upgrade() {
     let (lock, me) = (RwLock::new(&client, "a"), Holder::new());
     let write = lock.write().holder(&me).await.unwrap();
     let upgradable = lock.upgradable_read().holder(&me).await.unwrap();
-    let again = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("it is in").unwrap();
+    let again = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("the upgrade ends").unwrap();
     assert_eq!(again.token(), write.token());
     let read = lock.read().holder(&me).await.unwrap();
-    let third = tokio::time::timeout(SOON, read.try_upgrade()).await.expect("it is in").unwrap();
+    let third = tokio::time::timeout(SOON, read.try_upgrade()).await.expect("the upgrade ends").unwrap();
     write.release().await.unwrap();
     third.release().await.unwrap();
     assert!(again.is_held() && lock.try_read().await.unwrap().is_none());
@@ -199,7 +200,7 @@ async fn a_retained_write_is_retained_for_reading_and_others_may_read() {
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
     let (asked, keep) = (Instant::now(), 3000 * MS);
     let read = here.write().hold_at_least(keep).await.unwrap().downgrade().await.unwrap();
-    there.try_read().await.unwrap().expect("nobody writes any more").release().await.unwrap();
+    there.try_read().await.unwrap().expect("no writer any more").release().await.unwrap();
     read.release().await.unwrap();
     let early = there.try_write().await.unwrap().is_some();
     assert!(!early || asked.elapsed() >= keep);
@@ -213,7 +214,7 @@ async fn an_upgradable_read_lasts_as_long_as_its_guard() {
     let (observer, gate) = (server.observer().await.unwrap(), "redgrid_rw_upgrade:{a}");
     let one = client_with(&server.url(), |config| config.watchdog_lease(900 * MS)).await;
     let two = client(&server).await;
-    // Renewed, whatever the read is.
+    // The mark of an upgradable read is renewed, even if its lease is fixed.
     let lock = RwLock::new(&two, "a");
     let fixed = lock.upgradable_read().lease(2000 * MS).hold_at_most(1000 * MS).await.unwrap();
     assert!(observer.time_to_live(gate).await.unwrap().unwrap() > Duration::from_secs(10));
@@ -229,7 +230,7 @@ async fn an_upgradable_read_lasts_as_long_as_its_guard() {
 async fn an_upgrade_waits_for_a_forgotten_read_until_its_lease_ends() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // They share one grant of the server, which the other of them keeps renewing.
+    // Both reads share one grant of the server, which the upgradable one keeps renewing.
     let client =
         client_with(&server.url(), |config| config.watchdog_lease(2000 * MS).local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
@@ -238,9 +239,9 @@ async fn an_upgrade_waits_for_a_forgotten_read_until_its_lease_ends() {
     assert_eq!(observer.query::<u64>(&["HLEN", "a"]).await.unwrap(), 2, "its mode, and one reader");
     let over = Instant::now() + shared.remaining();
     shared.forget();
-    let write = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("it ends").unwrap();
-    // But for what passed between the look at it and its being forgotten.
-    assert!(Instant::now() + 100 * MS >= over, "what was forgotten is left to its lease");
+    let write = tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("the upgrade ends").unwrap();
+    // With 100 ms of tolerance between reading the remaining time and forgetting the lock.
+    assert!(Instant::now() + 100 * MS >= over, "a forgotten read lasts until its lease ends");
     write.release().await.unwrap();
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
 }
@@ -257,7 +258,7 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_leas
     let upgradable = lock.upgradable_read().await.unwrap();
     let fields = observer.query::<u64>(&["HLEN", "a"]).await.unwrap();
     let write =
-        tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("nobody renews what is forgotten").unwrap();
+        tokio::time::timeout(SOON, upgradable.upgrade()).await.expect("a forgotten read is not renewed").unwrap();
     assert_eq!(fields, 3, "its mode, and two readers");
     write.release().await.unwrap();
     wait_until(SOON, async || !observer.exists("a").await.unwrap()).await;
@@ -267,7 +268,7 @@ async fn an_upgrade_waits_for_a_read_that_was_forgotten_before_it_until_its_leas
 async fn local_readers_wait_behind_a_waiting_upgrade() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Long enough for the next reader to share what the first two share.
+    // Long enough for the next reader to share the grant of the first two.
     let client = client_with(&server.url(), |config| config.local_handover_window(500 * MS)).await;
     let lock = RwLock::new(&client, "a");
     let (reading, upgradable) = (lock.read().await.unwrap(), lock.upgradable_read().await.unwrap());
@@ -279,7 +280,7 @@ async fn local_readers_wait_behind_a_waiting_upgrade() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
+async fn a_cancelled_upgrade_withdraws_only_its_own_announcement() {
     let server = server().await;
     // Readers of a process share its grant for the hand-over window without asking the server.
     let (one, two) =
@@ -297,7 +298,7 @@ async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
     assert!(there.try_read().await.unwrap().is_none(), "a writer waits still");
     writer.abort();
     wait_until(SOON, async || said().await.is_empty()).await;
-    // Nothing but its being taken back ends this one.
+    // The long lifetime of the announcement shows that the upgrade withdraws it.
     let upgrade = tokio::spawn(here.upgradable_read().timeout(SOON).await.unwrap().upgrade());
     wait_until(SOON, async || said().await.len() == 1).await;
     upgrade.abort();
@@ -307,9 +308,9 @@ async fn a_cancelled_upgrade_takes_back_its_own_word_and_no_others() {
     reading.release().await.unwrap();
 }
 
-/// As the scripts see it: a withdrawal that comes late does not take back what was said after it.
+/// The scripts themselves: a late withdrawal does not remove a later announcement.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_withdrawal_leaves_a_later_word_alone() {
+async fn a_late_withdrawal_keeps_a_later_announcement() {
     const ANNOUNCE: &str = include_str!("../../crates/redgrid-locks/src/scripts/rw_announce.lua");
     const WITHDRAW: &str = include_str!("../../crates/redgrid-locks/src/scripts/rw_withdraw.lua");
     let server = server().await;
@@ -322,7 +323,7 @@ async fn a_late_withdrawal_leaves_a_later_word_alone() {
         observer.query::<u64>(&asked).await.unwrap()
     };
     assert_eq!((say("4").await, withdraw("3").await), (1, 0));
-    // Since when it waits stays, the number does not.
+    // A repeated announcement keeps its start time, but not its number.
     let word = async || observer.query::<String>(&["HGET", "words", "client"]).await.unwrap();
     let first = word().await;
     say("10").await;
@@ -331,8 +332,8 @@ async fn a_late_withdrawal_leaves_a_later_word_alone() {
     assert_eq!((withdraw("9").await, withdraw("11").await, withdraw("11").await), (0, 1, 0));
 }
 
-/// An upgrade does not wait for the release of its read lock, whose reply may arrive after the
-/// write lock was released.
+/// An upgrade does not wait for the release of its read lock. The reply to the release may arrive
+/// after the write lock was released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_released_late_behind_an_upgrade_does_not_stay() {
     let server = server().await;
@@ -342,7 +343,7 @@ async fn a_read_released_late_behind_an_upgrade_does_not_stay() {
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(200 * MS).watchdog_lease(600 * MS))
             .await;
     let lock = RwLock::new(&slow, "a");
-    // The next requests about the name are that for the write, and then the releases.
+    // The next requests for this name are the one for the write lock, and then the releases.
     for (count, action) in
         (1..=4).flat_map(|n| [Action::Hold, Action::SwallowReply, Action::CutAfterForward].map(|a| (n, a)))
     {

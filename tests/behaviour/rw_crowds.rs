@@ -14,13 +14,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 const MS: Duration = Duration::from_millis(1);
-const STRETCH: Duration = Duration::from_millis(10);
+const WINDOW: Duration = Duration::from_millis(10);
 
-/// Tasks that read for ever, so that at each instant one of them reads.
+/// Tasks that read for ever, so that at each instant at least one of them reads.
 struct Readers {
     stop: Arc<AtomicBool>,
     sections: Arc<AtomicU64>,
-    /// The longest section so far, in microseconds: on a busy machine longer than it was to be.
+    /// The longest section so far, in microseconds. A busy machine lengthens sections.
     longest: Arc<AtomicU64>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -64,12 +64,12 @@ impl Readers {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_writer_enters_however_readers_overlap() {
     let server = server().await;
-    let of = async || client_with(&server.url(), |config| config.local_handover_window(STRETCH)).await;
+    let of = async || client_with(&server.url(), |config| config.local_handover_window(WINDOW)).await;
     let clients = [of().await, of().await, of().await];
     let section = 40 * MS;
     let readers = Readers::of(&clients, 24, section);
     readers.until_busy().await;
-    // One of a process that reads, and one of a process that does not.
+    // One writer belongs to a process that reads, the other to a process that does not.
     for client in [clients[0].clone(), client(&server).await] {
         let (mut waits, mut asked) = (Vec::new(), Stopwatch::start());
         for _ in 0..10 {
@@ -80,11 +80,11 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
             write.release().await.unwrap();
         }
         waits.sort();
-        // The longest read and a stretch; the rest is what a busy machine takes for messages and
-        // timers. It could be twice that, and still be told from waiting for a moment in which
-        // nobody reads: there is none.
-        let most = Duration::from_micros(readers.longest.load(SeqCst)) + STRETCH;
-        println!("{waits:?}, with sections of at most {most:?} and a stretch");
+        // Expected is the longest read and a hand-over window. The rest is for messages and timers
+        // on a busy machine. Waiting for a moment without readers would take much longer: there is
+        // none.
+        let most = Duration::from_micros(readers.longest.load(SeqCst)) + WINDOW;
+        println!("{waits:?}, with sections of at most {most:?} and a hand-over window");
         assert!(waits[5] <= most * 4 + 500 * MS, "{waits:?}, {most:?}");
         assert!(waits[9] <= most * 4 + 5000 * MS, "{waits:?}, {most:?}");
     }
@@ -94,7 +94,7 @@ async fn a_waiting_writer_enters_however_readers_overlap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_have_their_turn_between_writers_that_never_end() {
+async fn readers_get_their_turn_between_endless_writers() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let stop = Arc::new(AtomicBool::new(false));
@@ -129,11 +129,11 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
     let reading = RwLock::new(&one, "a").read().await.unwrap();
     let (write, read) = (RwLock::new(&two, "a"), RwLock::new(&three, "a"));
     let marked = async || observer.exists("redgrid_rw_wait:{a}").await.unwrap();
-    // Its wait ends: the mark goes with it, at once.
+    // The timeout of the writer ends its wait, and its announcement is removed at once.
     assert!(write.write().timeout(50 * MS).await.is_err());
     wait_until(SOON, async || !marked().await).await;
-    read.try_read().await.unwrap().expect("nobody waits any more").release().await.unwrap();
-    // Cancelled, with a reader behind it.
+    read.try_read().await.unwrap().expect("no writer waits any more").release().await.unwrap();
+    // The writer is cancelled while a reader waits behind it.
     let writer = tokio::spawn(write.write().into_future());
     wait_until(SOON, marked).await;
     assert!(read.try_read().await.unwrap().is_none());
@@ -141,7 +141,7 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
     wait_until(SOON, async || three.stats().waiting == 1).await;
     writer.abort();
     behind.await.unwrap().unwrap().release().await.unwrap();
-    // Dead: its mark was set a moment ago, and is not renewed.
+    // The writer is dead: it has announced itself a moment ago, and does not repeat that.
     let writer = tokio::spawn(write.write().into_future());
     wait_until(SOON, marked).await;
     assert!(read.try_read().await.unwrap().is_none());
@@ -156,7 +156,7 @@ async fn readers_wait_no_longer_when_the_writer_has_left_or_died() {
     let said = format!("{}{:06} {}", now.0, now.1, now.0 * 1000 + 1000);
     observer.cmd(&["HSET", "redgrid_rw_wait:{a}", "dead", &said]).await.unwrap();
     observer.cmd(&["PEXPIRE", "redgrid_rw_wait:{a}", "60000"]).await.unwrap();
-    tokio::time::timeout(SOON, read.read()).await.expect("believed for a second").unwrap().release().await.unwrap();
+    tokio::time::timeout(SOON, read.read()).await.expect("ended after 1 s").unwrap().release().await.unwrap();
     reading.release().await.unwrap();
 }
 
@@ -194,8 +194,8 @@ async fn readers_and_writers_of_two_processes_exclude_each_other() {
     }
 }
 
-/// Enters in turn, and records its number; stays until the test ends it.
-fn line_up(
+/// Enters the lock in turn, and records its number. Readers stay until the test ends them.
+fn enqueue(
     lock: &RwLock,
     number: usize,
     writes: bool,
@@ -219,7 +219,7 @@ fn line_up(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fair_one_is_entered_in_the_order_of_asking_by_readers_and_writers_of_all_processes() {
+async fn a_fair_lock_is_entered_in_request_order_by_all_processes() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let clients = [client(&server).await, client(&server).await];
@@ -233,14 +233,14 @@ async fn a_fair_one_is_entered_in_the_order_of_asking_by_readers_and_writers_of_
     let mut waiting = Vec::new();
     // Readers in pairs, each pair between two writers.
     for number in 0..9 {
-        waiting.push(line_up(&locks[number / 2 % 2], number, number % 3 == 0, &order, &leave));
+        waiting.push(enqueue(&locks[number / 2 % 2], number, number % 3 == 0, &order, &leave));
         wait_until(SOON, async || in_line().await == number as u64 + 1).await;
     }
     // No request overtakes, even if it could be granted at once.
     assert!(locks[1].try_write().await.unwrap().is_none());
     gate.release().await.unwrap();
     for pair in [2, 5, 8] {
-        // Both are in together, and the writer behind them is not.
+        // Both readers of a pair are in, and the writer behind them is not.
         wait_until(SOON, async || order.lock().unwrap().len() == pair + 1).await;
         assert!(locks[0].try_read().await.unwrap().is_none() || pair == 8);
         leave.add_permits(2);
@@ -249,7 +249,7 @@ async fn a_fair_one_is_entered_in_the_order_of_asking_by_readers_and_writers_of_
         waiting.await.unwrap();
     }
     let mut order = order.lock().unwrap().clone();
-    // The two of a pair enter one after the other, and say so at the same time.
+    // The readers of a pair enter one after the other, but record it concurrently.
     order.chunks_mut(3).for_each(|three| three[1..].sort_unstable());
     assert_eq!(order, (0..9).collect::<Vec<_>>());
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
@@ -268,7 +268,7 @@ async fn a_fair_holder_reenters_past_the_queue_and_a_cancelled_one_leaves_it() {
     let again = lock.read().holder(&holder).timeout(SOON).await.unwrap();
     let stuck = lock.write().holder(&holder).await;
     assert!(matches!(stuck, Err(AcquireError::WouldDeadlock { .. })), "{stuck:?}");
-    // Another waits behind the writer, and gives up; then the writer does.
+    // Another reader waits behind the writer, and gives up; then the writer does.
     assert!(lock.try_read().await.unwrap().is_none());
     let behind = lock.read().timeout(Duration::from_secs(1)).await;
     assert!(matches!(behind, Err(AcquireError::TimedOut { .. })), "{behind:?}");
@@ -286,8 +286,8 @@ fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a thread has a clock").into()
 }
 
-/// One reader more costs the same, however many of its process are in. On one thread, to measure
-/// the CPU time of all of it.
+/// One reader more costs the same, however many readers of its process hold the lock. It runs on
+/// one thread, whose CPU time is measured.
 #[tokio::test]
 async fn a_read_among_thousands_of_its_process_costs_no_more_than_among_few() {
     let server = server().await;

@@ -1,4 +1,5 @@
-//! Read-write locks with lost state on the server: its lifetime, a hold of ours, a dead reader.
+//! Read-write locks with lost state on the server: a shortened lifetime, a missing hold, and a dead
+//! reader.
 
 use std::time::{Duration, Instant};
 
@@ -8,27 +9,26 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A lease that nothing here waits for the end of.
+/// A lease that ends after every test.
 const LONG: Duration = Duration::from_secs(600);
 
 /// The field of the only reader.
 async fn reader(observer: &Observer) -> String {
     let fields: Vec<String> = observer.query(&["HKEYS", "a"]).await.unwrap();
-    fields.into_iter().find(|field| field != "mode").expect("it reads")
+    fields.into_iter().find(|field| field != "mode").expect("a reader")
 }
 
 async fn left(observer: &Observer, key: &str) -> Duration {
     observer.time_to_live(key).await.ok().flatten().unwrap_or_default()
 }
 
-/// Puts a reader of Redisson into the lock that has died: it has entered twice, and its leases have
-/// ended.
-async fn dies_inside(observer: &Observer) {
+/// Adds a dead Redisson reader to the lock: it has entered twice, and its leases have ended.
+async fn add_dead_reader(observer: &Observer) {
     observer.cmd(&["HSET", "a", "6c1d22a4-7f1e-4b5c-9d0e-3b8f0c1d2e3f:47", "2"]).await.unwrap();
 }
 
-/// Redisson's watchdog sets the lifetime of the hash to its own lease, and that of the level keys
-/// of all its fields.
+/// A lifetime that Redisson's watchdog shortened is restored. The watchdog sets the lifetime of the
+/// hash to its own lease, and that of the level keys of all fields.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lifetime_shortened_by_a_foreign_watchdog_is_restored() {
     let server = server().await;
@@ -48,14 +48,13 @@ async fn a_lifetime_shortened_by_a_foreign_watchdog_is_restored() {
             .await;
         }
         assert!(read.is_held());
-        // Not longer than it was to be.
+        // Not longer than its lease.
         assert!(left(&observer, "a").await < LONG + LONG / 10);
         read.release().await.unwrap();
     }
 }
 
-/// A server at its memory limit refuses SET. Neither a renewal nor a change of a lease may need
-/// one.
+/// A server at its memory limit refuses SET. Neither a renewal nor a change of a lease may need it.
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_are_renewed_and_extended_on_a_full_server() {
     let server = server().await;
@@ -89,7 +88,7 @@ async fn a_hold_missing_on_the_server_is_not_converted() {
         observer.cmd(&["DEL", "a"]).await.unwrap();
         there.write().timeout(SOON).await.unwrap()
     };
-    // Others wrote, and have left; and others write still.
+    // Other clients wrote and have left; then another client still writes.
     for stay in [false, true] {
         let upgradable = here.upgradable_read().timeout(SOON).await.unwrap();
         let mut writer = Some(others_write().await).filter(|_| stay);
@@ -97,7 +96,7 @@ async fn a_hold_missing_on_the_server_is_not_converted() {
         drop(writer.take());
         let read = here.read().timeout(SOON).await.unwrap();
         let (watch, mut writer) = (read.watch(), Some(others_write().await).filter(|_| stay));
-        let Err(UpgradeError::Lost(lost)) = read.try_upgrade().await else { panic!("it was gone: {stay}") };
+        let Err(UpgradeError::Lost(lost)) = read.try_upgrade().await else { panic!("the read is lost: {stay}") };
         assert!(lost.reason == LostReason::Gone && watch.lost_reason() == Some(LostReason::Gone));
         drop(writer.take());
         let write = here.write().timeout(SOON).await.unwrap();
@@ -111,7 +110,7 @@ async fn a_hold_missing_on_the_server_is_not_converted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_read_that_waits_under_a_write_that_is_gone_waits_as_any_other() {
+async fn a_read_under_a_lost_write_waits_like_any_other() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (RwLock::new(&one, "a"), RwLock::new(&two, "a"));
@@ -124,7 +123,7 @@ async fn a_read_that_waits_under_a_write_that_is_gone_waits_as_any_other() {
     other.release().await.unwrap();
     let read = waiting.await.unwrap().unwrap();
     assert!(there.try_write().await.unwrap().is_none());
-    assert!(write.release().await.is_err(), "it was gone");
+    assert!(write.release().await.is_err(), "the write is lost");
     read.release().await.unwrap();
 }
 
@@ -136,29 +135,29 @@ async fn an_upgrade_does_not_wait_for_a_reader_that_died() {
     let observer = server.observer().await.unwrap();
     let upgradable = here.upgradable_read().await.unwrap();
     let alive = there.read().await.unwrap();
-    dies_inside(&observer).await;
+    add_dead_reader(&observer).await;
     let upgrade = tokio::spawn(upgradable.upgrade());
     wait_until(SOON, async || observer.query::<u64>(&["HLEN", "a"]).await.unwrap() == 3).await;
-    // A live holder is waited for.
+    // The upgrade waits for a live holder.
     assert!(alive.is_held() && !upgrade.is_finished());
     alive.release().await.unwrap();
-    let write = tokio::time::timeout(SOON, upgrade).await.expect("nobody else is in").unwrap().unwrap();
+    let write = tokio::time::timeout(SOON, upgrade).await.expect("no other holder").unwrap().unwrap();
     write.release().await.unwrap();
-    there.try_write().await.unwrap().expect("it is free").release().await.unwrap();
+    there.try_write().await.unwrap().expect("a free lock").release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_waits_does_not_wait_longer_for_a_reader_that_died_than_its_lease() {
+async fn a_writer_waits_for_a_dead_reader_only_until_its_lease_ends() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
-    // It leaves, and the lock's lifetime stays what it was.
+    // This reader leaves, and the lifetime of the lock stays.
     let long = RwLock::new(&one, "a").read().lease(LONG).await.unwrap();
-    dies_inside(&observer).await;
+    add_dead_reader(&observer).await;
     let writer = tokio::spawn(RwLock::new(&two, "a").write().timeout(SOON).into_future());
     wait_until(SOON, async || two.stats().waiting == 1).await;
     long.release().await.unwrap();
-    let write = writer.await.unwrap().expect("nobody is in");
+    let write = writer.await.unwrap().expect("no other holder");
     write.release().await.unwrap();
     wait_until(SOON, async || observer.keys("*").await.unwrap().is_empty()).await;
 }

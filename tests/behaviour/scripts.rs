@@ -40,7 +40,7 @@ async fn replies_are_decoded_as_requested() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_go_and_come_by_codecs() {
+async fn values_are_encoded_and_decoded_by_codecs() {
     let server = server().await;
     let client = client(&server).await;
     let swap = Script::new("local old = redis.call('GET', KEYS[1]); redis.call('SET', KEYS[1], ARGV[1]); return old");
@@ -117,12 +117,13 @@ async fn a_script_with_a_lost_reply_is_unknown_and_run_once_unless_idempotent() 
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     let again = script.clone().idempotent();
     let n = again.call().key("n").int(1).query::<i64>(&client).await.unwrap();
-    // The connection of the lost answer may have taken more than one copy.
+    // The connection of the lost reply may have executed more than one copy.
     assert!(n >= 4, "{n}");
     assert_eq!(observer.get::<i64>("n").await.unwrap(), Some(n));
 }
 
-/// Their first word is the server's, in its mouth a reason to ask again.
+/// A script's error reply is the result, and the script runs once. The first word of the error
+/// makes the client retry if the server itself sends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scripts_error_reply_is_its_own_and_runs_once() {
     let server = server().await;
@@ -151,7 +152,7 @@ async fn a_script_that_only_reads_may_not_write() {
     assert!(!read.call().key("n").query::<bool>(&client).await.unwrap());
 }
 
-/// As Redis 6.2 has it.
+/// The server behaves like Redis 6.2.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_commands_for_reading_scripts_runs_them_all_the_same() {
     let server = RedisServer::builder().config("rename-command EVALSHA_RO \"\"").config("rename-command EVAL_RO \"\"");
@@ -164,9 +165,9 @@ async fn a_server_without_commands_for_reading_scripts_runs_them_all_the_same() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_script_that_does_not_end_is_ended() {
+async fn an_endless_script_is_killed() {
     let server = server().await;
-    // Asked on the connection on which it runs, it would wait for its end.
+    // On the connection of the script, the request would wait for its end.
     let client = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let scripts = Scripts::new(&client);
     assert_eq!(scripts.kill().await.unwrap(), []);
@@ -215,7 +216,7 @@ async fn a_function_of_a_library_is_loaded_where_it_is_missing() {
     assert!(refused(told).1.contains("not found"));
     let told = library.function("missing").call().query::<i64>(&client).await.unwrap_err();
     assert!(refused(told).1.contains("not found"));
-    // What writes is refused where it may only read.
+    // A function that writes is rejected in a read-only call.
     let told = library.function("stock_take").reads().call().key("n").int(1).query::<i64>(&client).await.unwrap_err();
     assert!(refused(told).1.contains("write flag"));
 }
@@ -227,7 +228,7 @@ async fn libraries_are_loaded_listed_dumped_and_restored() {
     let functions = Functions::new(&client);
     let library = Library::new(STOCK).unwrap();
     functions.load(&library).await.unwrap();
-    // It is the same.
+    // Loading the same library again is no error.
     functions.load(&library).await.unwrap();
     let other = Library::new(STOCK.replace("DECRBY", "INCRBY")).unwrap();
     assert!(refused(functions.load(&other).await.unwrap_err()).1.contains("already exists"));
@@ -253,7 +254,7 @@ async fn libraries_are_loaded_listed_dumped_and_restored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_function_that_does_not_end_is_seen_and_ended() {
+async fn an_endless_function_is_listed_and_killed() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.response_timeout(SOON)).await;
     let functions = Functions::new(&client);
@@ -266,7 +267,7 @@ async fn a_function_that_does_not_end_is_seen_and_ended() {
     assert!(refused(told).1.contains("killed"));
 }
 
-/// As Redis 6.2 has it.
+/// The server behaves like Redis 6.2.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_functions_reports_the_needed_version() {
     let server = ["FCALL", "FCALL_RO", "FUNCTION"]

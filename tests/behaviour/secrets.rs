@@ -1,4 +1,4 @@
-//! No secret is in a log, an error, a `Debug` or a connection's name.
+//! No log, error, `Debug` output or connection name shows a secret.
 
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ const WRONG: &str = "wrong-m4rk3r";
 const SENTINEL: &str = "sentinel-m4rk3r";
 const PROVIDED: &str = "provided-m4rk3r";
 
-/// All that was written.
+/// All output that the test collects.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<String>>);
 
@@ -35,7 +35,7 @@ impl Book {
         self.0.lock().unwrap().clone()
     }
 
-    /// An error as programs show it.
+    /// Writes an error in each form in which programs show it.
     fn error(&self, error: &dyn std::error::Error) {
         self.write(format_args!("error {error} {error:?} {error:#?}"));
         let mut source = error.source();
@@ -99,11 +99,11 @@ impl log::Log for Logger {
     fn flush(&self) {}
 }
 
-/// The one logger of the process, opened.
+/// The only logger of the process, installed and opened.
 fn listen_to_logs() -> &'static Logger {
     static LOGGER: OnceLock<Logger> = OnceLock::new();
     let logger = LOGGER.get_or_init(|| Logger { book: Book::default(), open: AtomicBool::new(false) });
-    log::set_logger(logger).expect("nobody else reads the logs of this process");
+    log::set_logger(logger).expect("the only logger of this process");
     log::set_max_level(log::LevelFilter::Trace);
     logger.open.store(true, Ordering::Relaxed);
     logger
@@ -122,7 +122,7 @@ impl CredentialProvider for Vault {
     }
 }
 
-/// Runs a client over all that a client does, and writes down what can be seen of it.
+/// Runs all operations of a client, and writes down all visible output.
 async fn run(config: Config, book: &Book) -> bool {
     book.write(format_args!("{config:?} {config:#?}"));
     for one in config.explain() {
@@ -155,13 +155,13 @@ async fn run(config: Config, book: &Book) -> bool {
     ready.is_ok()
 }
 
-/// Ends soon where there is no contact.
+/// Short timeouts for configurations without contact.
 fn hasty(config: Config) -> Config {
     let short = Duration::from_millis(500);
     config.response_timeout(short).connect_timeout(short).retries(1).credentials_interval(Duration::from_millis(50))
 }
 
-// On one thread, so that all tasks write into the book.
+// The test has one thread, so the book gets the output of all tasks.
 #[tokio::test]
 async fn no_secret_is_seen_anywhere() {
     let (book, logger) = (Book::default(), listen_to_logs());
@@ -190,7 +190,7 @@ async fn no_secret_is_seen_anywhere() {
     ] {
         match Config::from_url(&wrong) {
             Ok(config) => book.write(format_args!("{config:?}")),
-            // A setting that is no secret may be shown.
+            // A setting that is not secret may be shown.
             Err(error) if wrong.contains("timeout") => book.write(error.to_string().replace(&format!("{WRONG}x"), "")),
             Err(error) => book.error(&error),
         }
@@ -206,7 +206,7 @@ async fn no_secret_is_seen_anywhere() {
             format!("redis-sentinel://:{data}@{at}/mymaster?sentinel_username=watcher&sentinel_password={of_sentinel}");
         hasty(Config::from_url(&url).unwrap())
     };
-    assert!(run(sentinels(DATA, &format!("{SENTINEL}1")), &book).await, "each has a user and a password of its own");
+    assert!(run(sentinels(DATA, &format!("{SENTINEL}1")), &book).await, "each server has its own user and password");
     assert!(!run(sentinels(DATA, WRONG), &book).await);
     assert!(!run(sentinels(WRONG, &format!("{SENTINEL}1")), &book).await);
 

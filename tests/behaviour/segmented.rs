@@ -20,8 +20,8 @@ async fn write(client: &Client, segment: usize, left: u64) {
     client.command("SET").key(stock(segment)).unwrap().arg(left.to_string()).query::<()>().await.unwrap();
 }
 
-/// Buys one, from the first segment that has any; false when all are empty. Between reading and
-/// writing nothing protects the stock but the segment.
+/// Buys one piece from the first segment that has any; returns false if all are empty. Only the
+/// segment protects the stock between the read and the write.
 async fn buy(hot: &SegmentedLock, client: &Client, user: u64) -> bool {
     let mut segments = hot.segments_for(user);
     while let Some(segment) = segments.next().await.unwrap() {
@@ -70,9 +70,9 @@ async fn a_stock_in_segments_is_sold_to_the_last_piece_and_no_further() {
     wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
 }
 
-/// Whichever gets free first, whatever the place in the order.
+/// The iterator returns the segment that is free first, whatever its order.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tour_that_found_all_taken_goes_round_again() {
+async fn an_iterator_that_found_all_segments_taken_continues() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));
@@ -80,12 +80,12 @@ async fn a_tour_that_found_all_taken_goes_round_again() {
     let began = std::time::Instant::now();
     let mut segments = there.segments_from(0).segment_timeout(Duration::from_millis(20)).timeout(3 * SOON);
     let waiting = tokio::spawn(async move { (segments.next().await, segments) });
-    // Well past the first round.
+    // The iterator has finished its first round long ago.
     wait_until(SOON, async || began.elapsed() > Duration::from_millis(500)).await;
     held.remove(2).release().await.unwrap();
     let (segment, mut segments) = tokio::time::timeout(SOON, waiting).await.expect("one is free").unwrap();
     assert_eq!(segment.unwrap().unwrap().index(), 2);
-    // The last one is waited for in line.
+    // The iterator waits for the last segment in its queue.
     there.segment(0).unwrap().force_release().await.unwrap();
     assert_eq!(segments.next().await.unwrap().unwrap().index(), 0);
     let waiting = tokio::spawn(async move { segments.next().await.unwrap().map(|segment| segment.index()) });
@@ -99,7 +99,7 @@ async fn an_iterator_takes_free_segments_then_waits_and_holds_each_once() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let (here, there) = (SegmentedLock::new(&one, "hot", 3), SegmentedLock::new(&two, "hot", 3));
-    // Where it begins is the same wherever it is asked, and not the same for all.
+    // The start segment of a user is the same for all clients, and differs between users.
     let first =
         |hot: SegmentedLock, by: u64| async move { hot.segments_for(by).next().await.unwrap().unwrap().index() };
     let mut begins = std::collections::BTreeSet::new();
@@ -117,7 +117,7 @@ async fn an_iterator_takes_free_segments_then_waits_and_holds_each_once() {
         there.segments_for(7).segment_timeout(Duration::from_millis(300)).timeout(Duration::from_millis(2_000));
     let busy = segments.next().await;
     assert!(matches!(busy, Err(AcquireError::TimedOut { .. })), "{busy:?}");
-    // One gets free, and it is that one; then the others, as they get free.
+    // The iterator returns the free segment, and then the others as they become free.
     let mut seen = Vec::new();
     let mut segments = there.segments_for(7);
     let index = 1;
@@ -136,7 +136,7 @@ async fn an_iterator_takes_free_segments_then_waits_and_holds_each_once() {
     assert!(segments.next().await.unwrap().is_none(), "each was held once");
     seen.sort();
     assert_eq!(seen, [0, 1, 2]);
-    // What is empty for good is left out here, and not elsewhere.
+    // A segment marked as empty is left out by this client, and not by others.
     segment.release().await.unwrap();
     here.segments_from(4).next().await.unwrap().unwrap().mark_empty().await.unwrap();
     let left = async |hot: &SegmentedLock| {

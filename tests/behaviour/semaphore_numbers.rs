@@ -1,4 +1,5 @@
-//! One name with two numbers of permits, or with leased and plain permits: an error that names both.
+//! One name with two numbers of permits, or with leased and plain permits, is an error that names
+//! both.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ fn assert_differs<T: std::fmt::Debug>(outcome: Result<T, AcquireError>, expected
     assert!(text.contains(&expected.to_string()) && text.contains(&found.to_string()), "{text}");
 }
 
-/// A new version of a service with another number does not change it under the old one.
+/// A new version of a service with another number does not change the semaphore of the old version.
 #[tokio::test]
 async fn another_number_of_permits_is_an_error_until_a_resize() {
     let server = server().await;
@@ -57,12 +58,12 @@ async fn plain_permits_under_the_name_of_leased_ones_are_an_error() {
     assert_differs(leased.acquire().await, 3, 1);
     held.release().await.unwrap();
     leased.acquire_many(3).await.unwrap().release().await.unwrap();
-    // Plain permits that were added, or returned once too often.
+    // Too many plain permits: one was added, or returned once too often.
     plain.release(1).await.unwrap();
     assert_differs(leased.acquire().await, 3, 4);
     assert_eq!(plain.drain().await.unwrap(), 4);
     assert_differs(leased.acquire().await, 3, 0);
-    // Permits with ids are leased, and their handles give no number.
+    // Permits with ids are leased, and their handles specify no number.
     let with_ids = PermitExpirableSemaphore::new(&client, NAME);
     with_ids.set_permits(3).await.unwrap();
     let permits = [with_ids.acquire().await.unwrap(), leased.acquire().await.unwrap()];
@@ -75,7 +76,7 @@ async fn plain_permits_under_the_name_of_leased_ones_are_an_error() {
 async fn waiters_get_the_error_when_the_number_changes_and_leave_the_queue() {
     let server = server().await;
     let (observer, one) = (server.observer().await.unwrap(), client(&server).await);
-    // Only the message of the resize wakes them.
+    // Only the message of the resize wakes these waiters.
     let two = client_with(&server.url(), |config| config.poll_interval(10 * SOON)).await;
     for fair in [false, true] {
         let name = format!("{NAME}{fair}");
@@ -84,7 +85,7 @@ async fn waiters_get_the_error_when_the_number_changes_and_leave_the_queue() {
             if fair { semaphore.fair() } else { semaphore }
         };
         let held = of(&one, 2).acquire_many(2).await.unwrap();
-        // More than one exchange asks for.
+        // More waiters than one request serves.
         let waiters: Vec<_> = (0..100).map(|_| tokio::spawn(of(&two, 2).acquire().into_future())).collect();
         wait_until(SOON, async || two.stats().waiting == 100 && two.stats().channels == 1).await;
         let resized = of(&one, 4);
@@ -101,7 +102,7 @@ async fn waiters_get_the_error_when_the_number_changes_and_leave_the_queue() {
     }
 }
 
-/// A lease that nobody returns does not change the number: it counts until it ends.
+/// A lease that is never returned does not change the number: it counts until it ends.
 #[tokio::test]
 async fn expired_leases_are_part_of_the_number() {
     let server = server().await;

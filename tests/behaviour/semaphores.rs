@@ -24,7 +24,7 @@ async fn leased(observer: &Observer) -> u64 {
     observer.query(&["ZCARD", LEASES]).await.unwrap()
 }
 
-/// All permits are there, none is leased, and the client has nothing in hand.
+/// Waits until all permits are free, none is leased, and the client is idle.
 async fn all_are_back(observer: &Observer, capacity: i64, clients: &[&redgrid_locks::Client]) {
     wait_until(SOON, async || left(observer).await == capacity && leased(observer).await == 0).await;
     for client in clients {
@@ -58,7 +58,7 @@ async fn permits_are_taken_and_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_never_set_says_so_or_waits_until_it_is() {
+async fn an_unset_semaphore_is_reported_or_waited_for() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::plain(&client, NAME);
@@ -94,7 +94,7 @@ async fn a_timeout_ends_a_wait_and_a_try_does_not_wait() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let mail = Semaphore::new(&client, NAME, 1);
-    let held = mail.acquire().timeout(Duration::ZERO).await.expect("it is there");
+    let held = mail.acquire().timeout(Duration::ZERO).await.expect("a free permit");
     let refused = mail.acquire().timeout(1000 * MS).await.err();
     assert!(matches!(refused, Some(AcquireError::TimedOut { waited, .. }) if waited >= 1000 * MS), "{refused:?}");
     let refused = mail.acquire().timeout(Duration::ZERO).await.err();
@@ -105,7 +105,7 @@ async fn a_timeout_ends_a_wait_and_a_try_does_not_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_tasks_of_many_processes_never_have_more_than_there_are() {
+async fn many_tasks_of_many_processes_never_exceed_the_permits() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for leases in [true, false] {
@@ -149,7 +149,7 @@ async fn a_large_request_is_not_starved_by_small_ones() {
     wait_until(SOON, async || client.stats().waiting == 1).await;
     let small = tokio::spawn(mail.acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.stats().waiting == 2).await;
-    assert!(mail.try_acquire().await.unwrap().is_none(), "others go first");
+    assert!(mail.try_acquire().await.unwrap().is_none(), "earlier requests go first");
     held.release().await.unwrap();
     let large = large.await.unwrap().unwrap();
     assert!(!small.is_finished());
@@ -294,7 +294,7 @@ async fn numbers_are_set_changed_and_drained() {
     let leased = Semaphore::new(&client, NAME, 1);
     assert!(leased.resize().await.unwrap());
     assert_eq!((left(&observer).await, leased.available_permits().await.unwrap()), (-1, 0));
-    assert!(!leased.resize().await.unwrap(), "as it is");
+    assert!(!leased.resize().await.unwrap(), "already this number");
     held.release().await.unwrap();
     assert_eq!(left(&observer).await, 1);
     assert!(leased.delete().await.unwrap() && !leased.delete().await.unwrap());
@@ -306,7 +306,7 @@ async fn zero_permits_are_nothing_to_do() {
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let unset = Semaphore::plain(&client, "unset");
     unset.release(0).await.unwrap();
-    assert!(!unset.object().exists().await.unwrap(), "nothing is set up");
+    assert!(!unset.object().exists().await.unwrap(), "no number was set");
     let leased = Semaphore::new(&client, NAME, 3);
     let plain = Semaphore::plain(&client, NAME);
     for mail in
@@ -315,7 +315,7 @@ async fn zero_permits_are_nothing_to_do() {
         let mut none = mail.acquire_many(0).await.unwrap();
         assert_eq!((none.num_permits(), none.is_held(), none.ids().count()), (0, true, 0));
         assert_eq!(mail.try_acquire_many(0).await.unwrap().unwrap().num_permits(), 0);
-        assert!(observer.keys("*").await.unwrap().is_empty(), "nobody is asked");
+        assert!(observer.keys("*").await.unwrap().is_empty(), "no request is sent");
         none.merge(mail.acquire_many(0).await.unwrap()).unwrap();
         none.release().await.unwrap();
     }
@@ -324,7 +324,7 @@ async fn zero_permits_are_nothing_to_do() {
         all.merge(leased.acquire().await.unwrap()).unwrap();
         assert_eq!((all.num_permits(), left(&observer).await), (held, 3 - i64::try_from(held).unwrap()));
     }
-    assert!(leased.try_acquire_many(0).await.unwrap().is_some(), "also where none are left");
+    assert!(leased.try_acquire_many(0).await.unwrap().is_some(), "even if none are left");
     assert!(Semaphore::plain(&client, "other").acquire_many(0).await.unwrap().merge(all).is_err());
     plain.release(0).await.unwrap();
     leased.close();
@@ -380,7 +380,7 @@ async fn invalid_arguments_are_reported_by_name() {
     wait_until(SOON, async || client.stats().names == 0).await;
 }
 
-/// How many requests the server answers for `work`.
+/// The number of requests that the server gets during `work`.
 async fn asked(observer: &Observer, work: impl Future<Output = ()>) -> u64 {
     let calls = async || {
         let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();

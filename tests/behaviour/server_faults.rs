@@ -21,8 +21,8 @@ async fn a_server_that_restarts_empty_ends_the_hold_and_grants_anew() {
     let (one, two) = (client(&server).await, client(&server).await);
     let guard = Lock::new(&one, "a").acquire().await.unwrap();
     server.restart_empty().await.unwrap();
-    // Verified at the reconnect, long before the renewal at 10 s.
-    let reason = tokio::time::timeout(Duration::from_secs(8), guard.lost()).await.expect("told at the reconnect");
+    // The loss is found at the reconnect, long before the renewal at 10 s.
+    let reason = tokio::time::timeout(Duration::from_secs(8), guard.lost()).await.expect("reported at the reconnect");
     assert_eq!(reason, LostReason::Gone);
     let other = Lock::new(&two, "a").acquire().timeout(SOON).await.unwrap();
     assert!(guard.release().await.is_err());
@@ -72,7 +72,7 @@ async fn a_full_server_refuses_and_grants_again_when_there_is_room() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
-    // The scripts are known to the server before its memory is full.
+    // The server knows the scripts before its memory is full.
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();
     observer.cmd(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let error = Lock::new(&client, "a").acquire().await.unwrap_err();
@@ -110,7 +110,7 @@ async fn missing_permissions_are_reported_and_leave_no_lock_without_lifetime() {
     }
 }
 
-/// The same server as another user sees it.
+/// The same server, used by another user.
 struct SeenAs(String);
 
 impl AsRef<str> for SeenAs {
@@ -158,15 +158,15 @@ async fn an_application_that_starts_before_its_server_works_once_it_is_there() {
     early.await.unwrap().unwrap().release().await.unwrap();
 }
 
-/// It ended `Unavailable` after `response_timeout × (retries + 1)`, however much longer it was to
-/// wait.
+/// A call with a timeout waits for the server until then. It once ended as `Unavailable` after
+/// `response_timeout × (retries + 1)`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bounded_call_waits_for_the_server_up_to_its_bound() {
     let server = server().await;
     server.kill().await.unwrap();
     let hasty = |config: redgrid_core::Config| config.response_timeout(Duration::from_millis(50)).retries(1);
     let client = redgrid_tests::client_unready(&server.url(), hasty).await;
-    // One is behind the other, whichever came first.
+    // One of them waits for the other.
     let held_for_a_moment = || {
         let lock = Lock::new(&client, "a");
         tokio::spawn(async move { lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap() })
@@ -207,7 +207,8 @@ async fn without_a_server_a_call_ends_unavailable_and_a_bound_is_kept() {
 async fn a_server_that_loads_its_data_is_waited_for() {
     let options =
         RedisServer::builder().append_only(true).config("key-load-delay 200").config("aof-use-rdb-preamble no");
-    // Before 7.0 it can not be set: such a server says nothing at all while it loads so little.
+    // Servers before 7.0 do not have this setting. They reply nothing while they load so little
+    // data.
     let options = match ServerBinary::find().unwrap().version().major {
         ..7 => options,
         _ => options.config("loading-process-events-interval-bytes 1024"),
@@ -240,7 +241,8 @@ async fn a_deleted_database_is_reported_and_the_lock_can_be_acquired_again() {
     next.release().await.unwrap();
 }
 
-/// The connection lived on, without a name, for as long as the process.
+/// A client that is dropped early leaves no connection. Such a connection once stayed open, without
+/// a name, as long as the process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_ends_before_it_is_connected_leaves_no_connection() {
     let server = server().await;
@@ -248,7 +250,7 @@ async fn a_client_that_ends_before_it_is_connected_leaves_no_connection() {
     for delay in [100, 400] {
         proxy.set(Direction::ToClient, Fault::Delay(Duration::from_millis(delay)));
         let client = client_unready(&server.url_via(proxy.addr()), |config| config).await;
-        // The server has taken both connections, and the client knows nothing of it yet.
+        // The server has accepted both connections, but its replies have not arrived yet.
         wait_until(SOON, async || server.clients().await.unwrap().len() == 2).await;
         assert!(client.wait_ready(Duration::ZERO).await.is_err());
         drop(client);

@@ -1,4 +1,4 @@
-//! A set whose values have lifetimes, compared with a model.
+//! A set with a lifetime for each value, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -10,13 +10,15 @@ use redgrid_tests::{client, server};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Redisson's number for a value without an end, of which it takes the time away.
+/// The lifetime that Redisson stores for a value that never expires; the current time is subtracted
+/// from it.
 const NEVER: i64 = 92_233_720_368_547_758;
 
-/// Where the ends begin that are times, about 2096: behind all that are lifetimes.
+/// Absolute ends of lifetimes begin here, about 2096: after all relative ones.
 const FAR: Duration = Duration::from_secs(4_000_000_000);
 
-/// Has all of the crowd be over; tells how many there are, those that were over among them.
+/// Script that lets all values of the crowd expire. Returns how many there are, including those
+/// that had expired before.
 static OVER: Script<1> = Script::new(
     "test/over",
     "local gone = 0
@@ -29,7 +31,7 @@ static OVER: Script<1> = Script::new(
     return gone",
 );
 
-/// The first of a crowd: of more than one change takes out of what is over.
+/// The first of many values: more than one change removes when they have expired.
 const CROWD: u16 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,22 +40,22 @@ async fn a_set_with_lifetimes_matches_its_model() {
     modelled([&client(&server).await, &client(&server).await], 8).await;
 }
 
-/// When a value ends, in the order of these.
+/// When a value expires. The variants are in the order of these times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     /// At a time that has passed.
     Past,
-    /// In so many hours from when it was said.
+    /// In so many hours after it was set.
     In(u32),
-    /// At a time, so many hours behind `FAR`.
+    /// At a time, so many hours after `FAR`.
     At(u32),
-    /// Never, as Redisson has it.
+    /// Never, in the form that Redisson stores.
     Redissons,
     Never,
 }
 
 impl End {
-    /// One that can be told from all others whenever it is said.
+    /// An end that differs from all others, whenever it is set.
     fn fixed(n: u8) -> End {
         match n {
             0 => End::Past,
@@ -90,7 +92,7 @@ impl End {
 
 type Model = BTreeMap<u16, End>;
 
-/// Puts it in, or takes it out where its end has passed.
+/// Inserts a value, or removes it if its end has passed.
 fn put(model: &mut Model, value: u16, end: End) {
     match end {
         End::Past => model.remove(&value),
@@ -98,8 +100,8 @@ fn put(model: &mut Model, value: u16, end: End) {
     };
 }
 
-/// Sets and what they are to be, each through the same operations of two clients, and of one that
-/// writes to the sorted set.
+/// Applies the same operations to a set and to its model. Two clients use the set, and a foreign
+/// client writes to the sorted set.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -189,14 +191,14 @@ async fn apply(set: &SetCache<u16>, model: &mut Model, (step, one, other, n): (u
             set.remove_many(&[one, other, one]).await.unwrap() == gone as u64
         }
         17 => {
-            // More than one request has, and more than one change takes out when they are over.
+            // More values than one request has, and than one change removes when they have expired.
             let all: Vec<u16> = (CROWD..CROWD + 150 + 50 * u16::from(n)).collect();
             let new = all.iter().filter(|one| !model.contains_key(one)).count();
             all.iter().for_each(|one| put(model, *one, any));
             any.of(set.insert_many(&all)).await.unwrap() == new as u64
         }
         18 => set.is_empty().await.unwrap() == model.is_empty(),
-        // Now and then it begins anew. What is over is there for the server.
+        // Sometimes all values are cleared. Expired values may still be stored.
         _ if n == 0 => {
             let was = std::mem::take(model);
             let told = set.clear().await.unwrap();
@@ -210,7 +212,7 @@ async fn apply(set: &SetCache<u16>, model: &mut Model, (step, one, other, n): (u
 async fn intrude(client: &Client, name: &str, model: &mut Model, (step, one, _, n): (u8, u16, u16, u8)) -> bool {
     let add = |score: String| Request::command("ZADD").key(name.to_owned()).arg(score).arg(one.to_string());
     match step {
-        // Its time comes.
+        // Its lifetime ends.
         20 | 21 => {
             model.remove(&one);
             client.run::<u64>(add("1000".into())).await.unwrap() <= 1

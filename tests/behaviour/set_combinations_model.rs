@@ -7,7 +7,7 @@ use redgrid_set::Set;
 use redgrid_tests::model::seeds;
 use redgrid_tests::{client, server};
 
-/// How many sets there are.
+/// The number of sets.
 const SETS: usize = 4;
 
 type Model = BTreeSet<u8>;
@@ -31,7 +31,7 @@ impl Of {
         }
     }
 
-    /// The command by which Redisson stores it.
+    /// The command with which Redisson stores the combination.
     fn command(self) -> &'static str {
         match self {
             Of::Union => "SUNIONSTORE",
@@ -48,8 +48,8 @@ async fn set_combinations_match_their_models() {
     modelled([&client(&server).await, &client(&server).await], 12, counts).await;
 }
 
-/// Sets that two clients and a stranger change and combine. `counts`: the server counts an
-/// intersection, too.
+/// Two clients, and a client without redgrid, change and combine sets. `counts`: the server has a
+/// command that counts an intersection.
 pub(super) async fn modelled(clients: [&Client; 2], some: u64, counts: bool) {
     for seed in seeds(some) {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -59,7 +59,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64, counts: bool) {
         for _ in 0..120 {
             let who = random.usize(..2);
             let (at, into) = (random.usize(..SETS), random.usize(..SETS));
-            // Itself among them, and one of them twice, now and then.
+            // Sometimes the set itself, or one set twice, is among them.
             let others: Vec<usize> = (0..random.usize(..4)).map(|_| random.usize(..SETS)).collect();
             let of = Of::ALL[random.usize(..3)];
             let some: Vec<u8> = (0..random.usize(1..6)).map(|_| random.u8(..12)).collect();
@@ -101,8 +101,8 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64, counts: bool) {
                     let expected = (common.len() as u64).min(limit.unwrap_or(u64::MAX));
                     !counts || set.intersection_len(&named, limit).await.unwrap() == expected
                 }
-                // As Redisson writes: what the codec makes of a value, and a set that becomes what
-                // it and others make.
+                // Writes like Redisson: values encoded by the codec, and a set that becomes a
+                // combination of itself and others.
                 14 => {
                     let new = some.iter().filter(|value| models[at].insert(**value)).count() as u64;
                     stranger.run::<u64>(of_values("SADD")).await.unwrap() == new
@@ -122,7 +122,7 @@ pub(super) async fn modelled(clients: [&Client; 2], some: u64, counts: bool) {
             for (name, model) in names.iter().zip(&models) {
                 let set: Set<u8> = Set::new(stranger, name);
                 let there: Model = set.read_all().await.unwrap().into_iter().collect();
-                // One without values is not there.
+                // A set without values does not exist.
                 let exists = set.object().exists().await.unwrap();
                 let same = there == *model && exists != model.is_empty();
                 assert!(same, "seed {seed}: {name} is {there:?}, {exists}, of {models:?} after {story:?}");

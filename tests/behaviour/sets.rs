@@ -81,7 +81,7 @@ async fn sets_are_combined() {
     assert_eq!(sorted(a.union(["b", "c"]).values().await.unwrap()), [1, 2, 3, 4, 5]);
     assert_eq!(sorted(a.intersection(["b"]).values().await.unwrap()), [3, 4]);
     assert_eq!(sorted(a.difference(["b", "c"]).values().await.unwrap()), [1, 2]);
-    // Redis 6.2 has no command for it, and says so.
+    // Redis 6.2 has no such command, and reports that.
     let common = async |limit| match a.intersection_len(["b"], limit).await {
         Err(ObjectError::Failed(Failure::Refused { .. })) if ServerBinary::find().unwrap().version().major < 7 => None,
         found => Some(found.unwrap()),
@@ -136,23 +136,23 @@ async fn a_lost_reply_is_reported_and_no_value_is_popped_twice() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let url = server.url_via(proxy.addr());
-    // Only what is not answered is asked within so short a time.
+    // The timeout is so short that only requests with lost replies use this client.
     let hasty = client_with(&url, |config| config.response_timeout(Duration::from_millis(500))).await;
     let (client, hasty) = (client(&server).await, Set::<u32>::new(&hasty, "set"));
     let set: Set<u32> = Set::new(&client, "set");
     set.insert_many(&[1, 2, 3]).await.unwrap();
     proxy.next(1, "SPOP", Action::SwallowReply);
     assert!(matches!(hasty.pop().await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
-    assert_eq!(set.len().await.unwrap(), 2, "one has gone");
+    assert_eq!(set.len().await.unwrap(), 2, "one value was popped");
     proxy.next(1, "SADD", Action::SwallowReply);
     assert!(matches!(hasty.insert(&4).await, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))));
     assert!(set.contains(&4).await.unwrap());
     proxy.next(1, "SCARD", Action::SwallowReply);
-    assert_eq!(hasty.len().await.unwrap(), 3, "what reads is asked again");
+    assert_eq!(hasty.len().await.unwrap(), 3, "a read is retried");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_sets_are_no_combination() {
+async fn a_combination_of_too_many_sets_is_rejected() {
     let server = server().await;
     let client = client(&server).await;
     let (set, due) = (Set::<u32>::new(&client, "s"), SortedSet::<u32>::new(&client, "due"));
@@ -174,7 +174,7 @@ async fn too_many_sets_are_no_combination() {
     }
 }
 
-/// A set and what it is to be, through the same operations in any order.
+/// A set is compared with a model through random operations.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_matches_its_model() {
     let server = server().await;

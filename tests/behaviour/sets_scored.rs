@@ -137,12 +137,12 @@ async fn no_score_is_nan_and_ranges_go_forwards() {
     for told in told {
         assert!(told.as_ref().unwrap_err().to_string().contains("expected a number, got NaN"), "{told:?}");
     }
-    assert_eq!(set.len().await.unwrap(), 4, "nothing was asked");
+    assert_eq!(set.len().await.unwrap(), 4, "no request was sent");
     assert!(matches!(
         set.add_score("high", f64::NEG_INFINITY).await,
         Err(ObjectError::Failed(Failure::Refused { .. }))
     ));
-    #[expect(clippy::reversed_empty_ranges, reason = "that they are refused is what is tested")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the set rejects such ranges")]
     let told = [
         set.by_rank(3..2).values().await.map(drop),
         set.by_score(3.0..2.0).values().await.map(drop),
@@ -187,7 +187,7 @@ async fn sorted_sets_are_combined() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_set_is_streamed_and_kept() {
+async fn a_large_set_is_streamed_and_reduced() {
     let server = server().await;
     let client = client(&server).await;
     let set: ScoredSortedSet<u32> = ScoredSortedSet::new(&client, "large");
@@ -213,7 +213,7 @@ async fn a_score_is_not_added_twice_when_an_answer_is_lost() {
     let proxy = Proxy::to(&server).await.unwrap();
     let hasty =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
-    // Only what is not answered is asked within so short a time.
+    // The timeout is so short that only the request with the lost reply uses this client.
     let (client, hasty) = (client(&server).await, ScoredSortedSet::<String>::new(&hasty, "set"));
     let set: ScoredSortedSet<String> = ScoredSortedSet::new(&client, "set");
     set.insert("a", 1.0).await.unwrap();
@@ -245,7 +245,7 @@ async fn without_permission_for_ranks_nothing_is_added() {
     assert_eq!(set.entries().try_collect::<Vec<_>>().await.unwrap(), [("a".to_owned(), 1.0)]);
 }
 
-/// A set and what it is to be, through the same operations in any order.
+/// A scored set is compared with a model through random operations.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scored_set_matches_its_model() {
     let server = server().await;

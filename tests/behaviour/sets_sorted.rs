@@ -90,12 +90,12 @@ async fn a_stream_is_in_order_whatever_comes_and_goes() {
     assert_eq!(set.stream_of(100..300).try_collect::<Vec<_>>().await.unwrap(), all[100..300]);
     let mut stream = set.stream();
     assert_eq!(stream.next().await.unwrap().unwrap(), 0);
-    // In front of where it is, and behind.
+    // Removals before and after the position of the stream, and an insertion at the end.
     set.remove_many(&(0..50).chain(500..600).collect::<Vec<_>>()).await.unwrap();
     set.insert(&5000).await.unwrap();
     let rest: Vec<u32> = stream.try_collect().await.unwrap();
     let expected = (1..1000).filter(|n| !(500..600).contains(n)).chain([5000]);
-    assert_eq!(rest, expected.collect::<Vec<_>>(), "each once, in order");
+    assert_eq!(rest, expected.collect::<Vec<_>>(), "each value once, in order");
     observer.cmd(&["ZADD", "odd", "0", "abcd", "0", "x", "0", "zzzz"]).await.unwrap();
     let odd: Vec<_> = SortedSet::<u32>::new(&client, "odd").stream().collect().await;
     assert_eq!(odd.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
@@ -103,7 +103,7 @@ async fn a_stream_is_in_order_whatever_comes_and_goes() {
     assert!(matches!(told[..], [Err(ObjectError::Failed(Failure::InvalidArgument { .. }))]), "{told:?}");
 }
 
-/// A set and what it is to be, through the same operations in any order.
+/// A sorted set is compared with a model through random operations.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sorted_set_matches_its_model() {
     let server = server().await;
@@ -145,7 +145,8 @@ async fn a_sorted_set_matches_its_model() {
     }
 }
 
-/// Those of others have scores; by them the server would keep another order.
+/// Combinations are sorted by value. The other sets have scores, by which the server would sort in
+/// another order.
 #[tokio::test(flavor = "multi_thread")]
 async fn set_combinations_are_sorted_by_value() {
     let server = server().await;

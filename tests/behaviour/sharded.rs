@@ -132,7 +132,7 @@ async fn a_sharded_set_behaves_like_a_set() {
 async fn a_sharded_bit_set_behaves_like_a_bit_set() {
     let server = server().await;
     let client = client(&server).await;
-    // Parts of 128 bits, the last one of 104.
+    // Shards of 128 bits, the last one of 104.
     let set = ShardedBitSet::new(&client, "b").with_shards(8).with_size(1000);
     let mut model = BTreeSet::new();
     let mut random = fastrand::Rng::with_seed(11);
@@ -206,8 +206,8 @@ async fn a_sharded_bit_set_has_more_bits_than_a_string() {
     assert!(server.observer().await.unwrap().exists("{b}:shards").await.unwrap());
 }
 
-/// The error rate is the requested one, to a tenth, although some parts have more elements than
-/// others by chance.
+/// The error rate is the requested one, to a tenth, although some shards happen to have more
+/// elements than others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sharded_filter_keeps_its_error_rate() {
     let server = server().await;
@@ -223,7 +223,7 @@ async fn a_sharded_filter_keeps_its_error_rate() {
         let others: Vec<u64> = (elements..elements + probes).collect();
         let found = filter.contains_many(&others).await.unwrap().into_iter().filter(|found| *found).count();
         let measured = found as f64 / probes as f64;
-        assert!((measured / share - 1.0).abs() < 0.1, "asked for {share}, measured {measured}");
+        assert!((measured / share - 1.0).abs() < 0.1, "requested {share}, measured {measured}");
         let count = filter.count().await.unwrap();
         assert!(count.abs_diff(elements) < elements / 50, "{count} of {elements}");
         let config = filter.config().await.unwrap().unwrap();
@@ -231,7 +231,8 @@ async fn a_sharded_filter_keeps_its_error_rate() {
     }
 }
 
-/// Sizes may be chosen in another way by others, and by what was released before.
+/// A filter with other sizes for the same numbers is the same filter. Other clients, and earlier
+/// releases, may choose the sizes in another way.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_of_other_sizes_for_the_same_numbers_is_the_same_filter() {
     let server = server().await;
@@ -252,7 +253,7 @@ async fn a_filter_of_other_sizes_for_the_same_numbers_is_the_same_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_of_a_filter_that_was_not_made_is_made() {
+async fn a_missing_shard_of_a_filter_is_created() {
     let server = server().await;
     let (here, elsewhere) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -264,7 +265,7 @@ async fn a_part_of_a_filter_that_was_not_made_is_made() {
     assert!(filter.try_init(1000, 0.01).await.unwrap());
     let made: Vec<String> = keys(&observer).await.into_iter().filter(|key| key.ends_with(":config")).collect();
     assert_eq!(made.len(), 4);
-    // As it would be where who made it was cut short.
+    // The same state as after an interrupted creation.
     for key in &made[1..] {
         observer.cmd(&["DEL", key]).await.unwrap();
     }
@@ -273,7 +274,7 @@ async fn a_part_of_a_filter_that_was_not_made_is_made() {
     assert!(other.contains_many(&words).await.unwrap().iter().all(|found| !found));
     assert_eq!(other.add_many(&words).await.unwrap(), 40);
     assert!(filter.contains_many(&words).await.unwrap().iter().all(|found| *found));
-    // A client that knew a deleted filter does not create single parts of it again.
+    // A client that knew a deleted filter does not recreate single shards of it.
     assert!(other.object().delete().await.unwrap());
     let told = filter.add("a").await.unwrap_err();
     assert!(matches!(&told, ObjectError::Absent { name } if name.as_str() == "f"), "{told:?}");

@@ -15,7 +15,7 @@ use super::sharded::keys;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The parts that failed.
+/// The numbers of the shards that failed.
 fn failed<T: std::fmt::Debug>(told: Result<T, ObjectError>) -> Vec<u32> {
     match told {
         Err(ObjectError::Shards { failed, .. }) => failed.into_iter().map(|(shard, _)| shard).collect(),
@@ -24,7 +24,7 @@ fn failed<T: std::fmt::Debug>(told: Result<T, ObjectError>) -> Vec<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_is_divided_once_and_all_others_go_by_it() {
+async fn the_first_layout_of_an_object_is_used_by_all_clients() {
     let server = server().await;
     let clients = join_all((0..4).map(|_| client(&server))).await;
     let of = |n: usize, shards: u32| -> ShardedMap<u32, u32> { ShardedMap::new(&clients[n], "m").with_shards(shards) };
@@ -42,7 +42,7 @@ async fn an_object_is_divided_once_and_all_others_go_by_it() {
     };
     assert_eq!(told.iter().filter(|told| refused(told)).count(), 3, "{told:?}");
     let winner = told.iter().position(Result::is_ok).unwrap();
-    // Without a requested number of parts, the stored number is used.
+    // Without a requested number of shards, the stored number is used.
     let any: ShardedMap<u32, u32> = ShardedMap::new(&clients[(winner + 1) % 4], "m");
     assert_eq!(any.get(&1).await.unwrap(), Some(1));
     assert_eq!(any.object().shards().await.unwrap(), Some(2 << winner));
@@ -86,7 +86,7 @@ async fn failures_are_named_by_shard() {
     let at = failed(map.len().await);
     assert_eq!(at.len(), 1);
     assert_eq!((failed(map.read_all().await), failed(map.get_many(all.keys()).await)), (at.clone(), at.clone()));
-    // What is in other parts is done.
+    // The other shards execute the call.
     let others: HashMap<u32, u32> = (0..100).map(|n| (n, n + 1)).collect();
     assert_eq!(failed(map.set_many(&others).await), at);
     let whole = (0..100).find(|n| !lost.contains(n)).unwrap();
@@ -95,7 +95,7 @@ async fn failures_are_named_by_shard() {
     assert_eq!(failed(map.contains_value(&9000).await), at);
     let told = map.len().await.unwrap_err().to_string();
     assert!(told.contains(&format!("`m`: shard {} failed (1 in all)", at[0])), "{told}");
-    // A stream goes on behind it.
+    // A stream continues after the error.
     let mut entries = map.entries();
     let (mut found, mut errors) = (0, 0);
     loop {
@@ -131,7 +131,7 @@ async fn an_object_lives_and_ends_as_a_whole() {
     }
     assert!(object.persist().await.unwrap() && object.lifetime().await.unwrap() == Lifetime::Endless);
     assert!(object.delete().await.unwrap() && keys(&observer).await.is_empty());
-    // Made anew, it is divided anew.
+    // When it is created again, it may have another number of shards.
     let anew: ShardedSet<u32> = ShardedSet::new(&client, "s").with_shards(2);
     assert!(anew.insert(&1).await.unwrap() && anew.object().unlink().await.unwrap());
     assert!(keys(&observer).await.is_empty());
@@ -145,7 +145,7 @@ async fn lost_replies_about_the_layout_are_retried_and_those_of_changes_reported
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(1))).await;
     let set: ShardedSet<u32> = ShardedSet::new(&client, "s");
     proxy.next(1, "{s}:shards", Action::SwallowReply);
-    assert!(tokio::time::timeout(SOON, set.insert(&1)).await.expect("it does not hang").unwrap());
+    assert!(tokio::time::timeout(SOON, set.insert(&1)).await.expect("an end in time").unwrap());
     proxy.next(1, "SADD", Action::SwallowReply);
     let told = set.insert(&2).await;
     assert!(matches!(&told, Err(ObjectError::Failed(Failure::OutcomeUnknown { .. }))), "{told:?}");
@@ -156,10 +156,10 @@ async fn lost_replies_about_the_layout_are_retried_and_those_of_changes_reported
     assert!(matches!(&told, Err(ObjectError::Shards { .. })), "{told:?}");
 }
 
-/// The layout of an object outlives its parts: otherwise later elements would be stored where no
+/// The layout of an object outlives its shards. Otherwise later elements would be stored where no
 /// client reads them.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lifetime_is_of_parts_and_not_of_their_division() {
+async fn a_lifetime_ends_shards_and_not_their_layout() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let observer = server.observer().await.unwrap();
@@ -174,10 +174,10 @@ async fn a_lifetime_is_of_parts_and_not_of_their_division() {
     assert!(map.object().persist().await.unwrap());
     let there: ShardedMap<u64, u64> = ShardedMap::new(&two, "m");
     assert_eq!((there.object().shards().await.unwrap(), there.read_all().await.unwrap()), (Some(64), all));
-    // A filter has its elements, and where its parts have ended none of them.
+    // A filter keeps its elements until its shards expire; then it has none.
     let filter: ShardedBloomFilter<u64> = ShardedBloomFilter::new(&one, "f");
     assert!(filter.try_init(1000, 0.01).await.unwrap());
-    assert!(filter.object().exists().await.unwrap(), "also without elements");
+    assert!(filter.object().exists().await.unwrap(), "a filter without elements exists");
     filter.add_many(&[1, 2, 3]).await.unwrap();
     assert_eq!(filter.contains_many(&[1, 2, 3]).await.unwrap(), [true; 3]);
     assert!(!filter.try_init(9, 0.5).await.unwrap());
@@ -229,7 +229,7 @@ async fn a_shard_of_another_filter_is_reported() {
     let filter: ShardedBloomFilter<u64> = ShardedBloomFilter::new(&client, "f");
     assert!(filter.try_init(1000, 0.01).await.unwrap() && !filter.try_init(5, 0.1).await.unwrap());
     let observer = server.observer().await.unwrap();
-    // Another one is made while a part of the former is made late.
+    // Another filter is created while a shard of the former one is created late.
     let _: u64 = observer.query(&["DEL", "{f}:shards"]).await.unwrap();
     let failed = failed(filter.try_init(1_000_000, 0.01).await);
     assert_eq!(failed.len(), 16);
@@ -255,7 +255,7 @@ async fn a_name_without_possible_shards_stores_nothing() {
     assert!(keys(&server.observer().await.unwrap()).await.is_empty());
 }
 
-/// The reply of a replica, which may be behind or disconnected, decides nothing.
+/// A pop does not depend on a replica's reply, which may lag behind or be missing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pop_asks_no_replica_how_many_there_are() {
     let replicated = Replicated::start(1).await.unwrap();
@@ -273,6 +273,6 @@ async fn a_pop_asks_no_replica_how_many_there_are() {
         popped.insert(value);
     }
     assert!(popped == BTreeSet::from([1, 2, 3]) && !asked().await);
-    // As others may be.
+    // Other reads may use the replica.
     wait_until(SOON, async || set.len().await.unwrap() == 0 && asked().await).await;
 }

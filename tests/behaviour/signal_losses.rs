@@ -1,4 +1,4 @@
-//! Events, notifications and conditions during loss of messages, leases, time or permissions; and
+//! Events, notifications and conditions under loss of messages, leases, time or permissions; and
 //! the cost of waiting.
 
 use redgrid_barrier::{Condition, Event, Notify, WaitError};
@@ -19,12 +19,12 @@ fn notified(client: &Client) -> JoinHandle<Result<(), WaitError>> {
     tokio::spawn(Notify::new(client, "a").notified().timeout(SOON).into_future())
 }
 
-/// The waiters, in order of arrival.
+/// The ids of the waiters, in order of arrival.
 async fn line(observer: &Observer) -> Vec<String> {
     observer.query(&["ZRANGE", LINE, "0", "-1"]).await.unwrap()
 }
 
-/// Has the lease of a seat end, as of one that stands still.
+/// Lets the lease of a waiter end, as if its process had stopped.
 async fn stall(observer: &Observer, hash: &str, seat: &str) {
     let text = "redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(redis.call('HGET', KEYS[1], ARGV[1]), '%d+$', '1')))";
     observer.cmd(&["EVAL", text, "1", hash, seat]).await.unwrap();
@@ -80,7 +80,8 @@ async fn a_waiter_completes_although_the_events_lifetime_ends_at_once() {
     assert!(event.clone().lifetime(MS).set().await.unwrap());
     wait_until(SOON, async || !event.is_set().await.unwrap()).await;
     waiting.await.unwrap().unwrap();
-    // It is over: who comes now waits, a reset has nothing to do, and it can be set again.
+    // The event has ended: a new waiter waits, a reset does nothing, and the event can be set
+    // again.
     assert!(!event.reset().await.unwrap());
     let late = event.wait().timeout(1000 * MS).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
@@ -96,7 +97,8 @@ async fn a_bounded_wait_for_a_condition_over_a_slow_network_ends_with_the_lock()
     let condition = Condition::new(&far, "a");
     let mut guard = Lock::new(&far, "l").acquire().await.unwrap();
     proxy.set_both(Fault::Delay(60 * MS));
-    // Shorter than the first look, than that and giving the lock back, and a little longer.
+    // Shorter than the first poll, shorter than the poll and the release of the lock, and a little
+    // longer.
     for within in [MS, 60 * MS, 150 * MS, 250 * MS, 350 * MS] {
         let (again, was_notified) = condition.wait_within(guard, within).await.unwrap();
         assert!(again.is_held() && !was_notified);
@@ -106,13 +108,14 @@ async fn a_bounded_wait_for_a_condition_over_a_slow_network_ends_with_the_lock()
     until(&observer, "redgrid_condition_line:{a}", 0).await;
 }
 
-/// No waiter is notified twice: a notification that skipped a stopped waiter went to another one.
+/// A stopped waiter is queued again, and is not notified twice. The notification that skipped it
+/// went to another waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_waiter_is_queued_again() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
-    // It looks by itself only, and not before the test is through with it.
+    // This client polls so rarely that no poll occurs during the test.
     let slow = |config: redgrid_core::Config| config.watchdog_lease(2 * LEASE);
     let (one, two) = (client_with(&server.url_via(proxy.addr()), slow).await, client(&server).await);
     let first = notified(&one);
@@ -128,13 +131,13 @@ async fn a_stopped_waiter_is_queued_again() {
     second.await.unwrap().unwrap();
     proxy.heal();
     wait_until(SOON, async || line(&observer).await == [stalled.clone()] || first.is_finished()).await;
-    assert!(!first.is_finished(), "nothing was for it");
+    assert!(!first.is_finished(), "it was not notified");
     assert!(Notify::new(&two, "a").notify_one().await.unwrap());
     first.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_in_front_of_the_line_are_dropped_and_seats_are_swept_once_a_minute() {
+async fn dead_waiters_in_front_are_dropped_and_entries_are_swept_once_a_minute() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = leased(&server).await;
@@ -150,7 +153,7 @@ async fn the_dead_in_front_of_the_line_are_dropped_and_seats_are_swept_once_a_mi
     wait_until(SOON, async || line(&observer).await.iter().filter(|id| !id.starts_with("gone")).count() == 2).await;
     let fields: u64 = observer.query(&["HLEN", HASH]).await.unwrap();
     assert!(fields > 150, "{fields}: swept again within a minute");
-    // Of 24 of the dead 16 were dropped.
+    // Of 24 dead waiters 16 were dropped.
     assert_eq!(Notify::new(&client, "a").notify_waiters().await.unwrap(), 8 + 2);
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
@@ -172,7 +175,7 @@ async fn only_the_notified_waiter_polls() {
     wait_until(SOON, async || waiting.iter().any(JoinHandle::is_finished)).await;
     quiet(&observer).await;
     let spent = scripts(&observer).await - before;
-    assert!(spent <= 4, "{spent} scripts: the notification, its look, and no more");
+    assert!(spent <= 4, "{spent} scripts: the notification, the waiter's poll, and no more");
     Notify::new(&other, "a").notify_waiters().await.unwrap();
     for waiting in waiting {
         waiting.await.unwrap().unwrap();

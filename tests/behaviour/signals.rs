@@ -36,9 +36,9 @@ async fn an_event_wakes_all_waiters_until_it_is_reset() {
     for waiting in waiting {
         waiting.await.unwrap().unwrap();
     }
-    assert!(!event.set().await.unwrap(), "it is set already");
+    assert!(!event.set().await.unwrap(), "the event is already set");
     happened(&two).await.unwrap().unwrap();
-    all_end_but_events(&observer).await;
+    event_lives_for_weeks(&observer).await;
     assert!(event.reset().await.unwrap() && !event.is_set().await.unwrap());
     let late = Event::new(&two, "a").wait().timeout(1000 * MS).await;
     assert!(matches!(late, Err(WaitError::TimedOut { .. })), "{late:?}");
@@ -46,12 +46,12 @@ async fn an_event_wakes_all_waiters_until_it_is_reset() {
     all_end(&observer).await;
 }
 
-async fn all_end_but_events(observer: &Observer) {
+async fn event_lives_for_weeks(observer: &Observer) {
     let left: i64 = observer.query(&["PTTL", "redgrid_event:{a}"]).await.unwrap();
     assert!(left > 29 * 24 * 3_600_000, "{left}");
 }
 
-/// The event is set and reset between two polls: the waiter completes all the same, without
+/// The event is set and reset between two polls. The waiter completes all the same, without
 /// messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_completes_although_the_event_is_reset_at_once() {
@@ -65,13 +65,13 @@ async fn a_waiter_completes_although_the_event_is_reset_at_once() {
         let waiting = happened(&deaf);
         listening(&observer, "redgrid_event__channel:{a}").await;
         assert!(event.set().await.unwrap() && event.reset().await.unwrap());
-        tokio::time::timeout(2 * LEASE, waiting).await.expect("it looks").unwrap().unwrap();
+        tokio::time::timeout(2 * LEASE, waiting).await.expect("a poll in time").unwrap().unwrap();
         wait_until(SOON, async || deaf.stats() == NOTHING).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_events_lifetime_ends_it_and_can_be_left_out() {
+async fn an_event_ends_with_its_lifetime_which_is_optional() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;
@@ -90,7 +90,7 @@ fn notified(client: &Client) -> JoinHandle<Result<(), WaitError>> {
 const LINE: &str = "redgrid_notify_line:{a}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
+async fn waiters_are_notified_in_order_and_one_notification_is_stored() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -109,7 +109,7 @@ async fn one_is_notified_in_order_and_a_permit_is_kept_once() {
     notified(&one).await.unwrap().unwrap();
     let none = Notify::new(&one, "a").notified().timeout(1000 * MS).await;
     assert!(matches!(none, Err(WaitError::TimedOut { .. })), "{none:?}");
-    // All at once, and nothing is kept.
+    // All waiters are notified at once, and no notification is stored.
     let waiting: Vec<_> = (0..10).map(|n| notified(if n % 2 == 0 { &one } else { &two })).collect();
     until(&observer, LINE, 10).await;
     assert_eq!(notify.notify_waiters().await.unwrap(), 10);
@@ -164,7 +164,7 @@ async fn a_dropped_waiter_consumes_no_notification() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
+async fn dead_waiters_are_not_notified_and_lost_replies_notify_one() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let observer = server.observer().await.unwrap();
@@ -178,14 +178,15 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
     tokio::time::sleep_until(killed + LEASE + LEASE / 10).await;
     let (first, second) = (notified(&one), notified(&one));
     until(&observer, LINE, 2).await;
-    // Not the dead one, which has no place any more, but one of them, although the answer is lost.
+    // The dead waiter has no position any more, so a live one is notified, although the reply is
+    // lost.
     proxy.next(1, "notify_one.lua: notify", Action::SwallowReply);
     assert!(Notify::new(&lossy, "a").notify_one().await.unwrap());
     assert_eq!(proxy.counts().swallowed, 1);
     wait_until(SOON, async || first.is_finished() || second.is_finished()).await;
     until(&observer, LINE, 1).await;
     assert!(!(first.is_finished() && second.is_finished()));
-    // The reply is lost: the waiter is notified all the same, and once.
+    // The reply to the waiter is lost: it is notified all the same, and once.
     Notify::new(&lossy, "a").notify_one().await.unwrap();
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
@@ -198,7 +199,7 @@ async fn the_dead_are_not_notified_and_lost_answers_notify_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_leaves_the_line_and_passes_on() {
+async fn a_shutdown_leaves_the_queue_of_waiters() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (leaving, one) = (client(&server).await, client(&server).await);
@@ -211,8 +212,8 @@ async fn a_shutdown_leaves_the_line_and_passes_on() {
     assert!(!Notify::new(&one, "a").notify_one().await.unwrap());
 }
 
-/// A stock that many take from and many fill, each only under the lock; nobody takes what is not
-/// there, and nobody sleeps on.
+/// Many tasks take from a stock and many fill it, each only under the lock. No task takes from an
+/// empty stock, and no task sleeps for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_condition_loses_no_wake_up() {
     let server = server().await;
@@ -230,7 +231,7 @@ async fn a_condition_loses_no_wake_up() {
                     guard = filled.wait(guard).await.unwrap();
                 }
                 assert!(guard.is_held());
-                assert!(stock.fetch_sub(1, Ordering::SeqCst) > 0, "one at a time is in");
+                assert!(stock.fetch_sub(1, Ordering::SeqCst) > 0, "one task at a time holds the lock");
                 taken.fetch_add(1, Ordering::SeqCst);
                 guard.release().await.unwrap();
             }
@@ -254,7 +255,7 @@ async fn a_condition_loses_no_wake_up() {
         }));
     }
     for task in tasks {
-        tokio::time::timeout(3 * SOON, task).await.expect("nobody sleeps on").unwrap();
+        tokio::time::timeout(3 * SOON, task).await.expect("no task sleeps for ever").unwrap();
     }
     assert_eq!((taken.load(Ordering::SeqCst), stock.load(Ordering::SeqCst)), (90, 0));
     wait_until(SOON, async || clients.iter().all(|client| client.stats() == NOTHING)).await;
@@ -287,16 +288,16 @@ async fn a_wait_is_bounded_and_gives_the_lock_back_meanwhile() {
     other.release().await.unwrap();
     let (guard, was_notified) = waiting.await.unwrap().unwrap();
     assert!(guard.is_held() && was_notified);
-    // Without a waiter nothing is stored.
+    // A notification without a waiter is not stored.
     assert!(!condition.notify_one().await.unwrap());
     let (guard, was_notified) = condition.wait_within(guard, 1000 * MS).await.unwrap();
     assert!(!was_notified);
-    // Who holds twice would wait under the lock.
+    // A guard that is held twice would keep the lock while it waits.
     let again = guard.reenter().unwrap();
     let refused = condition.wait(guard).await;
     assert!(matches!(refused, Err(ConditionError::Reentered { .. })), "{refused:?}");
     assert!(again.is_held());
-    // A lock that was lost is not waited under.
+    // A wait with a lost lock is rejected.
     Lock::new(&two, "l").force_release().await.unwrap();
     let lost = condition.wait(again).await;
     assert!(matches!(lost, Err(ConditionError::NotReleased { .. })), "{lost:?}");
@@ -340,13 +341,13 @@ async fn a_notification_of_a_killed_or_dropped_waiter_goes_to_the_next() {
     };
     let second = waits();
     until(&observer, WAITERS, 2).await;
-    // Notified under the lock, the first can not go on, and dies.
+    // The first waiter is notified while the lock is held, so it cannot continue. Then it dies.
     let guard = lock.acquire().timeout(SOON).await.unwrap();
     assert!(condition.notify_one().await.unwrap());
     until(&observer, "redgrid_condition_notified:{a}", 1).await;
     dying.kill().await;
     guard.release().await.unwrap();
-    let guard = tokio::time::timeout(4 * LEASE, second).await.expect("it is passed on").unwrap().unwrap();
+    let guard = tokio::time::timeout(4 * LEASE, second).await.expect("a notification").unwrap().unwrap();
     // The same with a waiter that is dropped while it waits for the lock.
     guard.release().await.unwrap();
     let leaving = waits();
@@ -358,8 +359,8 @@ async fn a_notification_of_a_killed_or_dropped_waiter_goes_to_the_next() {
     wait_until(SOON, async || one.stats().waiting == 1).await;
     leaving.abort();
     guard.release().await.unwrap();
-    tokio::time::timeout(SOON, third).await.expect("it is passed on").unwrap().unwrap().release().await.unwrap();
-    // Dropped wherever it waits, nothing is left of it.
+    tokio::time::timeout(SOON, third).await.expect("a notification").unwrap().unwrap().release().await.unwrap();
+    // A wait that is dropped at any point leaves nothing behind.
     for polls in 1..40 {
         let guard = lock.acquire().timeout(SOON).await.unwrap();
         drop(dropped(polls, condition.wait(guard)).await);

@@ -23,7 +23,7 @@ async fn a_lock_passes_between_a_client_at_the_socket_and_one_at_the_port() {
     wait_until(SOON, async || two.stats().channels > 0).await;
     guard.release().await.unwrap();
     let guard = waiter.await.unwrap().unwrap();
-    // A restart behind the socket is followed as one behind a port.
+    // A restart behind the socket is handled like one behind a port.
     guard.release().await.unwrap();
     server.restart_empty().await.unwrap();
     Lock::new(&one, "a").acquire().timeout(SOON).await.unwrap().release().await.unwrap();

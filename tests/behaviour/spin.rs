@@ -10,7 +10,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, script, server};
 
 const MS: Duration = Duration::from_millis(1);
-/// The poll is so rare that no waiter completes by it.
+/// A client with polls so rare that no waiter completes by them.
 async fn patient(url: &str) -> Client {
     client_with(url, |config| config.poll_interval(2 * SOON)).await
 }
@@ -40,7 +40,7 @@ async fn a_spinning_waiter_subscribes_nothing_and_enters_soon_after_a_silent_rel
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_publishes_nothing_whichever_way() {
+async fn no_kind_of_release_publishes() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let published = Arc::new(AtomicU64::new(0));
@@ -57,7 +57,7 @@ async fn a_release_publishes_nothing_whichever_way() {
     let one = async |lock: SpinLock| lock.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     tokio::join!(one(lock.clone()), one(lock.clone()), one(lock.clone()), one(lock.clone()));
     assert_eq!(published.load(Ordering::Relaxed), 0);
-    // The count sees what there is to see.
+    // The counter works: a release of a plain lock is counted.
     Lock::new(&client, "b").acquire().await.unwrap().release().await.unwrap();
     assert!(published.load(Ordering::Relaxed) > 0);
 }
@@ -81,16 +81,16 @@ async fn tries_become_rarer_up_to_the_longest_pause() {
     assert!(matches!(waited, Err(AcquireError::TimedOut { .. })), "{waited:?}");
     guard.release().await.unwrap();
     let tries = tries.lock().unwrap();
-    // 4, 8, 16, 32, 64, 64 … ms, each at least half of that: at most two at once and 36 more; a
-    // busy machine makes fewer.
+    // The pauses are 4, 8, 16, 32, 64, 64 … ms, each at least half of that. So there are at most
+    // two tries at once and 36 more; a busy machine makes fewer.
     assert!((5..=40).contains(&tries.len()), "{}", tries.len());
-    // Pauses grow: half of the fifth is more than the whole of the first.
+    // The pauses grow: half of the fifth is longer than the whole first one.
     let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses.iter().skip(6).all(|pause| *pause >= 30 * MS), "{pauses:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
+async fn tasks_pass_the_lock_on_and_two_processes_both_get_it() {
     let server = server().await;
     let clients = [client(&server).await, client(&server).await];
     let stop = Arc::new(AtomicBool::new(false));
@@ -111,7 +111,7 @@ async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
             })
         })
         .collect();
-    // Each gets in many times, though the other always has somebody who waits.
+    // Each process enters many times, although the other one always has a waiter.
     wait_until(SOON, async || counts.iter().all(|count| count.load(Ordering::Relaxed) >= 200)).await;
     stop.store(true, Ordering::Relaxed);
     for task in tasks {
@@ -123,7 +123,7 @@ async fn tasks_of_one_process_pass_it_on_and_two_processes_both_get_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spinning_waiters_that_leave_leave_nothing() {
+async fn cancelled_spinning_waiters_leave_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let (one, two) = (client(&server).await, client(&server).await);
@@ -148,7 +148,7 @@ async fn a_second_try_of_a_holder_fails_without_reentry() {
     }
     assert!(guard.is_held());
     assert!(lock.try_acquire().holder(&Holder::new()).await.unwrap().is_none());
-    // The same lock by other words lets its holder in.
+    // A plain lock of the same name admits its holder again.
     Lock::new(&client, "a").acquire().holder(&me).await.unwrap().release().await.unwrap();
     guard.release().await.unwrap();
     let fenced = FencedLock::new(&client, "b").non_reentrant();

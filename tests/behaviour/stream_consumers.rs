@@ -25,10 +25,10 @@ pub(crate) async fn add(stream: &Texts, entries: impl IntoIterator<Item = u64>) 
 
 pub(crate) async fn next(consumer: &mut Consumer<String, u32>) -> Delivery<String, u32> {
     let next = tokio::time::timeout(SOON, consumer.try_next()).await;
-    next.expect("in time").unwrap().expect("it goes on")
+    next.expect("in time").unwrap().expect("the stream continues")
 }
 
-/// The next deliveries: of which entries, and for which time.
+/// The next deliveries: the id of each entry, and its delivery count.
 async fn given(consumer: &mut Consumer<String, u32>, count: usize) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     for _ in 0..count {
@@ -52,14 +52,14 @@ async fn a_consumer_reads_its_pending_entries_before_new_ones() {
     one.ack().await.unwrap();
     one.ack().await.unwrap();
     assert_eq!(given(&mut first, 2).await, [(2, 1), (3, 1)]);
-    // A page is asked for when it is wanted.
+    // The consumer requests a page only when it is needed.
     assert_eq!(group.pending().await.unwrap().total, 3);
     drop(first);
     stream.remove([id(3)]).await.unwrap();
     let mut second = group.consumer("c").page(2);
     assert_eq!(given(&mut second, 3).await, [(2, 2), (4, 2), (5, 1)]);
-    assert_eq!(group.pending().await.unwrap().total, 3, "what was removed is pending no more");
-    // What is added wakes it, whoever adds it.
+    assert_eq!(group.pending().await.unwrap().total, 3, "a removed entry is not pending");
+    // An entry that any client adds wakes the consumer.
     let woken = tokio::spawn(async move { (next(&mut second).await, second) });
     add(&stream, [6]).await;
     let (six, mut second) = woken.await.unwrap();
@@ -95,7 +95,7 @@ async fn a_deleted_group_is_reported_or_recreated() {
     let group = stream.group("g");
     let (mut plain, mut making) = (group.consumer("a"), group.consumer("b").create_if_missing(Start::Beginning));
     assert!(plain.try_next().await.unwrap_err().is_no_group());
-    // It is made with the stream by who is to make it, and others go on.
+    // A consumer that may create the group creates it with the stream; then the others continue.
     let made = tokio::spawn(async move { (next(&mut making).await.id, making) });
     wait_until(SOON, async || group.consumers().await.is_ok()).await;
     add(&stream, [1]).await;
@@ -111,7 +111,7 @@ async fn a_deleted_group_is_reported_or_recreated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
+async fn with_lost_replies_each_entry_reaches_its_consumer() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -123,7 +123,7 @@ async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
     let mut consumer = group.consumer("c").page(3).create_if_missing(Start::Beginning);
     let hand = [next(&mut consumer).await, next(&mut consumer).await, next(&mut consumer).await];
     assert_eq!(hand.each_ref().map(|one| (one.id.ms, one.attempt())), [(1, 1), (2, 1), (3, 1)]);
-    // What is in hand does not come again.
+    // Entries in hand are not delivered again.
     proxy.next(1, sha(include_str!("../../crates/redgrid-stream/src/scripts/read_group.lua")), Action::SwallowReply);
     let mut told = Vec::from(hand);
     for _ in 0..6 {
@@ -132,7 +132,7 @@ async fn under_lost_answers_each_entry_comes_and_at_the_right_consumer() {
     assert_eq!(told.iter().map(|one| one.id.ms).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
     assert!(told[3].attempt() >= 2 && told[6].attempt() == 1, "{told:?}");
     assert_eq!(proxy.counts().swallowed, 1);
-    // Without contact it says so, and goes on behind it.
+    // Without contact, the consumer returns an error, and continues after it.
     proxy.refuse_connections().await.unwrap();
     proxy.cut_all();
     let told = tokio::time::timeout(SOON, consumer.try_next()).await.unwrap().unwrap_err();
@@ -162,7 +162,7 @@ async fn entries_of_a_dead_consumer_are_claimed() {
     let group = stream.group("g");
     group.create().from_start().await.unwrap();
     assert_eq!(group.read("dead").limit(5).await.unwrap().len(), 5);
-    // Not yet: it is not idle for so long.
+    // The dead consumer is not idle for so long yet.
     let mut patient = group.consumer("patient").claim_idle(SOON).page(1);
     assert_eq!(given(&mut patient, 1).await, [(6, 1)]);
     let mut quick = group.consumer("quick").claim_idle(Duration::from_millis(500)).page(2);
@@ -174,8 +174,8 @@ async fn entries_of_a_dead_consumer_are_claimed() {
         told.push((one.id.ms, one.attempt()));
         second.extend((one.id.ms < 6).then_some(one.id.ms));
     }
-    // Those that it took over come for the second time; what is new is not kept waiting behind all
-    // of them.
+    // Claimed entries are delivered for the second time. New entries do not wait behind all of
+    // them.
     assert!(told.iter().take(4).any(|(id, _)| *id >= 6), "{told:?}");
     assert!(told.iter().filter(|(id, _)| *id < 6).all(|(_, attempt)| *attempt >= 2), "{told:?}");
     assert_eq!(second, (1..=5).collect());
@@ -194,7 +194,7 @@ async fn a_cancelled_read_loses_no_entry() {
     let mut consumer = group.consumer("c").page(3);
     for round in 1..=40_u64 {
         add(&stream, [round]).await;
-        // Of some calls the future goes, and of some the consumer with it.
+        // Some rounds drop only the future, some also drop the consumer.
         if let Some(one) = at_most(fastrand::usize(1..4), consumer.try_next()).await {
             let one = one.unwrap().unwrap();
             one.ack().await.unwrap();
@@ -229,16 +229,17 @@ async fn a_consumer_ends_with_its_client() {
     assert!(end.is_none());
 }
 
-/// Processes that consume are killed at random; each entry is worked on. `REDGRID_STREAM_ENTRIES`
-/// has another number of entries.
+/// No entry is lost when consumers are killed at random. `REDGRID_STREAM_ENTRIES` sets another
+/// number of entries.
 #[tokio::test(flavor = "multi_thread")]
-async fn of_consumers_that_are_killed_no_entry_is_lost() {
+async fn killed_consumers_lose_no_entry() {
     let entries = std::env::var("REDGRID_STREAM_ENTRIES").ok().and_then(|n| n.parse().ok()).unwrap_or(600_u64);
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let stream: Stream<String, u64> = Stream::new(&client, "s");
     let url = server.url();
-    // Some keep their names, and some have a new one each time, whose entries others take over.
+    // One consumer keeps its name. The others have a new one each time, and their entries are
+    // claimed.
     let start = async |place: usize, life: u64| {
         let name = if place == 0 { "kept".to_owned() } else { format!("{place}:{life}") };
         Other::start(env!("CARGO_BIN_EXE_role"), &["stream_consumer", &url, "s", "g", &name, "300"]).await
@@ -251,7 +252,7 @@ async fn of_consumers_that_are_killed_no_entry_is_lost() {
     let (killed, mut kill) = tokio::sync::watch::channel(0_u64);
     let added = tokio::spawn(async move {
         for n in 0..entries {
-            // Half of them come when some were killed over the others.
+            // The second half is added after six kills.
             if n == entries / 2 {
                 kill.wait_for(|kills| *kills >= 6).await.unwrap();
             }
@@ -285,7 +286,7 @@ async fn of_consumers_that_are_killed_no_entry_is_lost() {
     let given: u64 = observer.query(&["GET", "s:given"]).await.unwrap();
     let (took, again) = (began.elapsed(), given - entries);
     println!("{entries} entries, {kills} kills, {took:?}: 0 lost, {again} given again after they were worked on");
-    // What is worked on is acknowledged: nothing comes again for ever.
+    // All entries are acknowledged, so none is delivered again.
     let group = stream.group("g");
     wait_until(SOON, async || group.pending().await.is_ok_and(|pending| pending.total == 0)).await;
 }

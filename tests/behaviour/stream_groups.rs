@@ -19,9 +19,9 @@ fn ids<K, V>(entries: &[Entry<K, V>]) -> Vec<u64> {
     entries.iter().map(|entry| entry.id.ms).collect()
 }
 
-/// Of what is given out each is told by itself.
+/// The ids of delivered entries, each of which is a result of its own.
 fn given<K, V>(entries: &[Result<Entry<K, V>, StreamError>]) -> Vec<u64> {
-    entries.iter().map(|entry| entry.as_ref().expect("it can be read").id.ms).collect()
+    entries.iter().map(|entry| entry.as_ref().expect("a decodable entry").id.ms).collect()
 }
 
 /// A stream with entries 1 to `last`, and a group that begins with them.
@@ -58,7 +58,7 @@ async fn a_group_is_created_moved_and_removed() {
         assert!(no_group(group.auto_claim("c", Duration::ZERO, id(1), 1).await.unwrap_err()));
         assert!(no_group(group.consumer("c").try_next().await.unwrap_err()));
         assert_eq!(group.ack([id(1)]).await.unwrap(), 0);
-        // Once without the stream, and once with it.
+        // The group is created once without the stream, and once with it.
         stream.add("n", &1).await.unwrap();
     }
     stream.object().delete().await.unwrap();
@@ -112,11 +112,11 @@ async fn delivered_entries_are_pending_until_acknowledged_or_claimed() {
     assert_eq!(ids(&group.pending_entries().consumer("a").limit(3).entries().await.unwrap()), [1, 2, 3]);
     assert!(group.pending_entries().limit(10_001).entries().await.unwrap_err().to_string().contains("got 10001"));
     assert_eq!(group.ack([id(1), id(7), id(8)]).await.unwrap() + group.ack([]).await.unwrap(), 1);
-    // Of what is removed only the id is known; it is in no answer, and no more pending where it is
-    // taken over.
+    // Only the id of a removed entry is known. It is in no reply, and a claim ends its pending
+    // state.
     stream.remove([id(3)]).await.unwrap();
     assert_eq!(given(&group.read_pending("a", EntryId::MIN, 9).await.unwrap()), [2, 4]);
-    assert!(group.claim("b", SOON, [id(2)]).await.unwrap().is_empty(), "it is not idle for so long");
+    assert!(group.claim("b", SOON, [id(2)]).await.unwrap().is_empty(), "not idle for so long");
     assert_eq!(given(&group.claim("b", Duration::ZERO, [id(2), id(3), id(8)]).await.unwrap()), [2]);
     assert_eq!(group.fast_claim("b", Duration::ZERO, [id(4), id(9)]).await.unwrap(), [id(4)]);
     assert!(group.fast_claim("b", Duration::ZERO, []).await.unwrap().is_empty());
@@ -140,8 +140,8 @@ async fn features_of_newer_servers_are_reported_as_unsupported() {
         let all = ids(&stream.range(..).await.unwrap());
         (all, stream.group(of).pending_entries().await.unwrap().iter().map(|one| one.id.ms).collect::<Vec<_>>())
     };
-    // Two groups have 1 and 2 pending, and the other has 3 to give out yet: 1 is removed by the
-    // one, 2 by none, and beside each one that was never there.
+    // Both groups have 1 and 2 pending, and the second group has not delivered 3 yet. One call
+    // removes 1, the other one 2, each together with an id that never existed.
     for (references, acknowledged, removed, theirs) in [
         (References::Keep, Removed::Removed, Removed::Removed, vec![1, 2]),
         (References::Remove, Removed::Removed, Removed::Removed, vec![]),
@@ -174,7 +174,7 @@ async fn features_of_newer_servers_are_reported_as_unsupported() {
         let ours = if references == References::Remove { vec![3] } else { vec![2, 3] };
         assert_eq!(left(&stream, "g").await, (stays.clone(), ours), "{references:?}");
         assert_eq!(left(&stream, "other").await, (stays, theirs), "{references:?}");
-        // What no group refers to any more goes.
+        // An entry without a remaining reference is removed.
         group.ack([id(3)]).await.unwrap();
         other.read("c").await.unwrap();
         assert_eq!(other.ack_and_remove([id(3)], references).await.unwrap(), [Removed::Removed]);
@@ -208,7 +208,7 @@ async fn entries_of_a_lost_reply_are_pending() {
     let through = async || {
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await
     };
-    // Connections are made anew behind an answer that is lost: what follows goes by others.
+    // A lost reply replaces the connection, so the following requests use other clients.
     let (one, two, other) = (through().await, through().await, client(&server).await);
     let group = filled(&Stream::new(&other, "s"), 3).await;
     proxy.next(1, "XREADGROUP", Action::SwallowReply);
@@ -223,7 +223,7 @@ async fn entries_of_a_lost_reply_are_pending() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_begins_with_new_entries_unless_said_otherwise() {
+async fn by_default_a_group_begins_with_new_entries() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");

@@ -12,8 +12,8 @@ use redgrid_tests::{SOON, client, client_with, server, sha};
 
 use crate::stream_consumers::{Texts, add, id, next};
 
-/// The command that requests new entries.
-fn gives() -> String {
+/// The hash of the script that requests new entries.
+fn read_script() -> String {
     sha(include_str!("../../crates/redgrid-stream/src/scripts/read_group.lua"))
 }
 
@@ -21,7 +21,7 @@ async fn through(proxy: &Proxy, server: &RedisServer, timeout: u64) -> redgrid_s
     client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(timeout))).await
 }
 
-/// How often this server was asked for entries, in any way.
+/// How many times the server has run `XREADGROUP`, directly or in a script.
 async fn reads(observer: &Observer) -> u64 {
     let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let calls = |line: &str| line.strip_prefix("cmdstat_xreadgroup:calls=")?.split(',').next()?.parse().ok();
@@ -29,7 +29,7 @@ async fn reads(observer: &Observer) -> u64 {
 }
 
 /// Polls the consumer until it has requested entries this many times more.
-async fn looks(consumer: &mut Consumer<String, u32>, observer: &Observer, times: u64) {
+async fn poll_times(consumer: &mut Consumer<String, u32>, observer: &Observer, times: u64) {
     let before = reads(observer).await;
     tokio::select! {
         told = consumer.try_next() => panic!("{told:?}"),
@@ -37,7 +37,7 @@ async fn looks(consumer: &mut Consumer<String, u32>, observer: &Observer, times:
     }
 }
 
-/// Polls it until something that it sends is held.
+/// Polls the consumer until one of its requests is held.
 async fn is_held(consumer: &mut Consumer<String, u32>, proxy: &Proxy) {
     tokio::select! {
         told = consumer.try_next() => panic!("{told:?}"),
@@ -54,11 +54,11 @@ async fn a_late_retransmission_delivers_nothing() {
     add(&theirs, [1]).await;
     let mut consumer = Texts::new(&client, "s").group("g").consumer("c").create_if_missing(Start::Beginning);
     let one = next(&mut consumer).await;
-    proxy.next(1, gives(), Action::Hold);
+    proxy.next(1, read_script(), Action::Hold);
     is_held(&mut consumer, &proxy).await;
-    // It has given the copy up, has read what is pending, and asks for new entries.
-    looks(&mut consumer, &observer, 3).await;
-    // The time of the copy passes, and with it that in which it is looked for what the copy gave.
+    // The consumer has given up the copy and read the pending entries. It now requests new ones.
+    poll_times(&mut consumer, &observer, 3).await;
+    // The copy expires, and so does the time in which the consumer checks for its entries.
     let past = tokio::time::timeout(Duration::from_secs(1), consumer.try_next()).await;
     assert!(past.is_err(), "{past:?}");
     add(&theirs, [2, 3]).await;
@@ -79,13 +79,13 @@ async fn entries_of_a_cancelled_read_go_to_the_next_of_its_name() {
     let mut first = Texts::new(&client, "s").group("g").consumer("c").create_if_missing(Start::Beginning);
     add(&theirs, [1]).await;
     next(&mut first).await.ack().await.unwrap();
-    proxy.next(1, gives(), Action::Hold);
+    proxy.next(1, read_script(), Action::Hold);
     is_held(&mut first, &proxy).await;
     drop(first);
     let mut second = theirs.group("g").consumer("c");
-    looks(&mut second, &observer, 3).await;
+    poll_times(&mut second, &observer, 3).await;
     add(&theirs, [2]).await;
-    // In time: it is given to the first, who is not there any more.
+    // The copy is executed in time: the server gives entry 2 to the dropped consumer.
     assert_eq!(proxy.release_held().await, 1);
     assert_eq!(next(&mut second).await.id, id(2));
 }
@@ -104,7 +104,7 @@ async fn entries_of_a_lost_reply_after_a_group_reset_are_delivered() {
         one.ack().await.unwrap();
     }
     theirs.group("g").set_id(Start::Beginning).await.unwrap();
-    proxy.next(1, gives(), Action::SwallowReply);
+    proxy.next(1, read_script(), Action::SwallowReply);
     add(&theirs, [4]).await;
     for ms in 1..=4 {
         assert_eq!(next(&mut consumer).await.id, id(ms));
@@ -127,15 +127,15 @@ async fn claimed_and_new_entries_alternate_despite_a_lost_reply() {
     let consumer = Texts::new(&client, "s").group("g").consumer("c");
     let mut consumer = consumer.page(1).claim_idle(Duration::from_secs(600));
     let mut hand = vec![next(&mut consumer).await, next(&mut consumer).await];
-    assert_eq!(hand[1].attempt(), 1, "a new one behind the first that it took over");
-    // The second that it takes over is lost on its way, and comes all the same; what is in hand
-    // does not.
+    assert_eq!(hand[1].attempt(), 1, "a new entry follows the first claimed one");
+    // The reply with the second claimed entry is lost, and the entry is delivered all the same.
+    // Entries in hand are not delivered again.
     proxy.next(1, "XAUTOCLAIM", Action::SwallowReply);
     hand.push(next(&mut consumer).await);
     assert_eq!(proxy.counts().swallowed, 1);
     hand.push(next(&mut consumer).await);
-    // And here what is new.
-    proxy.next(1, gives(), Action::SwallowReply);
+    // The same for a new entry.
+    proxy.next(1, read_script(), Action::SwallowReply);
     add(&theirs, [6]).await;
     hand.extend([next(&mut consumer).await, next(&mut consumer).await]);
     let told: Vec<_> = hand.iter().map(|one| one.id.ms).collect();
@@ -158,13 +158,13 @@ async fn a_group_is_set_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_that_counts_more_than_there_is_hides_no_other() {
+async fn a_group_with_a_wrong_counter_hides_no_other() {
     let server = server().await;
     let client = client(&server).await;
     let stream: Texts = Stream::new(&client, "s");
     add(&stream, 1..=2).await;
     stream.group("g").create().from_start().await.unwrap();
-    // Redis 6.2 counts none.
+    // Redis 6.2 has no such counter.
     if stream.group("h").create().from_start().entries_read(1_000).await.is_ok() {
         let known = stream.groups().await.unwrap();
         assert_eq!(known.len(), 2);
@@ -197,7 +197,7 @@ async fn an_undecodable_entry_hides_no_other() {
     assert_eq!(told(group.read("c").await.unwrap()), all);
     assert_eq!(told(group.read_pending("c", EntryId::MIN, 9).await.unwrap()), all);
     assert_eq!(told(group.claim("d", Duration::ZERO, [id(1), id(2)]).await.unwrap()), all[..2]);
-    // Who goes on with the id that is told comes by it.
+    // The returned id continues after the undecodable entry.
     let claimed = group.auto_claim("c", Duration::ZERO, id(2), 1).await.unwrap();
     assert_eq!((claimed.next, told(claimed.entries)), (Some(id(3)), vec![Err(2)]));
 }
@@ -226,7 +226,7 @@ async fn a_consumer_with_an_invalid_name_ends() {
     assert!(consumer.next().await.is_none());
 }
 
-/// Where the poll is refused, only messages and the look of each five seconds tell.
+/// Without permission for the poll, only messages and the check every five seconds find entries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_wakes_waiters() {
     let server = server().await;

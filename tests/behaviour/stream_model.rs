@@ -20,12 +20,12 @@ struct Model {
 }
 
 impl Model {
-    /// The ids behind one, at most so many.
+    /// At most `count` ids after this one.
     fn behind(&self, after: u64, count: usize) -> Vec<u64> {
         self.entries.range((Bound::Excluded(after), Bound::Unbounded)).map(|(id, _)| *id).take(count).collect()
     }
 
-    /// Removes those with smaller ids.
+    /// Removes the entries with smaller ids.
     fn trim(&mut self, first: u64) -> u64 {
         let before = self.entries.len();
         self.entries = self.entries.split_off(&first);
@@ -42,7 +42,7 @@ fn ids<V>(entries: &[Entry<u8, V>]) -> Vec<u64> {
 }
 
 fn given<V>(entries: &[Result<Entry<u8, V>, StreamError>]) -> Vec<u64> {
-    entries.iter().map(|entry| entry.as_ref().expect("it can be read").id.ms).collect()
+    entries.iter().map(|entry| entry.as_ref().expect("a decodable entry").id.ms).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,7 +125,7 @@ async fn apply(stream: &Stream<u8, u8>, model: &mut Model, (step, n, who): (u8, 
         13 => {
             let of = |(_, (whose, _)): &(&u64, &(u8, u64))| *whose == who;
             let own: Vec<u64> = model.pending.iter().filter(of).map(|(ms, _)| *ms).collect();
-            // Pages of which all was removed are passed over.
+            // Pages that contain only removed entries are skipped.
             let is_there = |page: &&[u64]| page.iter().any(|ms| model.entries.contains_key(ms));
             let own = own.chunks(count).find(is_there).unwrap_or_default().to_vec();
             for ms in &own {
@@ -135,7 +135,7 @@ async fn apply(stream: &Stream<u8, u8>, model: &mut Model, (step, n, who): (u8, 
             given(&group.read_pending(&consumer, EntryId::MIN, n as u32).await.unwrap()) == there
         }
         14 => {
-            // What is removed from the stream is pending no more where it is to be taken over.
+            // A claim removes pending entries that are no longer in the stream.
             let some: Vec<u64> = model.pending.keys().copied().take(count).collect();
             model.pending.retain(|ms, _| !some.contains(ms) || model.entries.contains_key(ms));
             let there: Vec<u64> = some.into_iter().filter(|ms| model.entries.contains_key(ms)).collect();
@@ -144,8 +144,8 @@ async fn apply(stream: &Stream<u8, u8>, model: &mut Model, (step, n, who): (u8, 
                 let (_, times) = model.pending[ms];
                 model.pending.insert(*ms, (who, times + u64::from(n % 2 == 0)));
             }
-            // Claimed by ids those that are there, and the rest by the server's own choice below
-            // them.
+            // Existing entries are claimed by id. For the others, the server chooses by its own
+            // rules.
             let gone = group.fast_auto_claim("9", Duration::from_secs(3600), EntryId::MIN, 100).await.unwrap();
             let removed: Vec<u64> = gone.removed.iter().map(|id| id.ms).collect();
             model.pending.retain(|ms, _| !removed.contains(ms));
@@ -156,8 +156,8 @@ async fn apply(stream: &Stream<u8, u8>, model: &mut Model, (step, n, who): (u8, 
         }
         _ => {
             model.given = model.last.saturating_sub(n);
-            // What is given again is to be pending for nobody: its count begins anew else, and
-            // whose it was is told by servers in their own ways.
+            // Entries that will be delivered again are acknowledged first: otherwise servers differ
+            // in the delivery count and in the former consumer.
             model.pending.retain(|ms, _| *ms <= model.given);
             let all = group.pending_entries().range((Bound::Excluded(id(model.given)), Bound::Unbounded)).limit(1_000);
             let all: Vec<EntryId> = all.await.unwrap().iter().map(|one| one.id).collect();

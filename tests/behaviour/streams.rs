@@ -97,7 +97,7 @@ async fn old_entries_are_trimmed() {
     assert_eq!(stream.trim(Trim::max_len(450)).await.unwrap(), 50);
     assert_eq!(stream.trim(Trim::min_id(id(61))).await.unwrap(), 10);
     assert_eq!(stream.range(..).limit(1).await.unwrap()[0].id, id(61));
-    // By whole nodes of 100: those of 1 to 100 have 40 left.
+    // Only whole nodes of 100 entries are trimmed; the first node has 40 left.
     assert_eq!(stream.trim(Trim::max_len(430).approximately()).await.unwrap(), 0);
     assert_eq!(stream.trim(Trim::max_len(10).approximately().limit(200)).await.unwrap(), 140);
     assert_eq!(stream.trim(Trim::min_id(id(400)).approximately()).await.unwrap(), 100);
@@ -148,7 +148,7 @@ async fn invalid_calls_are_reported_and_change_nothing() {
     ] {
         assert!(told.as_ref().unwrap_err().to_string().contains("WRONGTYPE"), "{told:?}");
     }
-    // A foreign entry.
+    // An entry that another program added.
     stream.add("a", &1).id(id(1)).await.unwrap();
     observer.cmd(&["XADD", "s", "2-0", "{", "1"]).await.unwrap();
     stream.add("a", &3).id(id(3)).await.unwrap();
@@ -179,7 +179,7 @@ async fn an_entry_of_any_size_is_added_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_is_lost_leaves_one_entry() {
+async fn an_add_with_a_lost_reply_leaves_one_entry() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -223,8 +223,8 @@ async fn waiters_are_notified_of_additions_and_find_others() {
         };
         assert_eq!(ids(&waiter.await.unwrap()), [n]);
     }
-    // Of these nobody tells: they are found within a second each, and not by the look that all have
-    // every five.
+    // Entries of other programs are published on no channel. The poll finds each within a second,
+    // earlier than the check every five seconds.
     let consumed = stream.clone();
     let consumer = tokio::spawn(async move {
         let mut deliveries = consumed.group("g").consumer("c").create_if_missing(Start::Beginning);
@@ -260,7 +260,7 @@ async fn an_add_is_one_request_and_many_waiters_poll_as_one() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let stream: Texts = Stream::new(&client, "s");
     stream.add("n", &1).id(id(1)).await.unwrap();
-    // What each client listens to from its beginning.
+    // Each client subscribes to a channel at its start.
     wait_until(SOON, async || calls(&observer).await.contains_key("subscribe")).await;
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     for n in 2..12 {
@@ -269,8 +269,8 @@ async fn an_add_is_one_request_and_many_waiters_poll_as_one() {
     let asked = calls(&observer).await;
     let count = |command: &str| asked.get(command).copied().unwrap_or_default();
     assert_eq!((count("evalsha"), count("xadd"), count("publish"), count("subscribe")), (10, 10, 10, 0));
-    // Many wait for two seconds, and are told at the end: each looks once and when it is told, and
-    // the poll is one for all.
+    // Many waiters wait for two seconds, and are then notified. Each reads at its start and when it
+    // is notified. The poll is one request for all.
     observer.cmd(&["CONFIG", "RESETSTAT"]).await.unwrap();
     let waiters: Vec<_> = (0..50)
         .map(|_| {
@@ -284,7 +284,7 @@ async fn an_add_is_one_request_and_many_waiters_poll_as_one() {
         assert_eq!(waiter.await.unwrap(), 1);
     }
     let asked = calls(&observer).await["xread"];
-    // A round of all more for each reason to look: the subscription in force, and the poll, which
-    // finds what is there once.
-    assert!(asked <= 50 * 6 + 20, "{asked} requests of 50 who wait");
+    // Two reasons may cause one more read per waiter each: the subscription in force, and the poll,
+    // which finds the entry once.
+    assert!(asked <= 50 * 6 + 20, "{asked} requests of 50 waiters");
 }

@@ -1,4 +1,4 @@
-//! Object operations of every synchronizer, with all its keys.
+//! Object operations of every synchronizer act on all its keys.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -22,8 +22,8 @@ use tokio::task::JoinHandle;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What is left of a name, but for what says for moments that somebody waits, what remembers what
-/// was answered, and what is to outlive the object.
+/// The keys of an object that are left. Waiter flags, records of exactly-once calls, and keys that
+/// outlive the object are not counted.
 async fn left(observer: &Observer, name: &str) -> Vec<String> {
     let stays = |key: &String| {
         ["redgrid_once:", "redgrid_wait:", "redgrid_fence:", "redisson_lock_token:"]
@@ -40,8 +40,7 @@ async fn left(observer: &Observer, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Makes one of a type, in use, and gives what every object has of it; what uses it ends with the
-/// second.
+/// Creates one object of this type, in use. Dropping the second value ends the use.
 pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, Box<dyn Send>) {
     let long = Duration::from_secs(60);
     match kind {
@@ -182,7 +181,6 @@ pub(crate) async fn one_of(kind: &str, client: &Client, name: &str) -> (Object, 
     }
 }
 
-/// The `Object` of this type.
 pub(crate) fn object_of(kind: &str, client: &Client, name: &str) -> Object {
     match kind {
         "lock" => Lock::new(client, name).object(),
@@ -239,11 +237,10 @@ pub(crate) const TYPES: [&str; 24] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_belongs_to_an_object_goes_with_it() {
+async fn object_operations_act_on_all_keys() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Renewals would bring back what they find gone only where they are to; they are out of the way
-    // here.
+    // A renewal may recreate missing keys. With this lease no renewal occurs during the test.
     let patient = async || client_with(&server.url(), |config| config.watchdog_lease(HOUR)).await;
     for (nth, kind) in TYPES.into_iter().enumerate() {
         let (from, to, name) = (format!("from{nth:02}"), format!("to{nth:02}"), format!("name{nth:02}"));
@@ -262,8 +259,8 @@ async fn all_that_belongs_to_an_object_goes_with_it() {
             let lives = observer.time_to_live(&key).await.unwrap();
             assert!(lives.is_some_and(|lives| lives > HOUR), "{kind}: {key} {lives:?}");
         }
-        // Who takes part goes on to say so, and would begin anew what is renamed and deleted:
-        // nobody does any more.
+        // A participant in use would renew its entry, and so recreate the renamed or deleted
+        // object. Its client has ended here.
         let kept = object.dump().await.unwrap().unwrap();
         drop(used);
         end(client).await;
@@ -282,7 +279,7 @@ async fn all_that_belongs_to_an_object_goes_with_it() {
     }
 }
 
-/// Somebody who waits for what another one uses, of those types that can be waited for.
+/// A task that waits for the object which another client uses; `None` for types without waiting.
 fn waiting_for(kind: &str, client: &Client, name: &str) -> Option<JoinHandle<()>> {
     fn wait(waits: impl Future + Send + 'static) -> JoinHandle<()> {
         tokio::spawn(async move { drop(waits.await) })
@@ -310,44 +307,44 @@ fn waiting_for(kind: &str, client: &Client, name: &str) -> Option<JoinHandle<()>
     })
 }
 
-/// How what is in use goes away, whether somebody waits for it, and who has it keeps it until its
-/// client has shut down.
+/// How an object in use is removed: by renaming or deletion, with or without a waiter. With `kept`,
+/// its holder keeps it until the client has shut down.
 #[derive(Clone, Copy, Debug)]
-struct Going {
+struct Removal {
     renamed: bool,
     waits: bool,
     kept: bool,
 }
 
-/// Has one of a type go away that is in use, and its clients shut down; what is wrong then.
-async fn ends_without(url: &str, kind: &str, name: String, going: Going) -> Option<String> {
-    // What is sent again until its lease ends would be for long.
+/// Removes an object in use and shuts down its clients. Returns a description if that fails.
+async fn removed_in_use(url: &str, kind: &str, name: String, removal: Removal) -> Option<String> {
+    // Without the long lease, failing requests would be repeated until a short lease ends.
     let client = async || client_with(url, |config| config.watchdog_lease(HOUR)).await;
     let (one, two) = (client().await, client().await);
     let (object, used) = one_of(kind, &one, &name).await;
     let mut waiting = Vec::new();
-    if going.waits {
+    if removal.waits {
         waiting.extend([&one, &two].into_iter().filter_map(|client| waiting_for(kind, client, &name)));
-        // Most hear of what they wait for; the others do not wait for long where they are.
+        // Most waiters subscribe to a channel. For the other types, 500 ms are enough.
         let hear = async || two.stats().channels > 0;
         let _ = tokio::time::timeout(Duration::from_millis(500), wait_until(SOON, hear)).await;
     }
-    match going.renamed {
+    match removal.renamed {
         true => object.rename(format!("{name} elsewhere")).await,
         false => object.delete().await,
     }
     .unwrap();
-    let used = going.kept.then_some(used);
+    let used = removal.kept.then_some(used);
     let began = std::time::Instant::now();
     let ended = tokio::join!(one.shutdown(SOON), two.shutdown(SOON));
     let took = began.elapsed();
     drop(used);
     if ended.0.is_err() || ended.1.is_err() {
-        return Some(format!("{kind}, {going:?}: {ended:?} after {took:?}"));
+        return Some(format!("{kind}, {removal:?}: {ended:?} after {took:?}"));
     }
     for waits in waiting {
         if tokio::time::timeout(SOON, waits).await.is_err() {
-            return Some(format!("{kind}, {going:?}: who waits is not told"));
+            return Some(format!("{kind}, {removal:?}: the waiter did not end"));
         }
     }
     None
@@ -358,23 +355,23 @@ async fn a_client_shuts_down_although_its_keys_are_gone() {
     let server = server().await;
     let (url, mut wrong) = (server.url(), Vec::new());
     for (nth, kind) in TYPES.into_iter().enumerate() {
-        let goings = (0..8).map(|of| Going { renamed: of & 1 != 0, waits: of & 2 != 0, kept: of & 4 != 0 });
+        let removals = (0..8).map(|of| Removal { renamed: of & 1 != 0, waits: of & 2 != 0, kept: of & 4 != 0 });
         let name = |at: usize| format!("of{nth:02}going{at:02}");
-        let ends = goings.enumerate().map(|(at, going)| ends_without(&url, kind, name(at), going));
+        let ends = removals.enumerate().map(|(at, removal)| removed_in_use(&url, kind, name(at), removal));
         wrong.extend(join_all(ends).await.into_iter().flatten());
     }
     assert_eq!(wrong, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_has_nothing_in_hand_shuts_down_in_no_time() {
+async fn an_idle_client_shuts_down_at_once() {
     let server = server().await;
     for _ in 0..20 {
         client(&server).await.shutdown(Duration::ZERO).await.unwrap();
     }
 }
 
-/// Nothing of it is under way any more.
+/// Shuts the client down; then nothing of it is in flight.
 async fn end(client: Client) {
     let _ = client.shutdown(Duration::from_secs(5)).await;
 }
@@ -388,9 +385,9 @@ async fn a_holder_of_a_renamed_lock_learns_it_by_the_next_renewal() {
     let lock = FencedLock::new(&client, "a");
     let guard = lock.acquire().await.unwrap();
     assert!(lock.object().rename("b").await.unwrap());
-    let why = tokio::time::timeout(SOON, guard.watch().lost()).await.expect("it is told");
+    let why = tokio::time::timeout(SOON, guard.watch().lost()).await.expect("the loss is reported");
     assert!(matches!(why, LostReason::Gone | LostReason::Expired), "{why:?}");
-    // Its counter went along: nobody gets a token again that was given.
+    // The token counter was renamed, too, so no token is given twice.
     assert!(observer.exists("redisson_lock_token:{b}").await.unwrap());
     assert!(!observer.exists("redisson_lock_token:{a}").await.unwrap());
     let token = guard.token();

@@ -11,7 +11,8 @@ use redgrid_tests::SOON;
 /// Long enough for an error to arrive.
 const A_WHILE: Duration = Duration::from_secs(3);
 
-/// A server that takes TLS; `None`, and a line that says so, where the program has none.
+/// Starts a server with TLS. Returns `None`, and prints a line, if the server program does not
+/// support TLS.
 async fn start(builder: ServerBuilder) -> Option<RedisServer> {
     match builder.start().await {
         Err(error @ StartError::NoTls { .. }) => {
@@ -26,7 +27,7 @@ fn config(server: &RedisServer, tls: Tls) -> Config {
     Config::from_url(server.tls_url().unwrap()).unwrap().tls(tls)
 }
 
-/// Trusts the authority that signed the server's certificate.
+/// Options that trust the authority which signed the server's certificate.
 fn trusting(server: &RedisServer) -> Tls {
     Tls::new().ca_file(server.tls().unwrap().ca_file())
 }
@@ -38,16 +39,16 @@ async fn connected(config: Config) -> Client {
 }
 
 /// The cause of a failed connection.
-async fn trouble(config: Config) -> String {
+async fn failure(config: Config) -> String {
     let client = Client::connect(config).await.unwrap();
-    let text = client.wait_ready(A_WHILE).await.expect_err("this is to be refused").to_string();
+    let text = client.wait_ready(A_WHILE).await.expect_err("a refused connection").to_string();
     let _ = client.shutdown(A_WHILE).await;
     text
 }
 
-/// The error of an invalid configuration, from the construction of the client.
+/// The error of an invalid configuration, from the creation of the client.
 async fn refused(config: Config) -> String {
-    Client::connect(config).await.expect_err("this is to be refused").to_string()
+    Client::connect(config).await.expect_err("a refused configuration").to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -67,12 +68,13 @@ async fn a_lock_passes_between_clients_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_of_strangers_is_refused_in_clear_words() {
+async fn a_certificate_of_an_unknown_authority_is_rejected_clearly() {
     let Some(server) = start(RedisServer::builder().tls()).await else { return };
     let Some(stranger) = start(RedisServer::builder().tls()).await else { return };
-    let text = trouble(config(&server, trusting(&stranger))).await;
+    let text = failure(config(&server, trusting(&stranger))).await;
     assert!(text.contains("not signed by a trusted authority") && text.contains("tls_ca_file"), "{text}");
-    // The system's authorities did not sign it either; where there are none, that is told at once.
+    // No authority of the system signed it either. A system without authorities is reported at
+    // once.
     match Client::connect(Config::from_url(server.tls_url().unwrap()).unwrap()).await {
         Ok(client) => {
             assert!(client.wait_ready(A_WHILE).await.unwrap_err().to_string().contains("not signed by a trusted"))
@@ -82,15 +84,15 @@ async fn a_certificate_of_strangers_is_refused_in_clear_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_name_in_the_certificate_is_checked_and_may_be_another_than_the_host() {
+async fn the_name_in_the_certificate_is_checked_and_may_differ_from_the_host() {
     let Some(server) = start(RedisServer::builder().tls().config("bind 127.0.0.1 127.0.0.2")).await else { return };
     let there = |tls| {
         let url = server.tls_url().unwrap().replace("127.0.0.1", "127.0.0.2");
         Config::from_url(&url).unwrap().tls(tls)
     };
-    let text = trouble(there(trusting(&server))).await;
+    let text = failure(there(trusting(&server))).await;
     assert!(text.contains("not for the expected name") && text.contains("`127.0.0.1`, `localhost`"), "{text}");
-    let text = trouble(config(&server, trusting(&server).server_name("elsewhere"))).await;
+    let text = failure(config(&server, trusting(&server).server_name("elsewhere"))).await;
     assert!(text.contains("not for the expected name") && text.contains("tls_server_name"), "{text}");
     connected(there(trusting(&server).server_name("localhost"))).await.shutdown(SOON).await.unwrap();
 }
@@ -102,10 +104,10 @@ async fn a_client_presents_its_certificate_on_request() {
     let shown = trusting(&server).client_certificate(tls.client_certificate_file(), tls.client_key_file());
     connected(config(&server, shown)).await.shutdown(SOON).await.unwrap();
     let client = Client::connect(config(&server, trusting(&server))).await.unwrap();
-    // The server refuses behind the handshake, and may cut the connection before its words are
-    // read; not every time.
+    // The server refuses after the handshake, and may cut the connection before its message is
+    // read; but not every time.
     redgrid_testkit::wait_until(SOON, async || {
-        let error = client.wait_ready(Duration::from_millis(50)).await.expect_err("this is to be refused");
+        let error = client.wait_ready(Duration::from_millis(50)).await.expect_err("a refused connection");
         error.to_string().contains("the server asks for a client certificate")
     })
     .await;
@@ -116,9 +118,9 @@ async fn a_client_presents_its_certificate_on_request() {
 async fn both_sides_must_agree_to_speak_tls() {
     let Some(server) = start(RedisServer::builder().tls()).await else { return };
     let plain = server.tls_url().unwrap().replace("rediss:", "redis:");
-    trouble(Config::from_url(&plain).unwrap()).await;
+    failure(Config::from_url(&plain).unwrap()).await;
     let encrypted = Config::from_url(server.url()).unwrap().tls(trusting(&server));
-    let text = trouble(encrypted).await;
+    let text = failure(encrypted).await;
     assert!(text.contains("TLS"), "{text}");
 }
 
@@ -150,8 +152,7 @@ async fn files_that_can_not_be_used_are_named_when_the_client_is_built() {
     assert!(text.contains("tls_server_name") && text.contains("no name"), "{text}");
 }
 
-/// Whether servers take TLS, and deployments of them speak it among themselves as well as to
-/// clients.
+/// Whether servers support TLS, and deployments use it among themselves as well as for clients.
 async fn deployments_take_tls() -> bool {
     let Some(server) = start(RedisServer::builder().tls()).await else { return false };
     let version = server.binary().version();
@@ -161,7 +162,7 @@ async fn deployments_take_tls() -> bool {
     version.major >= 7
 }
 
-/// A lock passes from one client to another, which waits for it.
+/// Passes a lock from one client to another, which waits for it.
 async fn passes_between_clients(url: &str, server: &RedisServer) -> [Client; 2] {
     let config = || Config::from_url(url).unwrap().tls(trusting(server));
     let (one, two) = (connected(config()).await, connected(config()).await);
@@ -182,7 +183,7 @@ async fn a_primary_and_its_replicas_are_reached_over_tls() {
     let addrs: Vec<String> = deployment.addrs().iter().map(ToString::to_string).collect();
     let url = format!("rediss-master-slave://:a%2Fb%40c@{}?read_mode=any", addrs.join(","));
     for client in passes_between_clients(&url, deployment.primary()).await {
-        // It reads from the replica, too.
+        // The client reads from the replica, too.
         wait_until(SOON, async || client.topology().shards.iter().any(|shard| shard.replicas.len() == 1)).await;
         client.shutdown(SOON).await.unwrap();
     }
@@ -202,7 +203,7 @@ async fn sentinels_and_the_primaries_they_name_are_reached_over_tls() {
         client.shutdown(SOON).await.unwrap();
     }
     let stranger = RedisServer::builder().tls().start().await.unwrap();
-    let text = trouble(Config::from_url(deployment.url()).unwrap().tls(trusting(&stranger))).await;
+    let text = failure(Config::from_url(deployment.url()).unwrap().tls(trusting(&stranger))).await;
     assert!(text.contains("sentinel") && text.contains("not signed by a trusted authority"), "{text}");
 }
 
@@ -225,8 +226,8 @@ async fn the_nodes_of_a_cluster_are_reached_over_tls() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_nodes_of_a_cluster_are_checked_by_the_host_they_announce_or_by_the_name_that_is_set() {
-    // The only node of its cluster: it tells clients the port for TLS, and the name that is set
+async fn cluster_nodes_are_checked_by_their_announced_host_or_the_set_name() {
+    // The only node of its cluster: it announces its TLS port to clients, and the name that is set
     // here.
     let node = RedisServer::builder()
         .tls()
@@ -242,8 +243,8 @@ async fn the_nodes_of_a_cluster_are_checked_by_the_host_they_announce_or_by_the_
     })
     .await;
     let config = |tls| Config::cluster([node.tls().unwrap().addr().to_string()]).unwrap().tls(tls);
-    // The seed is reached by a name in the certificate; the node that it names is not.
-    let text = trouble(config(trusting(&node))).await;
+    // The seed address is in the certificate; the name that the node announces is not.
+    let text = failure(config(trusting(&node))).await;
     assert!(text.contains("not for the expected name") && text.contains("`127.0.0.1`, `localhost`"), "{text}");
     let client = connected(config(trusting(&node).server_name("localhost"))).await;
     Lock::new(&client, "a").acquire().await.unwrap().release().await.unwrap();

@@ -12,7 +12,7 @@ use redgrid_locks::{AcquireError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, on_each_runtime, server, sha};
 
-/// The script that does the work of many calls.
+/// The script that executes many requests in one call.
 const BATCH: &str = include_str!("../../crates/redgrid-locks/src/scripts/batch.lua");
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -23,9 +23,9 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("n:{number}")).collect()
 }
 
-/// Asks for all of them while the server stands still, so that most wait for each other.
+/// Requests all these locks while the server is paused, so that most requests wait to be batched.
 async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Outcome> {
-    // What was given back before, and is still on its way.
+    // Releases of earlier locks may still be in flight.
     wait_until(SOON, async || client.stats().holds == client.stats().names).await;
     server.pause().await.unwrap();
     let ask =
@@ -67,7 +67,7 @@ async fn micros(observer: &Observer) -> u64 {
     seconds * 1_000_000 + micros
 }
 
-/// Eight hundred calls of four hundred tasks.
+/// The 800 requests of 400 tasks are sent in batches.
 #[test]
 fn requests_that_wait_for_a_server_are_batched() {
     on_each_runtime(async || {
@@ -91,7 +91,7 @@ fn requests_that_wait_for_a_server_are_batched() {
         }
         server.pause().await.unwrap();
         let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
-        // Under way, or waiting for those who are.
+        // Each release is in flight, or waits for the next batch.
         wait_until(SOON, async || client.stats().holds == 0).await;
         server.resume().await.unwrap();
         all(releasing).await.into_iter().for_each(|released| released.unwrap());
@@ -132,16 +132,16 @@ fn an_error_of_one_request_is_reported_to_that_one() {
     });
 }
 
-/// A call may fail half way without permission for the remaining time: the releases before it are
-/// carried out, and get their replies.
+/// A batch may fail half way, without permission for the remaining time. The releases before that
+/// point are executed, and get their replies.
 #[test]
-fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
+fn a_batch_that_fails_half_way_loses_no_replies() {
     on_each_runtime(async || {
         let server = server().await;
         let observer = server.observer().await.unwrap();
         observer.cmd(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pttl"]).await.unwrap();
         let client = client_with(&server.url_for("app", "secret"), |config| config).await;
-        // So few that all of them wait until a call is answered, and leave together then.
+        // So few that all of them wait for one reply, and then form one batch.
         let guards: Vec<_> = ask(&server, &client, &names(25)).await.into_iter().map(Result::unwrap).collect();
         observer.cmd(&["HSET", "busy", "other", "1"]).await.unwrap();
         let before = calls(&observer).await;
@@ -160,15 +160,15 @@ fn a_call_that_fails_half_way_does_not_cost_others_their_answers() {
     });
 }
 
-/// All that went together is unknown together, and each finds out for itself.
+/// Each request of a batch finds its own outcome again after a lost reply.
 #[test]
-fn a_lost_answer_to_many_is_found_again_by_each() {
+fn each_request_of_a_batch_finds_its_lost_reply_again() {
     on_each_runtime(async || {
         let server = server().await;
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
         let url = server.url_via(proxy.addr());
         let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(1))).await;
-        // Known to the server, so that it is carried out at the first sending.
+        // The server knows the script after this, and executes the first call.
         ask(&server, &client, &names(40)).await;
         wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
         proxy.next(1, sha(BATCH), Action::SwallowReply);
@@ -180,9 +180,9 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
         wait_until(SOON, async || client.stats().holds == 0).await;
         server.resume().await.unwrap();
         for released in all(releasing).await {
-            // A call lasts `response_timeout` and 20 ms. The copy whose answer was lost may take
-            // all of `response_timeout`, if the server has answered something else meanwhile. The
-            // release then goes on after the call.
+            // A call lasts `response_timeout` and 20 ms. The copy with the lost reply may take all
+            // of `response_timeout`, if the server has sent other replies meanwhile. The release
+            // then continues after the call.
             let is_bounded = matches!(&released, Ok(()) | Err(ReleaseError::OutcomeUnknown { .. }));
             assert!(is_bounded, "{released:?}");
         }
@@ -193,16 +193,16 @@ fn a_lost_answer_to_many_is_found_again_by_each() {
 
 /// A request that arrives after its caller's timeout takes nothing.
 #[test]
-fn many_that_arrive_too_late_are_not_carried_out() {
+fn a_batch_that_arrives_too_late_is_not_executed() {
     on_each_runtime(async || {
         let (server, timeout) = (server().await, Duration::from_millis(1500));
         let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
         let client = client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(timeout)).await;
-        // Known to the server, so that it is carried out at the first sending.
+        // The server knows the script after this, and executes the first call.
         ask(&server, &client, &names(40)).await;
         wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
         proxy.next(1, sha(BATCH), Action::Hold);
-        // So that most wait for each other.
+        // Most requests wait to be batched.
         server.pause().await.unwrap();
         let asking: Vec<_> = names(40)
             .iter()
@@ -216,12 +216,12 @@ fn many_that_arrive_too_late_are_not_carried_out() {
         let granted: Vec<_> = all(asking).await.into_iter().filter_map(Result::ok).collect();
         assert!(granted.len() < 40);
         proxy.cut_all();
-        // Until when they may be carried out.
+        // Later than this, the server does not execute them.
         let over = sent + 1_000_000 + u64::try_from(timeout.as_micros()).unwrap();
         wait_until(SOON, async || micros(&observer).await > over).await;
         let taken = calls_of(&observer, "hset").await;
         assert_eq!(proxy.release_held().await, 1);
-        assert_eq!(calls_of(&observer, "hset").await, taken, "nobody wants it any more");
+        assert_eq!(calls_of(&observer, "hset").await, taken, "no caller wants it any more");
         drop(granted);
     });
 }
@@ -235,7 +235,7 @@ fn no_request_waits_for_an_unpolled_one() {
         let mut lying = Vec::new();
         for name in names(8) {
             let mut future = Lock::new(&client, name).acquire().lease(LEASE).into_future();
-            // Once; some server may be quicker than that.
+            // Each is polled once; some server may reply sooner.
             if std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await {
                 lying.push(future);
             }
@@ -252,7 +252,7 @@ fn no_request_waits_for_an_unpolled_one() {
     });
 }
 
-/// A distant server: no request waits for the replies of others, however many are under way.
+/// The server is distant: no request waits for replies to others, however many are in flight.
 #[test]
 fn requests_are_pipelined_before_any_reply() {
     on_each_runtime(async || {
@@ -260,7 +260,7 @@ fn requests_are_pipelined_before_any_reply() {
         let proxy = Proxy::to(&server).await.unwrap();
         let url = server.url_via(proxy.addr());
         let client = client_with(&url, |config| config.response_timeout(SOON)).await;
-        // Known to the server, so that each is sent once.
+        // The server knows the script after this, so each request is sent once.
         ask(&server, &client, &names(80)).await;
         wait_until(SOON, async || client.stats().names == 0).await;
         let keys = Arc::new(AtomicUsize::new(0));
@@ -284,9 +284,9 @@ fn requests_are_pipelined_before_any_reply() {
     });
 }
 
-/// Each connection has those of its own names.
+/// Each connection batches the requests for its own names.
 #[test]
-fn names_of_several_connections_leave_together_by_each() {
+fn each_connection_batches_its_own_requests() {
     on_each_runtime(async || {
         let server = server().await;
         let client = client_with(&server.url(), |config| config.connections_per_node(3)).await;
@@ -302,7 +302,7 @@ fn names_of_several_connections_leave_together_by_each() {
     });
 }
 
-/// A server that hangs: all requests fail in time, and when it continues nothing is left behind.
+/// All requests to a hanging server fail in time. When it continues, nothing is left behind.
 #[test]
 fn requests_to_a_hanging_server_fail_in_time() {
     on_each_runtime(async || {
@@ -341,7 +341,8 @@ async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
     all(names(count).iter().map(ask).collect()).await
 }
 
-/// A cancelled request is not sent; one under way is released.
+/// A request cancelled before it is sent is not sent. A lock that is granted to a cancelled request
+/// is released.
 #[test]
 fn a_request_cancelled_in_the_queue_leaves_nothing() {
     on_each_runtime(async || {
@@ -366,7 +367,7 @@ fn a_request_cancelled_in_the_queue_leaves_nothing() {
     });
 }
 
-/// How many names have left together, by the proxy.
+/// Counts the requests that pass the proxy in batches.
 fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
     let names = Arc::new(AtomicUsize::new(0));
     proxy.on_request({
@@ -381,9 +382,9 @@ fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
     names
 }
 
-/// A batched call reaches its timeout on a cut connection: it may have been carried out, and each
-/// of its requests gets that error. Grants without a caller are released as soon as the server is
-/// reachable.
+/// A batched call that reaches its timeout on a cut connection has an unknown outcome. The server
+/// may have executed it, and each of its requests gets that error. Grants without a caller are
+/// released as soon as the server is reachable.
 #[test]
 fn a_batched_request_on_a_cut_connection_is_unknown() {
     on_each_runtime(async || {
@@ -392,7 +393,7 @@ fn a_batched_request_on_a_cut_connection_is_unknown() {
             let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
             let url = server.url_via(proxy.addr());
             let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(2)).retries(0)).await;
-            // Known to the server, so that each is sent once.
+            // The server knows the script after this, so each request is sent once.
             ask(&server, &client, &names(80)).await;
             wait_until(SOON, async || client.stats().names == 0 && held(&observer).await.is_empty()).await;
             let together = left_together(&proxy);
@@ -402,7 +403,7 @@ fn a_batched_request_on_a_cut_connection_is_unknown() {
             let asking: Vec<_> = names(100).iter().map(ask).collect();
             if direction == Direction::ToClient {
                 wait_until(SOON, async || held(&observer).await.len() == 100).await;
-                assert!(together.load(Ordering::Relaxed) > 50, "{together:?} left together");
+                assert!(together.load(Ordering::Relaxed) > 50, "{together:?} were batched");
             }
             for outcome in all(asking).await {
                 let Err(AcquireError::Failed(Failure::OutcomeUnknown { source: ServerError::Unknown { .. }, .. })) =
@@ -412,7 +413,7 @@ fn a_batched_request_on_a_cut_connection_is_unknown() {
                 };
             }
             assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-            // A black hole is not healed by itself.
+            // A black hole stays until it is healed.
             proxy.heal();
             proxy.cut_all();
             wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
@@ -424,7 +425,8 @@ fn a_batched_request_on_a_cut_connection_is_unknown() {
     });
 }
 
-/// The connection goes while many are under way together: each is granted once, by the next one.
+/// The connection is lost while many requests are in flight in batches. Each lock is granted once,
+/// on the next connection.
 #[test]
 fn a_connection_lost_under_a_batch_costs_no_lock() {
     on_each_runtime(async || {

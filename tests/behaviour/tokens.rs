@@ -7,7 +7,7 @@ use redgrid_testkit::{RedisServer, ServerBinary};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, listening, server};
 
-/// Grants from several processes, re-entries, thefts and empty restarts on one server.
+/// Grants of several processes, re-entries, thefts and empty restarts on one server.
 async fn tokens_rise_on(server: RedisServer) {
     let mut last = 0;
     for round in 0..3 {
@@ -72,18 +72,18 @@ async fn a_forced_release_notifies_the_holder_at_once_and_frees_the_lock() {
         });
         assert!(forced.unwrap());
         assert!(!guard.is_held());
-        // Free only when the former holder can not hand on a token any more that would be above the
-        // next one's.
+        // The lock is free only when the former holder can no longer hand on a token above the next
+        // one.
         assert!(asked.elapsed() >= Duration::from_millis(500));
     }
-    // A round trip and 50 ms: the middle one of twenty.
+    // The median of twenty takes at most a round trip and 50 ms.
     let began = Instant::now();
     observer.ping().await.unwrap();
     let round_trip = began.elapsed();
     told.sort();
     let middle = told[told.len() / 2];
     assert!(middle < round_trip + Duration::from_millis(50), "{middle:?} with a round trip of {round_trip:?}");
-    // One renewal interval is 10 s: none of them waited for a renewal.
+    // A renewal interval is 10 s, so no loss waited for a renewal.
     assert!(told[told.len() - 1] < Duration::from_secs(3), "{told:?}");
-    assert!(!Lock::new(&admin, "a").force_release().await.unwrap(), "it was free");
+    assert!(!Lock::new(&admin, "a").force_release().await.unwrap(), "the lock was free");
 }

@@ -17,7 +17,7 @@ use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::fake_server::FakeServer;
 use redgrid_tests::{SOON, client_with, server};
 
-/// A client of a server that grants everything, after it has found that many requests too late.
+/// A client of a server that rejects the first requests as too late, and then grants everything.
 fn client(too_late: usize) -> Client {
     let too_late = AtomicUsize::new(too_late);
     let server = FakeServer::new("hasty", move |request: &Request| {
@@ -50,7 +50,7 @@ async fn a_request_too_late_twice_is_reported_and_not_as_busy() {
 
 static COUNTED: IdempotentScript<1> = IdempotentScript::new("counted", "return answer({7})");
 
-/// A client of a server that answers this, one after the other, and the last for ever.
+/// A client of a server that sends these replies in order, and repeats the last one for ever.
 fn scripted(answers: Vec<Result<Reply, ServerError>>) -> (Arc<FakeServer>, Client, IdempotentRequest) {
     let asked = AtomicUsize::new(0);
     let server = Arc::new(FakeServer::new("scripted", move |_: &Request| {
@@ -76,13 +76,14 @@ async fn a_late_copy_returns_the_servers_time() {
     let (server, client, request) = scripted(vec![too_late("1700000000000000"), done()]);
     assert_eq!(client.run_exactly_once::<Vec<i64>>(request).await.unwrap(), [7]);
     let now = client.clock().now();
-    let time = server.time().at(now, now).expect("a time was told");
+    let time = server.time().at(now, now).expect("a known time");
     assert!((1_700_000_000_000_000..1_700_000_100_000_000).contains(&time), "{time}");
 }
 
 static DATED: Script<1> = Script::new("dated", "return 5");
 
-/// The same with requests that do not act exactly once. The clock is paused: no request is in flight when the time ends.
+/// The same for requests that are not exactly-once. The clock is paused, so no request is in flight
+/// when the time ends.
 #[tokio::test(start_paused = true)]
 async fn requests_that_return_the_time_are_retried_while_their_caller_waits() {
     let late = || Ok(Reply::Array(vec![Reply::Int(-1), Reply::Bytes(Bytes::from_static(b"1700000000000000"))]));
@@ -90,7 +91,7 @@ async fn requests_that_return_the_time_are_retried_while_their_caller_waits() {
     let request = || DATED.with(["a".into()]).deadline_arg().late_reply_has_time();
     assert_eq!(client.run::<i64>(request()).await.unwrap(), 5);
     let now = client.clock().now();
-    assert!(server.time().at(now, now).is_some_and(|time| time >= 1_700_000_000_000_000), "a time was told");
+    assert!(server.time().at(now, now).is_some_and(|time| time >= 1_700_000_000_000_000), "a known time");
     let unanswered = || Err(ServerError::Unknown { reason: "lost".into() });
     for (answers, is_unknown) in [(vec![late()], false), (vec![unanswered(), late()], true)] {
         let (_server, client, _) = scripted(answers);
@@ -122,13 +123,13 @@ async fn a_temporary_rejection_is_reported_in_the_servers_words() {
     let until = client.clock().now() + Duration::from_millis(700);
     let told = client.run_exactly_once_until::<Vec<i64>>(request, until).await;
     assert!(matches!(&told, Err(error) if error.code() == Some(Code::NoReplicas)), "{told:?}");
-    // Given up, it is not sent any more.
+    // The caller has given up, and the request is not sent any more.
     let asked = server.asked();
     wait_until(SOON, async || client.clock().now() > until + Duration::from_millis(500)).await;
     assert!(server.asked() <= asked + 1, "{} after {asked}", server.asked());
 }
 
-/// The estimate of a server's clock gets worse with each minute.
+/// The estimate of a server's clock gets worse with each minute, so the time is requested.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_otherwise_idle_server_is_asked_for_its_time() {
     let server = server().await;

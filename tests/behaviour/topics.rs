@@ -13,7 +13,7 @@ async fn next<T>(heard: &mut Subscription<T, Text>) -> Result<Message<T>, Subscr
 where
     Text: redgrid_topic::Decode<T>,
 {
-    let next = tokio::time::timeout(SOON, heard.next()).await.expect("something comes");
+    let next = tokio::time::timeout(SOON, heard.next()).await.expect("an item in time");
     next.expect("the client lives")
 }
 
@@ -70,7 +70,7 @@ async fn subscribers_receive_messages_and_share_one_subscription() {
         assert_eq!((message(heard).await, message(heard).await), (is("prices", "1"), is("prices", "2")));
     }
     assert_eq!(message(&mut other).await, is("others", "3"));
-    // One of two is gone: the other continues, and receives each message once.
+    // One of two subscriptions is dropped. The other continues, and receives each message once.
     drop(first);
     assert_eq!(prices.publish("4").await.unwrap(), 2);
     assert_eq!(message(&mut second).await, is("prices", "4"));
@@ -83,7 +83,7 @@ async fn subscribers_receive_messages_and_share_one_subscription() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_message_comes_once_for_each_pattern_that_it_is_of() {
+async fn each_message_is_delivered_once_per_matching_pattern() {
     let (_server, client, observer) = ready().await;
     let mut all = pattern(&client, "*").subscribe().await.unwrap();
     let mut news = pattern(&client, "news:*").subscribe().await.unwrap();
@@ -109,14 +109,14 @@ async fn each_message_comes_once_for_each_pattern_that_it_is_of() {
     expected(&mut a, &[0, 4]).await;
     expected(&mut sport, &[2]).await;
     expected(&mut plain, &[0, 4]).await;
-    // What comes next comes next: nothing came twice.
+    // The next message follows immediately, so no message was delivered twice.
     topic(&client, "news:b").publish("6").await.unwrap();
     for heard in [&mut all, &mut news, &mut also, &mut a] {
         assert_eq!(message(heard).await, is("news:b", "6"));
     }
     drop((all, news, also, a, sport));
     wait_until(SOON, async || observer.query::<u64>(&["PUBSUB", "NUMPAT"]).await.unwrap() == 0).await;
-    // A connection that has been left is used again, and what was there is heard there no more.
+    // A former connection is used again, and its previous patterns are no longer subscribed.
     let mut again = pattern(&client, "n*:a").subscribe().await.unwrap();
     topic(&client, "news:c").publish("7").await.unwrap();
     topic(&client, "news:a").publish("8").await.unwrap();
@@ -142,7 +142,7 @@ async fn topics_and_patterns_are_within_the_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sharded_topics_are_others_than_plain_ones() {
+async fn sharded_and_plain_topics_are_separate() {
     let (server, client, observer) = ready().await;
     let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
     if is_before_7(&server).await {
@@ -175,7 +175,7 @@ async fn a_lost_connection_is_a_gap_and_messages_go_on() {
     let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
     let mut sharded = if is_before_7(&server).await { None } else { Some(sharded.subscribe().await.unwrap()) };
     for _ in 0..2 {
-        // A gap may be told once more, and all is in force a moment later again.
+        // A second gap may follow. A moment later all subscriptions are active again.
         let mut heards = vec![&mut one, &mut all];
         heards.extend(&mut sharded);
         for heard in heards {
@@ -206,8 +206,8 @@ async fn reaches(heard: &mut Subscription<String, Text>, observer: &Observer, te
     }
 }
 
-/// Numbers are published continuously while connections break: wherever one is missing, a gap is
-/// reported at that place.
+/// Numbers are published continuously while connections break. Wherever a number is missing, a gap
+/// is reported at that place.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_gap_precedes_the_first_message_after_it() {
     let server = server().await;
@@ -221,7 +221,7 @@ async fn each_gap_precedes_the_first_message_after_it() {
         let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
         heards.push(sharded.subscribe().buffer(100_000).await.unwrap());
     }
-    // The question whether it is in force is late: messages are there before its answer.
+    // The check of the subscription is delayed, so messages arrive before its reply.
     proxy.on_request(|request| {
         if request.len() > 1 && request[1].eq_ignore_ascii_case(b"INFO") {
             std::thread::sleep(Duration::from_millis(5));
@@ -284,7 +284,7 @@ async fn patterns_that_are_refused_leave_no_connection() {
     }
     let carriers = async || observer.query::<String>(&["CLIENT", "LIST"]).await.unwrap().matches(":patterns").count();
     wait_until(SOON, async || carriers().await <= 1).await;
-    // Those that were needed go with what they carried.
+    // A connection that was needed is closed with its last pattern.
     let mut mine = pattern(&client, "mine*").subscribe().await.unwrap();
     topic(&client, "mine").publish("1").await.unwrap();
     assert_eq!(message(&mut mine).await, is("mine", "1"));
@@ -304,7 +304,7 @@ async fn a_topic_named_like_a_waiters_channel_is_another_channel() {
     topic(&client, "b").publish("2").await.unwrap();
     assert_eq!(message(&mut other).await, is("b", "2"));
     topic(&client, "a").publish("3").await.unwrap();
-    assert_eq!(message(&mut heard).await, is("a", "3"), "the watch has gone, the topic has not");
+    assert_eq!(message(&mut heard).await, is("a", "3"), "the watch has ended, the topic has not");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -319,7 +319,7 @@ async fn a_slow_reader_learns_how_many_messages_were_dropped() {
     for n in 0..5 {
         assert_eq!(message(&mut patient).await.1, n.to_string());
     }
-    // One message after the other: those before this one have been handed to all.
+    // Messages are handed out in order: those before this one have reached all subscriptions.
     topic(&client, "b").publish("5").await.unwrap();
     message(&mut behind).await;
     assert_eq!((message(&mut slow).await.1, message(&mut slow).await.1), ("0".into(), "1".into()));
@@ -366,7 +366,7 @@ async fn missing_permissions_are_reported() {
     let mut of_mine = pattern(&client, "mine*").subscribe().await.unwrap();
     topic(&client, "mine").publish("1").await.unwrap();
     assert_eq!(message(&mut of_mine).await, is("mine", "1"));
-    // The refusal of the other cost the connection, at most.
+    // The refusal of the other pattern interrupts the connection, at most.
     loop {
         match next(&mut mine).await {
             Ok(message) => break assert_eq!(message.value, "1"),
@@ -412,7 +412,7 @@ async fn in_a_cluster_a_topic_does_not_use_a_waiters_channel() {
             }
         }
     };
-    tokio::time::timeout(SOON, woken).await.expect("a message for who waits");
+    tokio::time::timeout(SOON, woken).await.expect("a message for the waiter");
     topic(&client, "a").publish("for all").await.unwrap();
     assert_eq!(message(&mut heard).await, is("a", "for all"));
     drop(watch);

@@ -13,10 +13,10 @@ use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_topic::codecs::Text;
 use redgrid_topic::{PatternTopic, ShardedTopic, Subscription, Topic};
 
-/// Topics, of which patterns are of some.
+/// Topics; some patterns match several of them.
 const TOPICS: [&str; 5] = ["news:a", "news:b", "news:cc", "sport:a", "sport"];
 
-/// Patterns, and the topics that each is of.
+/// Patterns, and the topics that each of them matches.
 const PATTERNS: [(&str, &[usize]); 6] = [
     ("*", &[0, 1, 2, 3, 4]),
     ("news:*", &[0, 1, 2]),
@@ -32,16 +32,16 @@ const PUBLISHERS: usize = 3;
 type Sent = (usize, u64);
 
 /// A subscription: its channel, its beginning, and the messages it received.
-struct Ear {
+struct Listener {
     what: &'static str,
     is_sharded: bool,
     topics: Vec<usize>,
     heard: Subscription<String, Text>,
-    /// How many each publisher had begun to publish when it was confirmed.
+    /// How many messages each publisher had begun to publish when the subscription was confirmed.
     before: Vec<u64>,
 }
 
-/// Messages by their publishers: of each to which topic it goes, and whether to the sharded one.
+/// For each message of a publisher: its topic, and whether it goes to the sharded topic.
 type Plan = Vec<Vec<(usize, bool)>>;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,11 +50,11 @@ async fn published_messages_are_received_once_in_order() {
     let has_sharded = server.binary().version().major >= 7;
     let clients = [client(&server).await, client(&server).await];
     for seed in seeds(6) {
-        heard_by_all(&clients, seed, has_sharded, false).await;
+        received_by_all(&clients, seed, has_sharded, false).await;
     }
 }
 
-/// Topics of several nodes have no order among each other: one of each has.
+/// In a cluster, messages of different topics have no order, but those of one topic have one.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_published_messages_are_received_once_in_order() {
     let cluster = Cluster::start(3, 0).await.unwrap();
@@ -62,20 +62,20 @@ async fn in_a_cluster_published_messages_are_received_once_in_order() {
     let clients =
         [client_with(&cluster.url(), |config| config).await, client_with(&cluster.url(), |config| config).await];
     for seed in seeds(3) {
-        heard_by_all(&clients, seed, has_sharded, true).await;
+        received_by_all(&clients, seed, has_sharded, true).await;
     }
 }
 
-async fn heard_by_all(clients: &[Client; 2], seed: u64, has_sharded: bool, by_topic: bool) {
+async fn received_by_all(clients: &[Client; 2], seed: u64, has_sharded: bool, by_topic: bool) {
     let mut random = fastrand::Rng::with_seed(seed);
     let plan: Plan = (0..PUBLISHERS)
         .map(|_| (0..120).map(|_| (random.usize(..TOPICS.len()), has_sharded && random.u8(..4) == 0)).collect())
         .collect();
     let begun: Arc<Vec<AtomicU64>> = Arc::new((0..PUBLISHERS).map(|_| AtomicU64::new(0)).collect());
-    // Some listen before, and some come and go while it is published.
-    let mut ears = Vec::new();
+    // Some subscriptions begin before the messages, and some begin and end among them.
+    let mut subs = Vec::new();
     for _ in 0..6 {
-        ears.push(listen(clients, &mut random, has_sharded, &begun).await);
+        subs.push(listen(clients, &mut random, has_sharded, &begun).await);
     }
     let publishers: Vec<_> = (0..PUBLISHERS)
         .map(|who| {
@@ -89,12 +89,12 @@ async fn heard_by_all(clients: &[Client; 2], seed: u64, has_sharded: bool, by_to
         })
         .collect();
     for _ in 0..12 {
-        let ear = listen(clients, &mut random, has_sharded, &begun).await;
+        let sub = listen(clients, &mut random, has_sharded, &begun).await;
         match random.u8(..3) {
-            // Others of the client go on with the same subscription at the server.
-            0 => drop(ear),
-            1 => drop(std::mem::replace(&mut ears[random.usize(..3)], ear)),
-            _ => ears.push(ear),
+            // Other subscriptions of this client share the subscription at the server.
+            0 => drop(sub),
+            1 => drop(std::mem::replace(&mut subs[random.usize(..3)], sub)),
+            _ => subs.push(sub),
         }
     }
     for publisher in publishers {
@@ -107,7 +107,7 @@ async fn heard_by_all(clients: &[Client; 2], seed: u64, has_sharded: bool, by_to
             }
         }
     }
-    join_all(ears.into_iter().map(|ear| all_of(ear, &plan, seed, by_topic))).await;
+    join_all(subs.into_iter().map(|sub| all_of(sub, &plan, seed, by_topic))).await;
 }
 
 async fn publish(client: &Client, topic: usize, sharded: bool, text: &str) {
@@ -118,7 +118,7 @@ async fn publish(client: &Client, topic: usize, sharded: bool, text: &str) {
     }
 }
 
-async fn listen(clients: &[Client; 2], random: &mut fastrand::Rng, has_sharded: bool, begun: &[AtomicU64]) -> Ear {
+async fn listen(clients: &[Client; 2], random: &mut fastrand::Rng, has_sharded: bool, begun: &[AtomicU64]) -> Listener {
     let client = &clients[random.usize(..2)];
     let (of, topic) = (random.u8(..if has_sharded { 5 } else { 4 }), random.usize(..TOPICS.len()));
     let (what, is_sharded, topics, heard) = match of {
@@ -137,24 +137,24 @@ async fn listen(clients: &[Client; 2], random: &mut fastrand::Rng, has_sharded: 
         }
     };
     let before = begun.iter().map(|begun| begun.load(Ordering::SeqCst)).collect();
-    Ear { what, is_sharded, topics, heard, before }
+    Listener { what, is_sharded, topics, heard, before }
 }
 
-/// Reads to the end of each topic, and compares: nothing that was published after it was confirmed
-/// is missing, nothing came twice or out of order.
-async fn all_of(mut ear: Ear, plan: &Plan, seed: u64, by_topic: bool) {
-    let (what, is_sharded) = (ear.what, ear.is_sharded);
+/// Reads to the end of each topic, and compares. No message published after the confirmation is
+/// missing, and none arrives twice or out of order.
+async fn all_of(mut sub: Listener, plan: &Plan, seed: u64, by_topic: bool) {
+    let (what, is_sharded) = (sub.what, sub.is_sharded);
     let mut heard: BTreeMap<(usize, usize), Vec<u64>> = BTreeMap::new();
     let lane = |topic: usize| if by_topic { topic } else { 0 };
     let mut ends = Vec::new();
-    while ends.len() < ear.topics.len() {
-        let next = tokio::time::timeout(SOON, ear.heard.next()).await;
+    while ends.len() < sub.topics.len() {
+        let next = tokio::time::timeout(SOON, sub.heard.next()).await;
         let Ok(Some(Ok(message))) = next else { panic!("seed {seed}, {what}: {next:?} after {heard:?}") };
-        // In a cluster what was published before may come from node to node for a while.
+        // In a cluster, earlier messages may be forwarded between nodes for a while.
         let Some(text) = message.value.strip_prefix(&format!("{seed} ")) else { continue };
-        let topic = TOPICS.iter().position(|topic| *topic == message.channel).expect("it is one of ours");
-        assert!(ear.topics.contains(&topic), "seed {seed}, {what}: {message:?}");
-        assert!(!ends.contains(&topic), "seed {seed}, {what}: {message:?} behind the end");
+        let topic = TOPICS.iter().position(|topic| *topic == message.channel).expect("a topic of this test");
+        assert!(sub.topics.contains(&topic), "seed {seed}, {what}: {message:?}");
+        assert!(!ends.contains(&topic), "seed {seed}, {what}: {message:?} after the end");
         match text.split_once(' ').map(|(who, n)| (who.parse(), n.parse())) {
             Some((Ok(who), Ok(n))) => {
                 let (who, n): Sent = (who, n);
@@ -164,18 +164,19 @@ async fn all_of(mut ear: Ear, plan: &Plan, seed: u64, by_topic: bool) {
             _ => ends.push(topic),
         }
     }
-    for (who, (sent, before)) in plan.iter().zip(&ear.before).enumerate() {
-        for of in if by_topic { ear.topics.clone() } else { vec![0] } {
+    for (who, (sent, before)) in plan.iter().zip(&sub.before).enumerate() {
+        for of in if by_topic { sub.topics.clone() } else { vec![0] } {
             let mine = (0..).zip(sent).filter(|(_, (topic, sharded))| {
-                *sharded == is_sharded && ear.topics.contains(topic) && lane(*topic) == of
+                *sharded == is_sharded && sub.topics.contains(topic) && lane(*topic) == of
             });
             let all: Vec<u64> = mine.map(|(n, _)| n).collect();
             let got = heard.remove(&(who, of)).unwrap_or_default();
-            // The last of all there were; and all that were begun afterwards are among them.
+            // The received messages are the last ones, and include all that were begun after the
+            // confirmation.
             let must = all.iter().filter(|n| *n >= before).count();
             assert!(
                 all.ends_with(&got) && got.len() >= must,
-                "seed {seed}, {what} heard of {who} {got:?} of {all:?}, and must from {before} on"
+                "seed {seed}, {what} received {got:?} of {who}, of {all:?}, expected from {before} on"
             );
         }
     }

@@ -29,21 +29,21 @@ async fn writes_are_visible_after_the_commit_and_not_before() {
     tx.commit().await.unwrap();
     assert_eq!(bucket.get().await.unwrap(), Some(1));
     assert_eq!((map.get("a").await.unwrap(), set.read_all().await.unwrap()), (Some(2), vec![3]));
-    // What has ended does nothing more.
+    // A transaction that has ended does nothing more.
     assert!(matches!(other.set("a", &9).unwrap_err(), TransactionError::Over));
     let tx = Transaction::new(&client);
     let again = tx.clone();
     tx.bucket::<u32>("b").delete().await.unwrap();
     tx.rollback();
     assert!(matches!(again.commit().await.unwrap_err(), TransactionError::Over));
-    // What is dropped is forgotten, and one that does nothing asks nobody.
+    // A dropped transaction writes nothing. A commit without operations sends no request.
     Transaction::new(&client).map::<String, u32>("m").clear().unwrap();
     Transaction::new(&client).commit().await.unwrap();
     assert_eq!((bucket.get().await.unwrap(), map.get("a").await.unwrap()), (Some(1), Some(2)));
     only_values_stay(&server, &["b", "m", "s"]).await;
 }
 
-/// Nothing is on the server but these and what ends by itself.
+/// Checks that the server has only these keys, and records that expire.
 async fn only_values_stay(server: &RedisServer, names: &[&str]) {
     let observer = server.observer().await.unwrap();
     for key in observer.query::<Vec<String>>(&["KEYS", "*"]).await.unwrap() {
@@ -53,7 +53,7 @@ async fn only_values_stay(server: &RedisServer, names: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_lives_as_long_as_is_said() {
+async fn a_bucket_has_the_requested_lifetime() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let left = async |observer: &Observer| observer.query::<i64>(&["PTTL", "b"]).await.unwrap();
@@ -86,9 +86,9 @@ async fn a_bucket_lives_as_long_as_is_said() {
     assert!(of_lifetime(&told), "{told:?}");
 }
 
-/// The anomalies between two transactions, and the isolation levels that allow them.
+/// Each isolation level allows only its documented anomalies.
 #[tokio::test(flavor = "multi_thread")]
-async fn isolation_levels_allow_what_their_table_says() {
+async fn isolation_levels_allow_only_documented_anomalies() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     for isolation in BOTH {
@@ -105,8 +105,7 @@ async fn isolation_levels_allow_what_their_table_says() {
             Err(error) => panic!("{error:?}"),
         };
 
-        // Dirty read: what another one has not committed is not there, and what it rolls back never
-        // is.
+        // Dirty read: an uncommitted write is not visible, and a rolled-back write never is.
         let of = name("dirty");
         let (_, tx) = begun(&of).await;
         let other = Transaction::new(&two).isolation(isolation);
@@ -115,8 +114,8 @@ async fn isolation_levels_allow_what_their_table_says() {
         other.rollback();
         assert!(!conflicts(tx.commit().await, &of));
 
-        // Lost update, of an element that was there, of one that was not, and of one that came to
-        // be the same again.
+        // Lost update of an existing element, a missing one, a removed one, and one that was set to
+        // its former value.
         for (key, set_to, lost) in
             [("a", Some(5), true), ("x", Some(5), true), ("a", None, true), ("a", Some(1), false)]
         {
@@ -151,7 +150,7 @@ async fn isolation_levels_allow_what_their_table_says() {
         assert!(conflicts(tx.check().await, &of), "whatever the isolation, a check finds it");
         assert_eq!(conflicts(tx.commit().await, &of), strict);
 
-        // Read skew: the one from before a change of both, the other from behind it.
+        // Read skew: one value is read before a change of both, the other one after it.
         let of = name("skew");
         let (map, tx) = begun(&of).await;
         let inside = tx.map::<String, i64>(&of);
@@ -161,7 +160,7 @@ async fn isolation_levels_allow_what_their_table_says() {
         tx.bucket::<i64>(format!("{of}:sum")).set(&3).unwrap();
         assert_eq!(conflicts(tx.commit().await, &of), strict);
 
-        // Write skew: each takes one away, as the other is still there.
+        // Write skew: each transaction removes one element, because the other one still exists.
         let of = name("doctors");
         let (map, tx) = begun(&of).await;
         let other = Transaction::new(&two).isolation(isolation);
@@ -174,7 +173,7 @@ async fn isolation_levels_allow_what_their_table_says() {
         assert_eq!(conflicts(other.commit().await, &of), strict);
         assert_eq!(map.len().await.unwrap(), u64::from(strict));
 
-        // Phantoms, by number and by the whole, of maps and sets.
+        // Phantoms: after a count and after a full read, of maps and sets.
         let of = name("phantom");
         let (map, tx) = begun(&of).await;
         assert_eq!(tx.map::<String, i64>(&of).len().await.unwrap(), 2);
@@ -186,7 +185,7 @@ async fn isolation_levels_allow_what_their_table_says() {
         set.insert_many(&[1, 2]).await.unwrap();
         let tx = Transaction::new(&one).isolation(isolation);
         assert_eq!(tx.set::<u32>(&of).read_all().await.unwrap().len(), 2);
-        // As many as before, and another one.
+        // The number of elements stays, but one is replaced.
         assert!(set.remove(&1).await.unwrap() && set.insert(&3).await.unwrap());
         tx.bucket::<i64>(format!("{of}:count")).set(&2).unwrap();
         assert_eq!(conflicts(tx.commit().await, &of), strict);
@@ -194,12 +193,12 @@ async fn isolation_levels_allow_what_their_table_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conflict_is_tried_again_and_ends() {
+async fn a_conflict_is_retried_a_limited_number_of_times() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let other: Bucket<u32> = Bucket::new(&two, "n");
     let mut times = 0;
-    // In the way for the first two times.
+    // The first two attempts have a conflict.
     let done = Transaction::new(&one).run(|tx| {
         times += 1;
         let (other, time) = (other.clone(), times);
@@ -213,7 +212,7 @@ async fn a_conflict_is_tried_again_and_ends() {
         }
     });
     assert_eq!((done.await.unwrap(), times, other.get().await.unwrap()), (21, 3, Some(21)));
-    // Always in the way.
+    // Each attempt has a conflict.
     let mut times = 0;
     let told = Transaction::new(&one).retries(2).run(|tx| {
         times += 1;
@@ -250,9 +249,10 @@ async fn a_conflict_is_tried_again_and_ends() {
     }
 }
 
-/// What `run` does with what ended by itself, and with a conflict that its function was told.
+/// `run` neither commits nor rolls back a transaction that its function has ended. A conflict that
+/// the function returns is retried.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_deleted_within_a_run_is_not_deleted_again() {
+async fn a_transaction_ended_within_run_is_not_committed_again() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let other: Bucket<u32> = Bucket::new(&two, "n");
@@ -268,7 +268,8 @@ async fn a_key_deleted_within_a_run_is_not_deleted_again() {
         Ok::<_, TransactionError>("left")
     });
     assert_eq!((left.await.unwrap(), other.get().await.unwrap()), ("left", Some(1)));
-    // A conflict that is told within it is as one at its end, also where the value has come back.
+    // A conflict found within the function counts like one at its end, even if the value has been
+    // set back.
     for (isolation, commits, back) in
         BOTH.into_iter().flat_map(|isolation| [(isolation, false, true), (isolation, true, false)])
     {
@@ -292,7 +293,7 @@ async fn a_key_deleted_within_a_run_is_not_deleted_again() {
         assert_eq!((done.await.unwrap(), times), (if back { 5 } else { 7 }, 2), "{isolation:?}");
         assert_eq!(other.get().await.unwrap(), Some(9));
     }
-    // So it is as often as is said.
+    // The setting limits such retries, too.
     let mut times = 0;
     let told = Transaction::new(&one).retries(1).run(|tx| {
         times += 1;
@@ -307,7 +308,8 @@ async fn a_key_deleted_within_a_run_is_not_deleted_again() {
     assert_eq!(times, 2);
 }
 
-/// Its locks have longer names than any object may have.
+/// A transaction writes to the longest object name. The names of its locks are longer than an
+/// object name may be.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_longest_name_is_written() {
     let server = server().await;
@@ -325,7 +327,8 @@ async fn operations_outside_of_transactions_are_reported() {
     let client = client(&server).await;
     let bucket: Bucket<String> = Bucket::new(&client, "text");
     bucket.set(&"here".into()).await.unwrap();
-    // Of another type, found when it is read, when it is written, and within the transaction.
+    // A key of another type is found when it is read, when it is written, and within the
+    // transaction.
     let tx = Transaction::new(&client);
     assert!(matches!(tx.map::<u32, u32>("text").len().await.unwrap_err(), TransactionError::Object(_)));
     let tx = Transaction::new(&client);
@@ -337,7 +340,7 @@ async fn operations_outside_of_transactions_are_reported() {
     let tx = Transaction::new(&client);
     tx.set::<u32>("both").insert(&1).await.unwrap();
     assert!(matches!(tx.bucket::<u32>("both").set(&1).unwrap_err(), TransactionError::WrongType { .. }));
-    // Too much. What a transaction of 10,000 elements takes depends on the machine.
+    // The transaction is too large. The time for 10,000 elements depends on the machine.
     let patient = || Transaction::new(&client).timeout(SOON);
     let tx = patient();
     let map = tx.map::<usize, u32>("large");
@@ -352,7 +355,7 @@ async fn operations_outside_of_transactions_are_reported() {
     let tx = patient();
     let told = tx.map::<usize, u32>("large").read_all().await.unwrap_err();
     assert!(matches!(told, TransactionError::TooLarge { .. }), "{told:?}");
-    // Emptying it takes no look at its elements; putting others in their place does.
+    // Clearing does not count the elements; replacing them does.
     let map = tx.map::<usize, u32>("large");
     map.clear().unwrap();
     map.set(&1, &2).unwrap();
@@ -364,7 +367,7 @@ async fn operations_outside_of_transactions_are_reported() {
     assert!(large.is_empty().await.unwrap());
     let told = patient().bucket::<String>("b").set(&"x".repeat(MAX_BYTES)).unwrap_err();
     assert!(matches!(told, TransactionError::TooLarge { what: "bytes", .. }), "{told:?}");
-    // Too late, and a name that can be none.
+    // The timeout has passed; then a name is invalid.
     let tx = Transaction::new(&client).timeout(Duration::ZERO);
     tokio::time::sleep(Duration::from_millis(2)).await;
     assert!(matches!(tx.bucket::<u32>("b").set(&1).unwrap_err(), TransactionError::TimedOut { .. }));

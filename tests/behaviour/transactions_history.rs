@@ -1,5 +1,4 @@
-//! Concurrent transactions, checked by their reads and writes: is there a serial order that
-//! explains them?
+//! Concurrent transactions, checked by their reads and writes: a serial order must explain them.
 //!
 //! Each written value is new, and each written element was read before, so the order of writes is
 //! known. The serial order is searched as by Adya (Weak Consistency, 1999): a reader of a value
@@ -15,11 +14,11 @@ use redgrid_testkit::{Action, Proxy};
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_transaction::{Isolation, Transaction, TransactionError};
 
-/// Three buckets, four keys of a map, and two sets of one value each.
+/// Three buckets, four keys of a map, and two sets with one value each.
 const ELEMENTS: usize = 9;
 
-/// The value a transaction read of each element it used, 0 for none, and where it wrote its own
-/// number.
+/// The value that a transaction read of each element it used, or 0, and the elements to which it
+/// wrote its own number.
 #[derive(Debug, Clone)]
 struct Entry {
     id: u64,
@@ -27,7 +26,7 @@ struct Entry {
     written: Vec<usize>,
 }
 
-/// How many transactions each of the three clients makes.
+/// How many transactions each of the three clients runs.
 fn transactions() -> u64 {
     std::env::var("REDGRID_TRANSACTIONS").ok().and_then(|count| count.parse().ok()).unwrap_or(150)
 }
@@ -52,8 +51,8 @@ async fn write(tx: &Transaction, element: usize, was: u64, id: u64) -> Result<()
     }
 }
 
-/// One transaction: some elements are read, and some of these written. Nothing where it is not
-/// committed.
+/// Runs one transaction, which reads some elements and writes some of these. Returns `None` if it
+/// was not committed.
 async fn one(client: &Client, isolation: Isolation, id: u64) -> Option<Entry> {
     let mut entry = Entry { id, read: Vec::new(), written: Vec::new() };
     let tx = Transaction::new(client).isolation(isolation).timeout(SOON);
@@ -90,7 +89,7 @@ fn wrong(history: &[Entry], serializable: bool) -> Option<String> {
         for (element, was) in &entry.read {
             if *was != 0 {
                 let Some(writer) = ids.get(was).filter(|writer| history[**writer].written.contains(element)) else {
-                    return Some(format!("what nobody has committed is read: {entry:?}"));
+                    return Some(format!("an uncommitted value is read: {entry:?}"));
                 };
                 before[at].push(*writer);
             }
@@ -99,7 +98,7 @@ fn wrong(history: &[Entry], serializable: bool) -> Option<String> {
             }
         }
     }
-    // Those that nothing is left before are taken away, until none is left.
+    // Transactions without a remaining predecessor are removed, until none is left.
     let mut waits: Vec<usize> = before.iter().map(Vec::len).collect();
     let mut behind: Vec<Vec<usize>> = vec![Vec::new(); history.len()];
     before.iter().enumerate().for_each(|(at, before)| before.iter().for_each(|first| behind[*first].push(at)));
@@ -143,7 +142,7 @@ async fn committed_reads_lose_no_update() {
     checked(Isolation::ReadCommitted).await;
 }
 
-/// Three clients with three tasks each; of one of them every tenth answer to a commit is lost.
+/// Three clients run three tasks each. One of them loses every tenth reply to a commit.
 async fn checked(isolation: Isolation) {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
@@ -158,9 +157,8 @@ async fn checked(isolation: Isolation) {
         }
     });
     let clients = [client(&server).await, client(&server).await, lossy];
-    // Each set has its one value from the beginning: of an empty one two may add values of their
-    // own, which no isolation but the strict one keeps from them, and neither overwrites the
-    // other's.
+    // Each set has one value from the beginning. Two transactions could both add a value to an
+    // empty set without a conflict, except under the strict isolation.
     let tx = Transaction::new(&clients[0]);
     for set in 7..ELEMENTS {
         tx.set::<u64>(format!("s{set}")).insert(&0).await.unwrap();
@@ -182,7 +180,7 @@ async fn checked(isolation: Isolation) {
     for task in tasks {
         history.extend(task.await.unwrap());
     }
-    // What is there in the end is read by one more.
+    // One more transaction reads the final values.
     let tx = Transaction::new(&clients[0]).serializable();
     let mut last = Entry { id: u64::MAX, read: Vec::new(), written: Vec::new() };
     for element in 0..ELEMENTS {

@@ -24,7 +24,7 @@ struct Model {
     bucket: Option<(u8, bool)>,
 }
 
-/// The bucket as the transaction has it.
+/// The bucket as the transaction sees it.
 #[derive(Debug)]
 struct Held {
     value: Option<u8>,
@@ -33,7 +33,7 @@ struct Held {
     written: Option<Lives>,
 }
 
-/// How long what was written is to live.
+/// The lifetime that was given with a write.
 #[derive(Clone, Copy, Debug)]
 enum Lives {
     On,
@@ -46,7 +46,7 @@ impl Held {
         Held { value: there.map(|(value, _)| value), seen: None, written: None }
     }
 
-    /// What it is; remembered, unless it is what the transaction itself has written.
+    /// Reads the value, and remembers it unless the transaction has written it itself.
     fn read(&mut self) -> Option<u8> {
         if self.written.is_none() {
             self.seen.get_or_insert(self.value);
@@ -76,8 +76,8 @@ impl Held {
     }
 }
 
-/// A bucket, a map and a set within a transaction, and behind it, are what their models are,
-/// whatever others make of the bucket meanwhile.
+/// A bucket, a map and a set match their models within a transaction and after it, whatever other
+/// clients do with the bucket meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_transaction_matches_its_model() {
     let server = server().await;

@@ -1,4 +1,4 @@
-//! Transactions with lost replies, cancelled callers, killed processes, and locks of others.
+//! Transactions with lost replies, cancelled callers, killed processes, and locks of other clients.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use redgrid_tests::process::Other;
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_transaction::{Transaction, TransactionError};
 
-/// The record of commits whose first key is `a`.
+/// The record of commits with `a` as the first key.
 const MEMORY: &str = "redgrid_once:{a}";
 
-/// Sets both to `n`, if they are one less.
-async fn both_to(client: &Client, n: u32) -> Result<(), TransactionError> {
+/// Commits `n`: sets both buckets to it if they have `n - 1`, and adds it to a map and to a set.
+async fn commit_both(client: &Client, n: u32) -> Result<(), TransactionError> {
     let tx = Transaction::new(client).timeout(SOON);
     for name in ["a", "b"] {
         let bucket = tx.bucket::<u32>(name);
@@ -31,8 +31,8 @@ async fn both_to(client: &Client, n: u32) -> Result<(), TransactionError> {
     tx.commit().await
 }
 
-/// The value of both, which is the number of commits, at one moment: all of each transaction or
-/// nothing of it.
+/// The value of both buckets at one moment, which is the number of commits. Panics if half a
+/// transaction is visible.
 async fn both(client: &Client) -> u32 {
     let look = "return {redis.call('GET', 'a') or '0', redis.call('GET', 'b') or '0', redis.call('HLEN', 'm'), redis.call('SCARD', 's')}";
     let all: Vec<u64> = client.command("EVAL").arg(look).arg("0").query().await.unwrap();
@@ -46,14 +46,14 @@ async fn a_commit_with_lost_replies_is_executed_once_and_reported() {
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(500))).await;
-    both_to(&client, 1).await.unwrap();
+    commit_both(&client, 1).await.unwrap();
     for n in 2..5 {
-        // Carried out a second time it would find that it has changed what it has read.
+        // A second execution would report a conflict with the first one.
         proxy.next(2, MEMORY, Action::SwallowReply);
-        both_to(&client, n).await.unwrap();
+        commit_both(&client, n).await.unwrap();
         assert_eq!((both(&client).await, proxy.counts().swallowed), (n, u64::from(n - 1) * 2));
     }
-    // So is what a conflict was: nothing is written by the copy that is asked for again.
+    // A conflict, too, is reported by the retransmission, which writes nothing.
     let tx = Transaction::new(&client);
     assert_eq!(tx.bucket::<u32>("a").get_and_set(&9).await.unwrap(), Some(4));
     let direct = redgrid_tests::client(&server).await;
@@ -74,20 +74,20 @@ async fn an_unanswered_commit_is_unknown_and_atomic() {
     let hasty = |config: redgrid_core::Config| config.response_timeout(Duration::from_secs(2)).retries(0);
     let client = client_with(&server.url_via(proxy.addr()), hasty).await;
     let observing = redgrid_tests::client(&server).await;
-    both_to(&observing, 1).await.unwrap();
-    // As many as there may be copies.
+    commit_both(&observing, 1).await.unwrap();
+    // More than there are retransmissions.
     proxy.next(100, MEMORY, Action::SwallowReply);
-    let told = both_to(&client, 2).await.unwrap_err();
+    let told = commit_both(&client, 2).await.unwrap_err();
     proxy.heal();
     assert!(matches!(told, TransactionError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
-    // It was carried out by the first copy; the next commit of this client comes behind its last.
+    // The first copy was executed. The next commit of this client is executed after the last copy.
     assert_eq!(both(&observing).await, 2);
-    wait_until(SOON, async || both_to(&client, 3).await.is_ok()).await;
+    wait_until(SOON, async || commit_both(&client, 3).await.is_ok()).await;
     assert_eq!(both(&observing).await, 3);
-    // Never there: nothing is written. What is read is not unknown.
+    // This commit never reaches the server. A failed read does not have an unknown outcome.
     proxy.cut_all();
     proxy.refuse_connections().await.unwrap();
-    let told = both_to(&client, 4).await.unwrap_err();
+    let told = commit_both(&client, 4).await.unwrap_err();
     assert!(matches!(told, TransactionError::Object(_)), "{told:?}");
     assert_eq!(both(&observing).await, 3);
 }
@@ -99,7 +99,7 @@ async fn a_dropped_transaction_is_atomic_at_any_time() {
     let mut ended = 0;
     for polls in 0..24 {
         let n = both(&client).await + 1;
-        match at_most(polls, both_to(&client, n)).await {
+        match at_most(polls, commit_both(&client, n)).await {
             Some(done) => {
                 done.unwrap();
                 ended += 1;
@@ -113,12 +113,12 @@ async fn a_dropped_transaction_is_atomic_at_any_time() {
     }
     assert!(ended > 0, "some were not dropped");
     let n = both(&client).await + 1;
-    both_to(&client, n).await.unwrap();
+    commit_both(&client, n).await.unwrap();
     assert_eq!(both(&client).await, n);
 }
 
-/// What both are once nothing is under way: a client makes commits with the same first object one
-/// at a time, and this is one of them.
+/// The value of both buckets when no commit is in flight. A client runs commits with the same first
+/// object one at a time, and `check` is one of them.
 async fn both_in_turn(client: &Client) -> u32 {
     let tx = Transaction::new(client);
     tx.bucket::<u32>("a").get().await.unwrap();
@@ -126,7 +126,7 @@ async fn both_in_turn(client: &Client) -> u32 {
     both(client).await
 }
 
-/// How many scripts the server has run, but for those of the lock's renewal, which come seldom.
+/// How many scripts the server has run. Renewals of the lock are counted, but are rare.
 async fn scripts(client: &Client) -> u64 {
     let told: String = client.command("INFO").arg("commandstats").query().await.unwrap();
     let calls = told.split("cmdstat_evalsha:calls=").nth(1).and_then(|rest| rest.split(',').next());
@@ -138,7 +138,7 @@ async fn keys_locked_by_another_transaction_are_not_written() {
     let server = server().await;
     let client = client(&server).await;
     let map: Map<String, u32> = Map::new(&client, "m");
-    // By Redisson's names of its locks: of an object, of a map as a whole, and of a key.
+    // Redisson's names of its locks: of an object, of a map as a whole, and of a key.
     let set = Set::<String>::new(&client, "s");
     set.insert("a").await.unwrap();
     let of_value = format!("{{s}}:{}:lock", redgrid_transaction::codecs::element_hash(b"\"a\""));
@@ -155,7 +155,7 @@ async fn keys_locked_by_another_transaction_are_not_written() {
         };
         let lock = if name == "key" { map.lock("a").unwrap() } else { Lock::new(&client, name) };
         let guard = lock.acquire().await.unwrap();
-        // Whoever is not served for half a second is too late before he asks.
+        // On a slow machine 500 ms may pass before the commit is sent: try again.
         let before = scripts(&client).await;
         let told = loop {
             match write(|tx| tx.timeout(Duration::from_millis(500))).await.unwrap_err() {
@@ -163,13 +163,13 @@ async fn keys_locked_by_another_transaction_are_not_written() {
                 told => break told,
             }
         };
-        // The lock is looked at; what is to be written is not sent again and again.
+        // Only the lock is checked; the commit is not sent repeatedly.
         assert!(scripts(&client).await - before <= 3, "{name}");
         let locked = &name[..1];
         let is_its = |of: &str| of == locked || (locked == "k" && of == "m") || (locked == "{" && of == "s");
         assert!(matches!(&told, TransactionError::Locked { name, .. } if is_its(name.as_str())), "{told:?}");
         assert!(!Bucket::<u32>::new(&client, "free").object().exists().await.unwrap());
-        // What is only read is nobody's lock's, and other keys are free where it is a key's.
+        // A lock does not block reads. The lock of one key does not block the other keys.
         let tx = Transaction::new(&client).serializable();
         tx.map::<String, u32>("m").get("a").await.unwrap();
         tx.bucket::<u32>("b").get().await.unwrap();
@@ -181,7 +181,7 @@ async fn keys_locked_by_another_transaction_are_not_written() {
         }
         write(Transaction::ignore_locks).await.unwrap();
         set.insert("a").await.unwrap();
-        // It waits until the lock is free.
+        // The commit waits until the lock is free.
         let asked = scripts(&client).await;
         let (waits, freed) = tokio::join!(write(|tx| tx.timeout(SOON)), async {
             wait_until(SOON, async || scripts(&client).await > asked).await;
@@ -194,15 +194,14 @@ async fn keys_locked_by_another_transaction_are_not_written() {
     }
 }
 
-/// How many processes are killed.
 fn kills() -> usize {
     std::env::var("REDGRID_TRANSACTION_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(6)
 }
 
-/// Four processes move money between a bucket and the accounts of a map, and write what they have
-/// done into a set. They are killed at random.
+/// Killed processes neither create nor lose money. Four processes move it between a bucket and the
+/// accounts of a map, and log each move in a set.
 #[tokio::test(flavor = "multi_thread")]
-async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
+async fn killed_processes_neither_create_nor_lose_money() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let (map, cash): (Map<u32, i64>, Bucket<i64>) = (Map::new(&client, "accounts"), Bucket::new(&client, "cash"));
@@ -223,7 +222,7 @@ async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
         wait_until(SOON, async || log.len().await.unwrap() > done + 10).await;
         tokio::time::sleep(Duration::from_micros(random.u64(..5_000))).await;
         others.remove(random.usize(..others.len())).kill().await;
-        // At one moment: no write comes between the two.
+        // Both are read at one moment: no write is executed between the two reads.
         let tx = Transaction::new(&client).serializable().retries(1_000).timeout(SOON);
         let sum = tx.run(|tx| async move {
             let of_map: i64 = tx.map::<u32, i64>("accounts").read_all_values().await?.iter().sum();
@@ -233,7 +232,7 @@ async fn money_is_neither_made_nor_lost_by_processes_that_are_killed() {
         others.push(start(round).await);
     }
     join_all(others.into_iter().map(Other::kill)).await;
-    // Of one moment: a commit of a killed process may still be on its way.
+    // Both are read at one moment, because a commit of a killed process may still be in flight.
     let look = "return {redis.call('SCARD', 'log'), redis.call('GET', 'moves')}";
     let [moved, count]: [u64; 2] = observer.query::<Vec<u64>>(&["EVAL", look, "0"]).await.unwrap().try_into().unwrap();
     assert!(moved > 10 * kills() as u64, "{moved}");

@@ -10,12 +10,12 @@ use redgrid_tests::contest::{Turns, work};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The most requests of an acquire: those of ten polls, which are a second, each with a look and an
+/// The maximum of requests for an acquire: ten polls, which take a second, each with a check and an
 /// attempt.
 const REQUESTS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
+async fn a_waiter_that_may_only_poll_enters_within_a_few_polls() {
     let server = server().await;
     server.set_user("half", &["on", ">secret", "~*", "resetchannels", "&redgrid_client:*", "+@all"]).await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();
@@ -57,10 +57,10 @@ async fn a_waiter_that_may_only_poll_gets_in_within_a_few_polls() {
     assert!(waits[2] < Duration::from_secs(1), "{waits:?}");
 }
 
-/// Waiters of four processes enter in the order of their queue positions, by the server's own record.
-/// `cargo xtask fairness` does the same 100,000 times.
+/// Waiters of four processes enter in the order of their queue positions, by the server's own
+/// record. `cargo xtask fairness` does the same 100,000 times.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fair_lock_is_given_in_the_order_of_arrival_over_four_processes() {
+async fn a_fair_lock_is_granted_in_order_of_arrival_to_four_processes() {
     let server = server().await;
     let role = std::path::Path::new(env!("CARGO_BIN_EXE_role"));
     let contest = redgrid_tests::fair::contest(&server, role, (4, 4, 50), SOON * 3).await.unwrap();

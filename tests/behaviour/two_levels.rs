@@ -8,8 +8,8 @@ use redgrid_locks::{Holder, Lock, LockGuard};
 use redgrid_testkit::{Action, Proxy, RedisServer, wait_until};
 use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, server};
 
-/// How long a process may hand a lock over inside before others have their turn.
-const STRETCH: Duration = Duration::from_millis(10);
+/// How long a process may hand the lock over locally before other processes get a turn.
+const WINDOW: Duration = Duration::from_millis(10);
 
 /// The scripts of locks that went through a proxy, in their order.
 fn scripts(proxy: &Proxy) -> Arc<Mutex<Vec<&'static str>>> {
@@ -58,21 +58,21 @@ async fn crowd(client: &Client, tasks: usize, rounds: usize, lease: Option<Durat
     std::mem::take(&mut *order.lock().unwrap())
 }
 
-/// How often each was in since all of them were there: on a busy machine the first have been in
-/// many times by then.
+/// How often each task entered since all tasks were there. On a busy machine, the first ones have
+/// entered many times before that.
 fn shares(order: &[usize], tasks: usize) -> Vec<usize> {
     let first = |task: usize| order.iter().position(|entered| *entered == task).unwrap_or_default();
     let all_there = (0..tasks).map(first).max().unwrap_or_default();
     (0..tasks).map(|task| order[all_there..].iter().filter(|entered| **entered == task).count()).collect()
 }
 
-/// On one thread: with several, a busy machine takes one away for a while, and with it the tasks
-/// that were about to ask on it.
+/// Tasks take turns in their order. The test has one thread: with several, a busy machine may stop
+/// one, together with the tasks on it.
 #[tokio::test]
-async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_server() {
+async fn tasks_of_one_process_take_turns_in_order_with_few_requests() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    let client = client_with(&server.url_via(proxy.addr()), |config| config.local_handover_window(STRETCH)).await;
+    let client = client_with(&server.url_via(proxy.addr()), |config| config.local_handover_window(WINDOW)).await;
     listening(&server, &client).await;
     let seen = scripts(&proxy);
     for lease in [None, Some(Duration::from_secs(10))] {
@@ -81,18 +81,18 @@ async fn tasks_of_one_process_take_turns_in_their_order_and_hardly_ask_the_serve
         let order = crowd(&client, 64, 4_000, lease).await;
         let shares = shares(&order, 64);
         let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
-        // The count ends within a round, in which some were in and others not yet.
+        // The count ends in the middle of a round.
         assert!(*most as f64 <= *least as f64 * 1.1 + 1.0, "{lease:?}: {shares:?}");
         let asked = std::mem::take(&mut *seen.lock().unwrap());
-        // Two for each stretch, however many enter in one.
-        let stretches = began.elapsed().as_micros() / STRETCH.as_micros();
+        // Two scripts for each window, however many tasks enter in it.
+        let windows = began.elapsed().as_micros() / WINDOW.as_micros();
         assert!(
-            asked.len() as u128 <= 2 * stretches + 4,
-            "{lease:?}: {} scripts in {stretches} stretches",
+            asked.len() as u128 <= 2 * windows + 4,
+            "{lease:?}: {} scripts in {windows} windows",
             asked.len()
         );
-        // One of the process talks to the server at a time: each acquire is followed by the end of
-        // what it got.
+        // One task of the process sends requests at a time: each acquire is followed by the release
+        // of its grant.
         for pair in asked.chunks(2) {
             assert!(matches!(pair, ["acquire", "give way" | "release"] | ["acquire"]), "{lease:?}: {asked:?}");
         }
@@ -107,7 +107,7 @@ async fn a_just_dropped_lock_is_reacquired_without_a_request() {
     let client = through(&proxy, &server).await;
     let lock = Lock::new(&client, "a");
     let seen = scripts(&proxy);
-    // On this thread alone: the task that would give it back has no chance to begin in between.
+    // The test has one thread, so the task that would send the release cannot start in between.
     let local = tokio::task::spawn_blocking(move || {
         let runtime = tokio::runtime::Handle::current();
         runtime.block_on(async move {
@@ -118,8 +118,8 @@ async fn a_just_dropped_lock_is_reacquired_without_a_request() {
                 drop(first);
                 let second = lock.acquire().await.unwrap();
                 assert!(second.token() > token);
-                // A token of the same grant of the server is near: counted on from it, not read
-                // from its clock.
+                // The next token of the same server grant is counted from it. A token of a new
+                // grant comes from the server's clock.
                 adopted += usize::from(second.token().get() - token.get() == 1);
                 second.release().await.unwrap();
             }
@@ -137,7 +137,7 @@ async fn a_just_dropped_lock_is_reacquired_without_a_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_rise_over_hand_overs_and_are_never_ahead_of_the_servers_clock() {
     for server in servers().await {
-        // Two processes, so that local and remote grants alternate; the server's clock is that of
+        // Two processes, so that local and remote grants alternate. The server's clock is that of
         // this machine.
         let (one, two) = (client(&server).await, client(&server).await);
         let tokens = Arc::new(Mutex::new(Vec::new()));
@@ -175,10 +175,10 @@ async fn servers() -> Vec<RedisServer> {
 }
 
 /// The first owner's lease, the second's, and the scripts between them.
-async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncFnOnce(&Lock) -> LockGuard) -> Across {
+async fn passed(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncFnOnce(&Lock) -> LockGuard) -> Passed {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
-    // A long stretch: it is not to end while a slow machine gets this far.
+    // A long window, which does not end while a slow machine gets this far.
     let set = |config: redgrid_core::Config| config.local_handover_window(Duration::from_millis(500));
     let client = client_with(&server.url_via(proxy.addr()), set).await;
     let lock = Lock::new(&client, "a");
@@ -194,10 +194,10 @@ async fn across(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncF
     let asked = std::mem::take(&mut *seen.lock().unwrap());
     let remaining = second.remaining();
     second.release().await.unwrap();
-    Across { asked, left, remaining }
+    Passed { asked, left, remaining }
 }
 
-struct Across {
+struct Passed {
     asked: Vec<&'static str>,
     left: Duration,
     remaining: Duration,
@@ -209,22 +209,22 @@ async fn a_handover_gives_each_task_its_requested_lease() {
     let fixed = |lease: u64| async move |lock: &Lock| lock.acquire().lease(secs(lease)).await.unwrap();
     let renewed = |lease: u64| async move |lock: &Lock| lock.acquire().auto_renew(secs(lease)).await.unwrap();
     let job = |keep: u64| async move |lock: &Lock| lock.acquire().hold_at_least(secs(keep)).await.unwrap();
-    let check = |what: &str, got: Across, asked: &[&str], remaining: u64, left: std::ops::RangeInclusive<u64>| {
+    let check = |what: &str, got: Passed, asked: &[&str], remaining: u64, left: std::ops::RangeInclusive<u64>| {
         assert_eq!(got.asked, asked, "{what}");
         let (least, most) = (secs(remaining) * 9 / 10, secs(remaining));
         assert!(got.remaining >= least && got.remaining <= most, "{what}: {:?}", got.remaining);
         let (least, most) = (secs(*left.start()), secs(*left.end()));
         assert!(got.left >= least && got.left <= most, "{what}: {:?} left", got.left);
     };
-    check("the same", across(fixed(10), fixed(10)).await, &[], 10, 10..=12);
-    check("watchdog again", across(renewed(30), renewed(30)).await, &[], 30, 28..=30);
-    check("short to long", across(fixed(10), fixed(60)).await, &["renew"], 60, 60..=65);
-    check("long to a little shorter", across(fixed(10), fixed(8)).await, &[], 8, 9..=12);
-    check("long to short", across(fixed(600), fixed(10)).await, &["extend"], 10, 9..=12);
-    check("watchdog to explicit", across(renewed(30), fixed(5)).await, &["extend"], 5, 4..=7);
-    check("explicit to watchdog", across(fixed(10), renewed(30)).await, &["renew"], 30, 28..=30);
-    check("shorter to longer watchdog", across(renewed(10), renewed(30)).await, &["renew"], 30, 28..=30);
-    check("a job that must run once", across(renewed(30), job(100)).await, &["renew"], 100, 100..=110);
+    check("the same", passed(fixed(10), fixed(10)).await, &[], 10, 10..=12);
+    check("watchdog again", passed(renewed(30), renewed(30)).await, &[], 30, 28..=30);
+    check("short to long", passed(fixed(10), fixed(60)).await, &["renew"], 60, 60..=65);
+    check("long to a little shorter", passed(fixed(10), fixed(8)).await, &[], 8, 9..=12);
+    check("long to short", passed(fixed(600), fixed(10)).await, &["extend"], 10, 9..=12);
+    check("watchdog to explicit", passed(renewed(30), fixed(5)).await, &["extend"], 5, 4..=7);
+    check("explicit to watchdog", passed(fixed(10), renewed(30)).await, &["renew"], 30, 28..=30);
+    check("shorter to longer watchdog", passed(renewed(10), renewed(30)).await, &["renew"], 30, 28..=30);
+    check("a job that must run once", passed(renewed(30), job(100)).await, &["renew"], 100, 100..=110);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,15 +234,14 @@ async fn each_owners_explicit_lease_is_enforced_while_others_wait() {
     let lock = Lock::new(&client, "a");
     let lease = Duration::from_millis(400);
     let mut owner = lock.acquire().lease(lease).await.unwrap();
-    // The first owner never lets go, nor does any later one: each gets in when the lease before it
-    // is over.
+    // No owner releases the lock: each one enters when the previous lease has ended.
     for _ in 0..3 {
         let watch = owner.watch();
         let next = lock.acquire().lease(lease).timeout(SOON).await.unwrap();
-        assert!(!watch.is_held() && !owner.is_held(), "told before the next one is in");
+        assert!(!watch.is_held() && !owner.is_held(), "the loss is known before the next one enters");
         assert!(next.token() > owner.token());
         assert!(owner.release().await.is_err());
-        assert!(next.is_held(), "what an owner of before does changes nothing");
+        assert!(next.is_held(), "a former owner changes nothing");
         owner = next;
     }
     owner.release().await.unwrap();
@@ -266,7 +265,7 @@ async fn a_reentry_does_not_wait() {
     let inner = lock.acquire().holder(&me).await.unwrap();
     assert_eq!(inner.token(), outer.token());
     outer.release().await.unwrap();
-    assert_eq!(client.stats().waiting, 8, "still in by its second guard");
+    assert_eq!(client.stats().waiting, 8, "still held by its second guard");
     inner.release().await.unwrap();
     for waiting in waiting {
         waiting.await.unwrap();
@@ -275,7 +274,7 @@ async fn a_reentry_does_not_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenure_found_gone_is_not_handed_on() {
+async fn a_lost_lease_is_not_handed_over() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.watchdog_lease(Duration::from_millis(900))).await;
     let lock = Lock::new(&client, "a");
@@ -304,13 +303,14 @@ async fn without_a_window_every_task_sends_a_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_of_a_queue_holds_without_listening() {
+async fn the_last_of_a_queue_holds_without_a_subscription() {
     let server = server().await;
     let client = client_with(&server.url(), |config| config.local_handover_window(Duration::from_millis(500))).await;
     let lock = Lock::new(&client, "a");
     let first = lock.acquire().await.unwrap();
     let last = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    // From the middle of the stretch on it listens; before the end the name is handed over.
+    // It listens from the middle of the window on; before the end of the window the lock is handed
+    // over.
     wait_until(SOON, async || client.stats().channels == 1).await;
     first.release().await.unwrap();
     let last = last.await.unwrap().unwrap();

@@ -15,7 +15,7 @@ use redgrid_tests::before::Before;
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server, sha};
 
-/// A client whose next request with this label is held back.
+/// A client that holds back its next request with this label.
 async fn stuck_at(server: &RedisServer, label: &'static str) -> (Client, Arc<Before>) {
     let config = Config::from_url(server.url()).unwrap();
     let before = Arc::new(Before::new(redgrid_core::server(&config).unwrap(), label));
@@ -34,7 +34,7 @@ async fn an_unpolled_update_blocks_no_other() {
     let mut first = Box::pin(bucket.update(|n| *n += 1));
     assert!(poll!(&mut first).is_pending());
     let others = join_all((0..20).map(|_| bucket.update(|n| *n += 1)));
-    let others = tokio::time::timeout(SOON, others).await.expect("they go on without their turn");
+    let others = tokio::time::timeout(SOON, others).await.expect("they continue without its turn");
     assert!(others.into_iter().all(|other| other.is_ok()));
     assert_eq!(bucket.get().await.unwrap(), Some(20));
     let (client, before) = stuck_at(&server, "HGET").await;
@@ -44,7 +44,7 @@ async fn an_unpolled_update_blocks_no_other() {
     let mut second = Box::pin(map.update("a", |n| *n += 1));
     assert!(poll!(&mut second).is_pending());
     let others = join_all((0..20).map(|_| map.update("a", |n| *n += 1)));
-    let others = tokio::time::timeout(SOON, others).await.expect("they go on without their turn");
+    let others = tokio::time::timeout(SOON, others).await.expect("they continue without its turn");
     assert!(others.into_iter().all(|other| other.is_ok()));
     assert_eq!(map.get("a").await.unwrap(), Some(20));
 }
@@ -60,7 +60,7 @@ async fn a_queue_of_updates_has_one_bound_without_contact() {
     let began = Stopwatch::start();
     let told = join_all((0..20).map(|_| bucket.update(|n| *n += 1))).await;
     assert!(told.iter().all(|told| matches!(told, Err(ObjectError::Failed(Failure::Unavailable { .. })))), "{told:?}");
-    // Each has a second; one after another they had twenty.
+    // Each call has one second. One after another they would take twenty.
     began.assert_within(Duration::from_secs(8));
 }
 
@@ -78,12 +78,12 @@ async fn a_waiter_for_an_update_turn_ends_with_the_client() {
     let mut second = Box::pin(bucket.update(|n| *n += 1));
     assert!(poll!(&mut second).is_pending());
     client.shutdown(SOON).await.unwrap();
-    let told = tokio::time::timeout(Duration::from_secs(2), second).await.expect("before its own time is over");
+    let told = tokio::time::timeout(Duration::from_secs(2), second).await.expect("an end before its own timeout");
     assert!(matches!(told, Err(ObjectError::Failed(Failure::ShuttingDown { .. }))), "{told:?}");
 }
 
-/// A concurrent change before each comparison.
-async fn overtaken(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
+/// Runs an update with a concurrent change before each comparison.
+async fn with_conflicts(label: &'static str, key: &'static str, field: &'static str) -> Result<(), ObjectError> {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let config = Config::from_url(server.url()).unwrap().response_timeout(Duration::from_millis(1500)).retries(1);
@@ -112,21 +112,21 @@ async fn overtaken(label: &'static str, key: &'static str, field: &'static str) 
             }
         }
     };
-    tokio::time::timeout(SOON, done).await.expect("it ends within the time of a call")
+    tokio::time::timeout(SOON, done).await.expect("an end within the timeout of a call")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_update_that_always_conflicts_is_reported_in_time() {
     for (label, key) in [("bucket/compare_and_set", "bucket"), ("map/compare_and_set", "map")] {
-        let told = overtaken(label, key, "1").await;
-        // Two seconds without pauses have hundreds of rounds; ten without, and some with them, are
-        // more than ten.
+        let told = with_conflicts(label, key, "1").await;
+        // Two seconds without pauses allow hundreds of rounds. Ten rounds without pauses, and some
+        // with them, are more than ten.
         assert!(matches!(told, Err(ObjectError::Contended { times, .. }) if (11..100).contains(&times)), "{told:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_an_unknown_answer_an_update_does_not_go_on() {
+async fn an_update_ends_at_an_unknown_outcome() {
     let server = server().await;
     let proxy = Proxy::to(&server).await.unwrap();
     let client =
@@ -135,7 +135,7 @@ async fn after_an_unknown_answer_an_update_does_not_go_on() {
     let map: Map<String, u64> = Map::new(&client, "m");
     bucket.set(&0).await.unwrap();
     map.set("a", &0).await.unwrap();
-    // The server knows the scripts from here on.
+    // The server knows the scripts after this.
     assert_eq!(
         (bucket.update(|n| *n += 1).await.unwrap(), map.update("a", |n| *n += 1).await.unwrap()),
         (Some(1), Some(1))
@@ -152,7 +152,7 @@ async fn after_an_unknown_answer_an_update_does_not_go_on() {
     let told = map.update("a", |n| *n += 1).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(map.get("a").await.unwrap(), Some(2));
-    // The same of one comparison.
+    // The same for a single comparison.
     proxy.next(1, &of_bucket, Action::SwallowReply);
     let told = bucket.compare_and_set(&2, &3).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
@@ -169,7 +169,7 @@ async fn oversized_values_are_not_sent() {
     let told = client.command("SET").key("large").unwrap().arg(large).query::<()>().await.unwrap_err();
     assert!(matches!(&told, ServerError::Refused { code: Code::TooLarge, .. }), "{told:?}");
     assert!(told.to_string().contains("536870912"), "{told}");
-    // The connection is the same.
+    // The connection was not replaced.
     assert_eq!(bucket.get().await.unwrap(), Some(1));
     let ids =
         |clients: Vec<redgrid_testkit::ClientInfo>| clients.into_iter().map(|client| client.id).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Core's queue of local waiters, on a resource whose polls the test answers itself.
+//! Core's queue of local waiters, on a resource with polls that the test answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use tokio::sync::{mpsc, oneshot};
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// What the resource does with a reply.
+/// The reaction of the resource to a reply.
 type OnReply = Box<dyn FnOnce(&Arc<WaitQueue<Answered>>) -> NextPoll + Send>;
 
-/// A poll in flight: its waiters, and the way for its reply.
+/// A poll in flight: its waiters, and the channel for its reply.
 struct Poll {
     waiters: Vec<WaiterId>,
-    /// It was sent after the confirmation of the subscription.
+    /// Whether it was sent after the confirmation of the subscription.
     subscribed: bool,
     reply: oneshot::Sender<Result<OnReply, ServerError>>,
 }
@@ -90,7 +90,7 @@ impl Resource for Answered {
     }
 }
 
-/// A queue that polls by itself after a long time only, once it is subscribed.
+/// Returns a queue that, once subscribed, polls by itself only after a long time.
 async fn queue(server: &RedisServer) -> (Arc<WaitQueue<Answered>>, mpsc::UnboundedReceiver<Poll>) {
     let client = client_with(&server.url(), |config| config.poll_interval(LONG)).await;
     let (polls, sent) = mpsc::unbounded_channel();
@@ -98,12 +98,12 @@ async fn queue(server: &RedisServer) -> (Arc<WaitQueue<Answered>>, mpsc::Unbound
 }
 
 async fn next(sent: &mut mpsc::UnboundedReceiver<Poll>, waiters: &[WaiterId]) -> Poll {
-    let poll = tokio::time::timeout(SOON, sent.recv()).await.expect("it polls").unwrap();
+    let poll = tokio::time::timeout(SOON, sent.recv()).await.expect("a poll in time").unwrap();
     assert_eq!(poll.waiters, waiters);
     poll
 }
 
-/// The first poll behind the confirmation of the subscription, which is a reason to poll.
+/// The first poll after the confirmation of the subscription, which is itself a reason to poll.
 async fn next_subscribed(
     sent: &mut mpsc::UnboundedReceiver<Poll>,
     waiters: &[WaiterId],
@@ -118,7 +118,7 @@ async fn next_subscribed(
     }
 }
 
-/// Lets the task of the queue run, which has the same thread.
+/// Lets the task of the queue run on the same thread.
 async fn task_runs() {
     for _ in 0..50 {
         tokio::task::yield_now().await;
@@ -135,27 +135,27 @@ async fn a_blocked_queue_is_polled_when_its_first_waiter_leaves_and_not_for_a_ne
     let (queue, mut sent) = queue(&server).await;
     let first = queue.enter(true);
     let poll = next_subscribed(&mut sent, &[0], |queue| block(queue, 0)).await;
-    // It comes while the poll is in flight: the reply counts for it too.
+    // The second waiter enters while the poll is in flight: the reply counts for it too.
     let second = queue.enter(true);
     poll.reply(|queue| block(queue, 0));
     task_runs().await;
     let third = queue.enter(true);
     task_runs().await;
-    assert!(sent.try_recv().is_err(), "it polled for a new waiter");
+    assert!(sent.try_recv().is_err(), "a poll for a new waiter");
     assert!(first.is_current() && second.is_current() && third.is_current());
     assert!(queue.enter_unblocked(true).is_none());
     queue.poll_soon();
     let poll = next(&mut sent, &[0, 1, 2]).await;
-    drop(queue.enter_unblocked(true).expect("it is not blocked during a poll"));
+    drop(queue.enter_unblocked(true).expect("the queue is not blocked during a poll"));
     poll.reply(|queue| block(queue, 0));
     task_runs().await;
     drop(first);
     let poll = next(&mut sent, &[1, 2]).await;
-    // The one that it is blocked by has left when the reply arrives.
+    // The waiter that blocks the queue has left when the reply arrives.
     drop(second);
     poll.reply(|queue| block(queue, 1));
     let poll = next(&mut sent, &[2]).await;
-    let last = queue.enter_unblocked(true).expect("it is not blocked during a poll");
+    let last = queue.enter_unblocked(true).expect("the queue is not blocked during a poll");
     poll.reply(|queue| {
         queue.complete(2, || ());
         NextPoll::Regular
@@ -164,7 +164,7 @@ async fn a_blocked_queue_is_polled_when_its_first_waiter_leaves_and_not_for_a_ne
 }
 
 #[tokio::test]
-async fn a_failed_poll_ends_the_waits_that_the_resource_says_and_is_repeated_for_the_others() {
+async fn a_failed_poll_ends_some_waits_and_is_repeated_for_the_others() {
     let server = server().await;
     let (queue, mut sent) = queue(&server).await;
     let (mut ending, staying) = (queue.enter(true), queue.enter(false));

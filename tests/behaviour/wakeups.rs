@@ -14,7 +14,7 @@ use redgrid_tests::fake_server::FakeServer;
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, client, client_with, server};
 
-/// The poll of a waiter whose subscription is in force, and a little for the way.
+/// The interval between polls of a subscribed waiter, and a little for the network.
 const POLL: Duration = Duration::from_millis(1500);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,9 +98,9 @@ async fn a_waiter_that_may_not_subscribe_polls_and_gets_no_error() {
         let watch = Stopwatch::start();
         held.release().await.unwrap();
         let guard = entering.await.unwrap().unwrap();
-        // It polls every 100 ms.
+        // The waiter polls every 100 ms.
         watch.assert_within(Duration::from_millis(600));
-        // It may not publish either; the release still frees the lock.
+        // The user may not publish either; the release still frees the lock.
         guard.release().await.unwrap();
         assert!(!observer.exists(name).await.unwrap());
     }
@@ -123,7 +123,7 @@ async fn a_denied_channel_does_not_disturb_the_others() {
         let lock = Lock::new(&waiter, &name);
         entering.push(tokio::spawn(async move { lock.acquire().timeout(SOON).await }));
     }
-    // Those that may be subscribed are, in spite of the others.
+    // The permitted channels are subscribed in spite of the denied ones.
     wait_until(SOON, async || observer.pubsub_channels("redisson*open*").await.unwrap().len() == 15).await;
     for guard in held {
         guard.release().await.unwrap();
@@ -143,13 +143,13 @@ async fn a_waiter_enters_when_the_known_lease_ends() {
         observer.cmd(&["PEXPIRE", name, "400"]).await.unwrap();
         let watch = Stopwatch::start();
         let guard = Lock::new(&waiter, name).acquire().await.unwrap();
-        // At the expiry, not at the next poll.
+        // The waiter enters when the lease expires, not at its next poll.
         watch.assert_within(Duration::from_millis(700));
         guard.release().await.unwrap();
     }
 }
 
-/// So long that a test fails where only the poll would help.
+/// So long that a test fails if only the poll would help.
 const NO_POLL: Duration = Duration::from_secs(3600);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -192,7 +192,7 @@ async fn a_release_between_poll_and_subscription_is_not_missed() {
     let server = server().await;
     let holder = client(&server).await;
     let waiter = client_with(&server.url(), |config| config.poll_interval(NO_POLL)).await;
-    // Another watcher keeps the channel in force, so that no confirmation makes the waiter look
+    // Another watcher keeps the subscription active, so no confirmation makes the waiter poll
     // again.
     let watching = waiter.watch("redisson_lock__channel:{a}".into(), "a".into());
     wait_until(SOON, async || watching.is_active()).await;
@@ -246,8 +246,8 @@ async fn a_subscription_abandoned_during_a_gap_does_not_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn channels_without_a_key_learn_of_every_gap() {
     let server = server().await;
-    // Of those with a key one at a time is told, and the poll sees to the others; those without
-    // have nothing but this.
+    // A subscription with a key may rely on its poll: only one of them at a time learns of a gap. A
+    // subscription without a key always gets the gap.
     let client = client_with(&server.url(), |config| config.poll_budget(1)).await;
     let mut hearings = Vec::new();
     for n in 0..5 {
@@ -288,18 +288,18 @@ async fn an_ordered_subscriber_receives_all_messages_before_its_end() {
                     }
                     let _ = told.send(());
                 });
-                tokio::time::timeout(SOON, end).await.expect("the end is told").unwrap();
+                tokio::time::timeout(SOON, end).await.expect("the end is reported").unwrap();
             }
         });
         let mut counted = 0;
-        // Some before the end is asked for, some while it is under way, and the last when it is
-        // over.
+        // Some messages are published before the end is requested, some during it, and the last
+        // after it.
         loop {
             let is_over = ended.is_finished();
             let listening: u64 = observer.query(&["PUBLISH".as_bytes(), &channel, b"1"]).await.unwrap();
             counted += listening;
             if is_over {
-                assert_eq!(listening, 0, "nobody hears what has ended");
+                assert_eq!(listening, 0, "an ended subscription has no listener");
                 break;
             }
         }

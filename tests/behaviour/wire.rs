@@ -1,4 +1,4 @@
-//! Redisson's format on the wire: hash, field, lifetime, channel.
+//! Redisson's format on the server: hash, field, lifetime, and channel.
 
 use std::time::Duration;
 
@@ -30,16 +30,16 @@ async fn a_lock_written_by_redisson_is_respected_and_its_message_wakes_us() {
     let listening =
         async || observer.pubsub_channels("*").await.unwrap().contains(&"redisson_lock__channel:{a}".into());
     wait_until(SOON, listening).await;
-    // The effect of Redisson's unlock script.
+    // The same commands as in Redisson's unlock script.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     observer.cmd(&["PUBLISH", "redisson_lock__channel:{a}", "0"]).await.unwrap();
-    // Its timeout is long before the poll and the end of the lease: it was the message.
+    // Its timeout is much shorter than the poll interval and the lease, so the message woke it.
     let guard = waiter.await.unwrap().unwrap();
     guard.release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_only_speaks_redissons_protocol_is_woken_by_us() {
+async fn a_waiter_with_redissons_protocol_is_woken_by_redgrid() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let client = client(&server).await;

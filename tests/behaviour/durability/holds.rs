@@ -26,7 +26,7 @@ use super::{calls, node, replica_of, replicas};
 /// A node that, on request, holds back the reply to one renewal, or confirms no durability.
 struct Gated {
     node: Arc<dyn Server>,
-    /// A renewal of two names was answered.
+    /// Notified when a renewal of two names has its reply.
     renewed: Notify,
     pass: Notify,
     gated: AtomicBool,
@@ -100,7 +100,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
     let other = second.acquire().durability(strong).await.unwrap();
     let next = tokio::spawn(first.acquire().into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
-    // A renewal that moves the deadline by far more than the test takes.
+    // Waits for a renewal that moves the deadline by far more than the test takes.
     wait_until(SOON, async || other.remaining() < Duration::from_millis(2300)).await;
     gated.gated.store(true, Ordering::Relaxed);
     gated.renewed.notified().await;
@@ -109,7 +109,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
     one.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     gated.pass.notify_one();
-    // A valid reply would usually have arrived by then; nothing else shows that it does not count.
+    // A valid reply would usually have arrived by then. Nothing else shows that it does not count.
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(other.remaining() <= left, "{:?} {left:?}", other.remaining());
     drop((next, other));
@@ -119,7 +119,7 @@ async fn a_renewal_is_as_durable_as_each_name_requires() {
 async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
-    // Releases are handed over if allowed.
+    // Releases may be handed over locally.
     let passing = |config: Config| config.watchdog_lease(SOON).local_handover_window(Duration::from_millis(500));
     let client = redgrid_tests::client_with(&primary.url(), passing).await;
     let mail = Semaphore::new(&client, "mail", 3);
@@ -127,7 +127,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     let proven = mail.acquire().durability(both).await.unwrap();
     let unproven = mail.acquire().await.unwrap();
     replica.pause().await.unwrap();
-    // One waits for the replica; the one behind it does not.
+    // One waiter needs the replica; the one behind it does not.
     let durable = replicas(1, Duration::from_secs(3));
     let short = tokio::spawn(mail.acquire().durability(durable).into_future());
     wait_until(SOON, async || mail.available_permits().await.unwrap() == 0).await;
@@ -136,7 +136,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
     assert!(!short.is_finished());
     let told = short.await.unwrap();
     assert!(matches!(told, Err(semaphore::AcquireError::NotDurable { .. })), "{told:?}");
-    // A grant without durability is not handed over to one that requires it.
+    // A grant without durability is not handed over to a caller that requires it.
     wait_until(SOON, async || mail.available_permits().await.unwrap() == 1).await;
     let all = [proven, behind, mail.acquire().await.unwrap()];
     let short = tokio::spawn(mail.acquire().durability(durable).into_future());
@@ -153,7 +153,7 @@ async fn permits_count_once_replicas_have_them_and_others_do_not_wait_for_that()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewals_of_permits_are_believed_once_replicas_have_them() {
+async fn renewals_of_permits_count_once_replicas_have_them() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let lease = Duration::from_secs(3);
@@ -162,7 +162,7 @@ async fn renewals_of_permits_are_believed_once_replicas_have_them() {
     let both = replicas(1, Duration::from_millis(500));
     let (proven, other) = (mail.acquire().durability(both).await.unwrap(), mail.acquire().await.unwrap());
     replica.pause().await.unwrap();
-    let told = tokio::time::timeout(lease + SOON, proven.lost()).await.expect("it is not renewed");
+    let told = tokio::time::timeout(lease + SOON, proven.lost()).await.expect("the permit is not renewed");
     assert_eq!(told, redgrid_semaphore::LostReason::Expired);
     assert!(other.is_held());
     replica.resume().await.unwrap();
@@ -179,7 +179,7 @@ async fn a_permit_that_is_granted_while_its_client_shuts_down_goes_back() {
         let mail = EitherSemaphore::new(&client, "mail", 3, leases).await;
         mail.acquire().await.unwrap().release().await.unwrap();
         proxy.next(1, "redgrid_once:{mail}", Action::Hold);
-        // The acquire is not done before the client shuts down: no replica confirms it.
+        // No replica confirms the acquire, so it is pending when the client shuts down.
         replica.pause().await.unwrap();
         let confirmed = replicas(1, Duration::from_secs(2));
         let asked = tokio::spawn(mail.acquire().durability(confirmed).into_future());
@@ -198,7 +198,7 @@ async fn a_permit_that_is_granted_while_its_client_shuts_down_goes_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_extension_that_is_proven_late_is_not_believed_over_a_later_one() {
+async fn an_extension_proven_late_does_not_override_a_later_one() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let (client, observer) = (redgrid_tests::client(&primary).await, primary.observer().await.unwrap());
@@ -207,7 +207,8 @@ async fn an_extension_that_is_proven_late_is_not_believed_over_a_later_one() {
     let permit = mail.acquire().lease(lease).durability(replicas(1, 2 * SOON)).await.unwrap();
     replica.pause().await.unwrap();
     let resumed = async {
-        // Both have been carried out by then: the second is not kept by the proof of the first.
+        // Both extensions have been executed by then. The proof of the first one does not confirm
+        // the second one.
         wait_until(SOON, async || calls(&observer, "zadd").await >= 3).await;
         replica.resume().await.unwrap();
     };

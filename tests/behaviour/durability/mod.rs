@@ -14,7 +14,7 @@ use redgrid_testkit::{Observer, RedisServer, ServerBinary, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
 use redgrid_tests::{SOON, server};
 
-/// On a busy machine, how much later than its time an answer may come.
+/// How much later than its timeout a reply may arrive on a busy machine.
 const SLACK: Duration = Duration::from_secs(2);
 const COMMIT: &str = "redgrid:commit";
 
@@ -24,15 +24,14 @@ fn replicas(at_least: u32, timeout: Duration) -> Durability {
 
 /// A replica of `primary` that has all its data.
 async fn replica_of(primary: &RedisServer) -> RedisServer {
-    // Set before it joins: a full copy otherwise begins 5 s later.
+    // Set before it joins: otherwise a full copy begins 5 s later.
     primary.set_config("repl-diskless-sync-delay", "0").await.unwrap();
     let replica = RedisServer::builder().binary(primary.binary().clone()).start().await.unwrap();
     let observer = replica.observer().await.unwrap();
     let (host, port) = (primary.addr().ip().to_string(), primary.addr().port().to_string());
     observer.cmd(&["REPLICAOF", &host, &port]).await.unwrap();
     wait_until(SOON, async || info(&observer, "replication", "master_link_status").await == "up").await;
-    // A replica that has just copied everything acknowledges for the first time up to a second
-    // later.
+    // A new replica acknowledges for the first time up to a second after its full copy.
     let primary = primary.observer().await.unwrap();
     let all = info(&primary, "replication", "connected_slaves").await;
     wait_until(SOON, async || {
@@ -49,14 +48,14 @@ async fn info(observer: &Observer, section: &str, field: &str) -> String {
     info.lines().find_map(value).unwrap_or_default()
 }
 
-/// How often a command was called.
+/// How many times the server ran a command.
 async fn calls(observer: &Observer, command: &str) -> u64 {
     let stats = info(observer, "commandstats", &format!("cmdstat_{command}")).await;
     let calls = stats.split(',').find_map(|part| part.strip_prefix("calls=")).unwrap_or("0");
     calls.parse().unwrap()
 }
 
-/// A node on real connections, up.
+/// Connects to a node, and waits until it is ready.
 async fn node(server: &RedisServer) -> Arc<dyn Server> {
     node_with(server, |config| config).await
 }
@@ -73,7 +72,7 @@ async fn epoch(node: &Arc<dyn Server>) -> ConnectionId {
     up.await.unwrap().unwrap().clone().unwrap()
 }
 
-/// Writes, as a grant does; the epoch it was answered in.
+/// Writes like a grant; returns the connection that the reply came on.
 async fn grant(node: &Arc<dyn Server>, key: &str) -> ConnectionId {
     let since = epoch(node).await;
     let set = Request::command("SET").key(key.to_owned()).arg("held");
@@ -110,7 +109,7 @@ async fn acknowledged_writes_are_on_the_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_opened_or_sent_as_long_as_the_primary_is_enough() {
+async fn nothing_is_connected_or_sent_if_the_primary_is_enough() {
     let primary = server().await;
     let node = node(&primary).await;
     let observer = primary.observer().await.unwrap();
@@ -118,7 +117,7 @@ async fn nothing_is_opened_or_sent_as_long_as_the_primary_is_enough() {
     for asked in [Durability::Primary, replicas(0, SOON)] {
         let since = grant(&node, "key").await;
         node.commit(since, asked, b"key").await.unwrap();
-        // Nor for an answer that nothing can be proven of.
+        // A reply on another connection proves nothing either.
         let gone = ConnectionId { run_id: "another".into(), connection: 9 };
         node.commit(gone.clone(), asked, b"key").await.unwrap();
         assert!(unproven(&node.commit(gone, replicas(1, SOON), b"key").await));
@@ -127,7 +126,7 @@ async fn nothing_is_opened_or_sent_as_long_as_the_primary_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_replica_is_a_shortfall_in_time_and_in_numbers() {
+async fn a_paused_replica_is_reported_in_time_with_numbers() {
     let primary = server().await;
     let replica = replica_of(&primary).await;
     let node = node(&primary).await;
@@ -188,7 +187,7 @@ async fn weaker_requests_are_not_delayed_by_a_dead_replica() {
     let (_one, two) = (replica_of(&primary).await, replica_of(&primary).await);
     let node = node(&primary).await;
     two.pause().await.unwrap();
-    // Four that wait for the dead one the whole time.
+    // Four requests that wait for the dead replica until their timeout.
     let stuck: Vec<_> = (0..4)
         .map(|_| {
             let node = Arc::clone(&node);
@@ -209,7 +208,7 @@ async fn weaker_requests_are_not_delayed_by_a_dead_replica() {
     took.sort();
     println!("beside a dead replica: p50 {:?}, p99 {:?}", took[249], took[494]);
     assert!(took[494] < Duration::from_millis(500), "{:?}", took[494]);
-    // And of the same level, the impatient do not wait for the patient.
+    // On the same level, requests with short timeouts do not wait for those with long ones.
     let impatient = replicas(2, Duration::from_millis(50));
     let (since, began) = (grant(&node, "key").await, Stopwatch::start());
     let told = node.commit(since, impatient, b"key").await.unwrap_err();
@@ -222,7 +221,7 @@ async fn weaker_requests_are_not_delayed_by_a_dead_replica() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_is_refused_by_a_server_that_can_not_tell() {
+async fn disk_durability_is_rejected_by_servers_without_support() {
     let primary = RedisServer::builder().append_only(true).config("appendfsync always").start().await.unwrap();
     if primary.binary().version().major > 7 || primary.binary().version().minor >= 2 {
         return;
@@ -244,13 +243,13 @@ async fn disk_durability_is_confirmed_or_reported_on_the_newest_server() {
     let to_disk = node(&kept).await;
     let since = grant(&to_disk, "key").await;
     to_disk.commit(since, disk(SOON), b"key").await.unwrap();
-    // Where nothing is synced on purpose, it is not acknowledged.
+    // A server that does not sync to disk acknowledges nothing.
     kept.set_config("appendfsync", "no").await.unwrap();
     let asked = disk(Duration::from_millis(200));
     let since = grant(&to_disk, "key").await;
     let told = to_disk.commit(since, asked, b"key").await;
     assert_eq!(told, Err(CommitError::Shortfall { asked, acknowledged: 0 }));
-    // And without an append-only file it is refused at once.
+    // Without an append-only file, the request is rejected at once.
     let forgetful = RedisServer::builder().binary(newest).start().await.unwrap();
     let node = node(&forgetful).await;
     let (since, began) = (grant(&node, "key").await, Stopwatch::start());

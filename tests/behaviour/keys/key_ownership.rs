@@ -23,8 +23,8 @@ async fn companion_keys_are_deleted_with_their_object() {
         };
         assert_eq!(told, 11);
         let left: Vec<_> = left(&observer).await.into_iter().filter(|key| !outlives(key) && key != "another").collect();
-        // The waiter of the fair lock and the one at the barrier may have come again; what a client
-        // has for itself ends by itself.
+        // The waiters of the fair lock and of the barrier may have created their keys again. Keys
+        // of the client itself expire.
         let is_again = |key: &String| {
             let is_readers = !by_pattern && key.ends_with(":rwlock_timeout:1");
             key.contains("{fair}") || key == "fair" || key.contains("{barrier}") || is_readers
@@ -46,7 +46,7 @@ async fn a_users_own_key_is_not_a_companion() {
     for key in own {
         observer.cmd(&["SET", key, "text"]).await.unwrap();
     }
-    // A limiter's beside what is none.
+    // A limiter's key beside a hash that is not a limiter.
     observer.cmd(&["HSET", "hash", "rate", "1"]).await.unwrap();
     observer.cmd(&["SET", "{hash}:value", "1"]).await.unwrap();
     assert_eq!(objects(&keys).await.len(), 8);
@@ -73,7 +73,7 @@ async fn a_key_with_an_id_is_a_companion_if_its_object_exists() {
         let parts = [format!("value:{id}"), format!("{id}:counter"), format!("{round}:semaphore")];
         parts.map(|part| format!("{{{name}}}:{part}"))
     };
-    // A user's keys, and beside them a limiter and a round.
+    // A user's keys; and similar keys that belong to a limiter and to a round of an adder.
     for key in named("mine").iter().chain(&named("limiter")[..1]).chain(&named("adder")[2..]) {
         observer.cmd(&["SET", key, "1"]).await.unwrap();
     }
@@ -110,15 +110,15 @@ async fn a_new_list_of_the_name_is_read_from_its_beginning() {
 }
 
 #[test]
-fn every_key_that_the_page_has_leads_to_its_object() {
+fn every_documented_key_leads_to_its_object() {
     let page = include_str!("../../../docs/internals/keys.md").lines().filter_map(|line| line.strip_prefix("| "));
     let id = "b8a8d7c6-0f4e-4a7b-9a53-2d7e7a1c9f00";
     let mut seen = 0;
     for row in page {
         let mut columns = row.split(" | ");
         let (names, kind) = (columns.next().unwrap(), columns.next().unwrap());
-        // Of an object itself, of a name that the type makes, of parts and of the locks of a map's
-        // keys, which are objects themselves; and what Redisson has in a slot of its own.
+        // Left out are keys of objects themselves: the name, names that the type generates, shards,
+        // and locks of map keys. Also left out are Redisson's keys in other slots.
         let own = ["`name`", "`icr:", "`{name}:<hash>", "`name:{<tag>}`", "`{name}:shards`", "`<name>:"];
         let is_own = own.iter().any(|own| names.starts_with(own));
         if kind.starts_with("channel") || is_own || !names.starts_with('`') {

@@ -35,8 +35,8 @@ async fn left(observer: &Observer) -> Vec<String> {
     left
 }
 
-/// One of most types, each with what is beside it. Guards and waiters live as long as what it
-/// returns.
+/// One object of most types, each with its companion keys. Guards and waiters live as long as the
+/// returned value.
 async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
     let fair = FairLock::new(client, "fair").acquire().await.unwrap();
     let other = redgrid_tests::client(server).await;
@@ -70,7 +70,7 @@ async fn one_of_each(client: &Client, server: &RedisServer) -> Box<dyn Send> {
 const ALL: [&str; 11] =
     ["barrier", "bucket", "event", "fair", "fenced", "ids", "latch", "limiter", "map", "permits", "rw"];
 
-/// Keys that outlive their object, as in docs/objects/keyspace.md.
+/// Keys that outlive their object, as documented in docs/objects/keyspace.md.
 fn outlives(key: &str) -> bool {
     ["redgrid_fence:", "redisson_lock_token:", "redgrid_once:"].iter().any(|prefix| key.starts_with(prefix))
 }
@@ -106,10 +106,10 @@ async fn without_permission_for_other_keys_objects_are_listed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_is_all_there_is() {
+async fn a_client_with_a_namespace_sees_only_its_keys() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    // Its characters are no pattern.
+    // Special characters in the namespace are not a pattern.
     let within = client_with(&server.url(), |config| config.namespace("p*[d]").unwrap()).await;
     let without = client(&server).await;
     let (ours, all) = (Keys::new(&within), Keys::new(&without));
@@ -190,7 +190,7 @@ async fn patterns_and_types_filter_the_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_live_and_are_deleted_together() {
+async fn many_objects_expire_and_are_deleted_together() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -230,7 +230,7 @@ async fn many_live_and_are_deleted_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_name_is_for_all_that_belongs_to_it() {
+async fn a_rename_includes_companion_keys() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -246,7 +246,7 @@ async fn another_name_is_for_all_that_belongs_to_it() {
     );
     assert!(keys.copy("renamed", "second").await.unwrap() && observer.exists("{second}:timeout").await.unwrap());
     keys.rename("bucket", "other").await.unwrap();
-    assert!(observer.exists("{bucket}:value").await.unwrap(), "it is somebody's own");
+    assert!(observer.exists("{bucket}:value").await.unwrap(), "a user's own key");
     assert!(matches!(keys.rename("bucket", "x").await.unwrap_err(), KeysError::Object(_)));
     assert_eq!(keys.slot("a").unwrap(), 0);
     drop(permit);
@@ -264,7 +264,7 @@ async fn failed_deletions_are_reported_by_name() {
     }
     let told = keys.delete(names.iter().map(String::as_str).chain(["zz"])).await.unwrap_err();
     let KeysError::Partial { done, failed } = &told else { panic!("{told:?}") };
-    // Names go in parts, and the last one has what was denied.
+    // Names are deleted in chunks, and the last chunk contains the denied name.
     assert!(*done > 0 && failed.len() as u64 + done == 101, "{told:?}");
     assert!(failed.iter().any(|not| not.key.to_string() == "zz"));
     assert!(failed.iter().all(|not| not.source.code() == Some(Code::NoPermission)), "{told:?}");
@@ -281,7 +281,7 @@ async fn a_deletion_with_a_lost_reply_is_unknown_and_executed_once() {
         client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_secs(2))).await;
     let keys = Keys::new(&client);
     observer.cmd(&["SET", "a", "1"]).await.unwrap();
-    // So that the next one goes by its hash.
+    // Afterwards the server knows the script, and the next request sends only its hash.
     assert_eq!(keys.delete(["other"]).await.unwrap(), 0);
     proxy.next(1, "EVALSHA", Action::SwallowReply);
     let told = keys.delete(["a"]).await.unwrap_err();

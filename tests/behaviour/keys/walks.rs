@@ -1,4 +1,4 @@
-//! Streams of keys and deletions of everything, with restarted servers and missing primaries.
+//! Streams of keys, and deletions of all keys, with restarted servers and missing primaries.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use redgrid_tests::{SOON, client, client_with, server};
 use super::HOUR;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_has_a_page_at_a_time_and_loses_nothing_when_it_is_dropped_at_an_await() {
+async fn a_stream_reads_page_by_page_and_loses_nothing_when_a_poll_is_dropped() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     fill(&observer, 5_000).await;
     let mut stream = Keys::new(&client).objects().page(100);
     let mut found = BTreeSet::new();
     loop {
-        // Polled once and dropped, again and again.
+        // Polled once and dropped, repeatedly.
         let told = match stream.try_next().now_or_never() {
             Some(told) => told.unwrap(),
             None => stream.try_next().await.unwrap(),
@@ -32,7 +32,7 @@ async fn a_stream_has_a_page_at_a_time_and_loses_nothing_when_it_is_dropped_at_a
         };
     }
     assert_eq!(found.len(), 5_000);
-    assert!(stream.next().await.is_none(), "it is over");
+    assert!(stream.next().await.is_none(), "the end of the stream");
     let info: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
     let scans = info.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls=")).unwrap();
     let scans: u64 = scans.split(',').next().unwrap().parse().unwrap();
@@ -45,7 +45,7 @@ async fn fill(observer: &Observer, keys: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_was_restarted_is_looked_through_anew() {
+async fn a_restarted_server_is_scanned_again() {
     let server = RedisServer::builder().append_only(true).start().await.unwrap();
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     fill(&observer, 3_000).await;
@@ -66,7 +66,7 @@ async fn a_server_that_was_restarted_is_looked_through_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_goes_by_a_pattern_in_bounded_parts() {
+async fn all_objects_are_deleted_by_a_pattern_or_a_flush() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let keys = Keys::new(&client);
@@ -76,7 +76,7 @@ async fn everything_goes_by_a_pattern_in_bounded_parts() {
     assert!(keys.random().await.unwrap().unwrap().as_str().unwrap().starts_with("k:"));
     assert_eq!(keys.delete_by_pattern("k:*").await.unwrap(), 20_000);
     assert_eq!(keys.count().await.unwrap(), 0);
-    // Only a key that outlives its object: it cannot be chosen.
+    // Only a key that outlives its object is left, and it cannot be chosen.
     observer.cmd(&["SET", "redisson_lock_token:{a}", "1"]).await.unwrap();
     assert_eq!(keys.random().await.unwrap(), None);
     observer.cmd(&["SELECT", "1"]).await.unwrap();
@@ -87,7 +87,7 @@ async fn everything_goes_by_a_pattern_in_bounded_parts() {
     assert!(!observer.exists("elsewhere").await.unwrap());
     let lock = Lock::new(&client, "lock").acquire().await.unwrap();
     assert_eq!(keys.delete([Name::new("lock").unwrap()]).await.unwrap(), 1);
-    tokio::time::timeout(SOON * 2, lock.lost()).await.expect("it is told");
+    tokio::time::timeout(SOON * 2, lock.lost()).await.expect("the loss is reported");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,7 +111,7 @@ async fn every_primary_is_queried_and_a_missing_one_reported() {
     client.shutdown(SOON).await.unwrap();
     let told = client.run_on::<()>(&primaries[0], ping()).await.unwrap_err();
     assert!(matches!(told, ServerError::ShuttingDown), "{told:?}");
-    // A running call does not continue as long as it otherwise would.
+    // A call in flight ends at a shutdown, although it could otherwise continue for long.
     let server = redgrid_tests::server().await;
     let patient = client_with(&server.url(), |config| config.response_timeout(HOUR / 12).retries(10)).await;
     let primary = patient.primaries().await.unwrap()[0].clone();
@@ -123,6 +123,6 @@ async fn every_primary_is_queried_and_a_missing_one_reported() {
     });
     tokio::task::yield_now().await;
     patient.shutdown(SOON).await.unwrap();
-    let told = tokio::time::timeout(SOON, asked).await.expect("it ends").unwrap().unwrap_err();
+    let told = tokio::time::timeout(SOON, asked).await.expect("an end in time").unwrap().unwrap_err();
     assert!(!matches!(told, ServerError::Refused { .. }), "{told:?}");
 }

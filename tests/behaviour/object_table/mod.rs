@@ -1,5 +1,5 @@
-//! Each type of objects as a whole: it exists, expires, is renamed, copied, deleted and flushed
-//! with all of its keys, by its own `object()` and by its name through `Keys`.
+//! Each type of object as a whole: it exists, expires, is renamed, copied, deleted and flushed with
+//! all its keys. Both its own `object()` and `Keys` do that.
 
 mod types;
 
@@ -18,11 +18,11 @@ use redgrid_tests::{SOON, client_with};
 
 use types::{HOUR, Type, all};
 
-/// Short enough to wait for, long enough for one request on a busy machine: only the end is
-/// asserted, never that it is not over.
+/// Short enough to wait for, and long enough for one request on a busy machine. Tests assert that
+/// it has passed, never that it has not.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// The server of a row of the table, and the keys of the object that was made there.
+/// The server for one row of the table, and the keys of the object that was created there.
 struct Harness {
     observer: Observer,
     client: Client,
@@ -32,8 +32,8 @@ struct Harness {
     made: Vec<(String, Vec<u8>)>,
 }
 
-/// Keys that outlive their object or end by themselves: records of answers, fences, tokens, and a
-/// reader's lease.
+/// Whether a key outlives its object or expires by itself: replies, fences, tokens, and a reader's
+/// lease.
 fn stays(key: &str) -> bool {
     let prefixes = ["redgrid_once:", "redgrid_wait:", "redgrid_fence:", "redisson_lock_token:", "redgrid_renamed:"];
     prefixes.iter().any(|prefix| key.starts_with(prefix)) || key.contains(":rwlock_timeout:")
@@ -49,7 +49,7 @@ async fn client(server: &RedisServer, namespace: &str) -> Client {
 }
 
 impl Harness {
-    /// Makes an object of the type, records its keys, and ends the client that uses it.
+    /// Creates an object of the type, records its keys, and shuts down the client that uses it.
     async fn of(server: &RedisServer, of: &Type, namespace: &'static str) -> Harness {
         let observer = server.observer().await.unwrap();
         observer.cmd(&["FLUSHALL"]).await.unwrap();
@@ -57,7 +57,7 @@ impl Harness {
         let used = (of.make)(of.name, &maker, "from").await;
         let mut made = Vec::new();
         for key in keys_of(&observer).await.into_iter().filter(|key| !key.contains("lock of")) {
-            // A key that is deleted between the two commands is no part of the object any more.
+            // A key that is deleted between the two commands is no longer part of the object.
             if let Some(content) = observer.query::<Option<Vec<u8>>>(&["DUMP", &key]).await.unwrap() {
                 made.push((key, content));
             }
@@ -68,7 +68,7 @@ impl Harness {
         Harness { observer, keys: Keys::new(&client), client, namespace, made }
     }
 
-    /// Puts the object in place as it was made, without a lifetime, and nothing else.
+    /// Restores the object as it was created, without a lifetime, and removes everything else.
     async fn again(&self) {
         self.observer.cmd(&["FLUSHALL"]).await.unwrap();
         for (key, content) in &self.made {
@@ -81,8 +81,8 @@ impl Harness {
         self.made.iter().map(|(key, _)| key.replace("from", name)).collect()
     }
 
-    /// Whether no key of the object has a lifetime. In a native multimap, the values of the one key
-    /// with a lifetime of its own keep it.
+    /// Whether no key of the object has a lifetime. In a native multimap, one key may have its own
+    /// lifetime: its values keep it.
     async fn is_endless(&self, of: &Type) -> bool {
         let ending = self.ending().await;
         let ending: Vec<String> = self.expected("from").into_iter().filter(|key| ending.contains(key)).collect();
@@ -96,7 +96,7 @@ impl Harness {
         names
     }
 
-    /// Which keys have a lifetime.
+    /// The keys that have a lifetime.
     async fn ending(&self) -> BTreeSet<String> {
         let mut ending = BTreeSet::new();
         for key in keys_of(&self.observer).await {
@@ -113,7 +113,7 @@ impl Harness {
     }
 }
 
-/// Collects what differs from what is expected, so that one run shows the whole table.
+/// Collects the differences from the expected results, so that one run shows the whole table.
 #[derive(Default)]
 struct Wrong(Vec<String>);
 
@@ -158,7 +158,7 @@ async fn by_object(harness: &Harness, of: &Type, wrong: &mut Wrong) {
     wrong.expect(what("delete"), to.delete().await.ok(), Some(true));
     wrong.expect(what("delete, keys"), keys_of(&harness.observer).await, BTreeSet::new());
 
-    // What is not there.
+    // An absent object.
     wrong.expect(what("exists, absent"), from.exists().await.ok(), Some(false));
     wrong.expect(what("lifetime, absent"), from.lifetime().await.ok(), Some(Lifetime::Absent));
     wrong.expect(what("expire_in, absent"), from.expire_in(HOUR).await.ok(), Some(false));
@@ -236,20 +236,20 @@ async fn table(server: &RedisServer, types: impl Iterator<Item = Type>, namespac
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_any_type_is_one_thing() {
+async fn an_object_of_any_type_includes_all_its_keys() {
     let server = redgrid_tests::server().await;
     table(&server, all().into_iter().filter(|of| !of.native), "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_any_type_is_one_thing_under_a_namespace() {
+async fn an_object_of_any_type_includes_all_its_keys_under_a_namespace() {
     let server = redgrid_tests::server().await;
     table(&server, all().into_iter().filter(|of| !of.native), "prod").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_of_any_type_is_one_thing_on_the_newest_server() {
-    let test = "an_object_of_any_type_is_one_thing_on_the_newest_server";
+async fn an_object_of_any_type_includes_all_its_keys_on_the_newest_server() {
+    let test = "an_object_of_any_type_includes_all_its_keys_on_the_newest_server";
     let Some(newest) = ServerBinary::newest_or_skip(test) else { return };
     let server = RedisServer::builder().binary(newest).start().await.unwrap();
     table(&server, all().into_iter(), "").await;
@@ -317,7 +317,7 @@ async fn a_name_that_is_only_a_hash_tag_is_refused_by_every_type() {
     }
     let told = Semaphore::new(&client, "{a}", 1).acquire().await.unwrap_err();
     assert!(told.to_string().contains("only a hash tag"), "{told}");
-    // Plain commands and keys of scripts have no companions.
+    // Plain commands and keys of scripts have no companion keys.
     client.command("SET").key("{a}").unwrap().arg("1").query::<()>().await.unwrap();
     assert!(Object::new(&client, "{a}").exists().await.unwrap());
 }

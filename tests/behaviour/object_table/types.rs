@@ -28,7 +28,7 @@ use crate::synchronizer_objects::{TYPES, object_of, one_of};
 
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
-/// What an object can do as a whole, whichever type it has.
+/// Operations on an object as a whole, of any type.
 #[async_trait]
 pub(super) trait Whole: Send + Sync {
     async fn exists(&self) -> Result<bool, ObjectError>;
@@ -72,10 +72,10 @@ macro_rules! whole {
 whole!(Object);
 whole!(MultimapObject<Y> where Y: Kind);
 
-/// A type of objects, in one of the states that an object of it can have.
+/// A type of object, in one of the states that an object of it can have.
 pub(super) struct Type {
     pub(super) name: &'static str,
-    /// Makes an object. The returned value keeps it in use.
+    /// Creates an object. The returned value keeps it in use.
     pub(super) make: for<'a> fn(&'static str, &'a Client, &'a str) -> LocalBoxFuture<'a, Box<dyn Send>>,
     pub(super) object: fn(&'static str, &Client, &str) -> Box<dyn Whole>,
     /// Needs lifetimes of hash fields: Redis 7.4, Valkey 9.
@@ -99,8 +99,8 @@ macro_rules! types {
     (@is native) => { true };
 }
 
-/// Every type that has an `object()`, filled; and empty where the type stores an object without
-/// elements.
+/// Every type that has an `object()`, filled. Types that store an object without elements are also
+/// listed as empty.
 pub(super) fn all() -> Vec<Type> {
     let mut all = types! {
         "list": List<u64>, |it| { it.push_many(&[1, 2]).await.unwrap() }

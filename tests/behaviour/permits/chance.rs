@@ -11,8 +11,8 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 use super::{MS, is_idle, number, times};
 
-/// Random requests of several clients, on ways that take their time and break, each checked against
-/// what a model says is possible.
+/// A model explains each result of random requests. Several clients send them over slow and
+/// breaking connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_requests_agree_with_a_model() {
     for seed in 0..times("REDGRID_PERMIT_SEEDS", 8) as u64 {
@@ -23,7 +23,7 @@ async fn random_requests_agree_with_a_model() {
         let capacity = random.u64(1..8);
         let (mut clients, mut proxies) = (Vec::new(), Vec::new());
         for _ in 0..3 {
-            // Each a way of its own to the server, and a short one at first.
+            // Each client has its own connection to the server, which is fast at first.
             let proxy = Proxy::to(&server).await.unwrap();
             clients.push(client_with(&server.url_via(proxy.addr()), |config| config).await);
             proxies.push(proxy);
@@ -40,12 +40,12 @@ async fn random_requests_agree_with_a_model() {
             let semaphore = &semaphores[who];
             match random.u8(..12) {
                 10 => proxies[who].set_both(Fault::Delay(random.u32(..3) * MS)),
-                // Requests under way are repeated on another connection.
+                // Requests in flight are repeated on another connection.
                 11 => proxies[who].cut_all(),
                 0..5 => {
                     let permits = random.u64(1..=capacity);
                     if permits > capacity - out {
-                        // Without contact it is not known.
+                        // Without contact, the result is unknown.
                         let granted = semaphore.try_acquire_many(permits).await;
                         assert!(!matches!(granted, Ok(Some(_))), "seed {seed}: {permits} with {out} of {capacity} out");
                     } else {
@@ -68,12 +68,12 @@ async fn random_requests_agree_with_a_model() {
                     permit.release().await.unwrap();
                 }
                 8 => {
-                    // Requested, and cancelled at some point.
+                    // Requests permits, and cancels that at some point.
                     let asked =
                         at_most(random.usize(..4), semaphore.acquire_many(random.u64(1..=capacity)).into_future());
                     drop(tokio::time::timeout(random.u32(1..20) * MS, asked).await);
                 }
-                // What was given up may be on its way yet, and back.
+                // Permits of cancelled requests may still be on their way back.
                 _ => {
                     let left = async || semaphore.available_permits().await.ok();
                     wait_until(SOON, async || left().await == Some(capacity - out)).await;
@@ -91,7 +91,7 @@ async fn random_requests_agree_with_a_model() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_are_dropped_wherever_they_are_leave_nothing() {
+async fn requests_dropped_at_any_point_leave_nothing() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     for leases in [true, false] {
@@ -102,7 +102,7 @@ async fn requests_that_are_dropped_wherever_they_are_leave_nothing() {
                 let semaphore = EitherSemaphore::new(client, "mail", 7, leases).await;
                 semaphores.push(if fair { semaphore.fair() } else { semaphore });
             }
-            // Two tasks of each process in turn, which mostly find too few permits.
+            // Two tasks of each process, which mostly find too few permits.
             let tasks = (0..4_usize).map(|task| {
                 let semaphore = semaphores[task % 2].clone();
                 tokio::spawn(async move {

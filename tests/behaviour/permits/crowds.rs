@@ -16,11 +16,11 @@ use tokio::process::Command;
 
 use super::{MS, is_idle, number, times};
 
-/// A semaphore of either kind, behind a proxy that loses one answer of so many to its exchanges.
+/// A semaphore of either kind, behind a proxy that loses one of `every` replies to its requests.
 async fn lossy(url: &str, proxy: &Proxy, leases: bool, every: u64) -> (Client, EitherSemaphore) {
     let client = client_with(url, |config| config.response_timeout(150 * MS)).await;
     let semaphore = EitherSemaphore::new(&client, "mail", 4, leases).await;
-    // The script is known to the server from here on.
+    // After this, the server knows the script.
     semaphore.acquire().timeout(SOON).await.unwrap().release().await.unwrap();
     let seen = AtomicU64::new(0);
     proxy.on_request(move |request| {
@@ -52,7 +52,7 @@ async fn answers_that_are_lost_or_late_cost_no_permit() {
             async move {
                 let mut before = 0;
                 while lost.load(Ordering::Relaxed) < wanted as u64 {
-                    // The client itself settles a request that is cancelled under way.
+                    // The client itself settles a request that is cancelled in flight.
                     let permits = fastrand::u64(1..=3);
                     match semaphore.acquire_many(permits).timeout(fastrand::u32(1..400) * MS).await {
                         Ok(permit) if fastrand::bool() => drop(permit),
@@ -113,7 +113,7 @@ async fn the_permits_of_killed_processes_come_back_within_one_lease() {
                 for (child, _) in &mut takers {
                     child.wait().await.unwrap();
                 }
-                // Whatever they had ends within one lease from here, by the server's clock.
+                // All leases end within one lease from here, by the server's clock.
                 let (seconds, micros): (i64, i64) = observer.query(&["TIME"]).await.unwrap();
                 let ends: Vec<(Vec<u8>, i64)> =
                     observer.query(&["ZRANGE", &leases, "0", "-1", "WITHSCORES"]).await.unwrap();
@@ -153,7 +153,7 @@ async fn processes_take_turns() {
                 tasks.push(tokio::spawn(async move {
                     while !over.load(Ordering::Relaxed) {
                         let permit = mail.acquire().timeout(SOON).await.unwrap();
-                        // Work that takes as long on either side.
+                        // The work takes the same time in each process.
                         tokio::time::sleep(MS).await;
                         permit.release().await.unwrap();
                         share.fetch_add(1, Ordering::Relaxed);
@@ -165,9 +165,9 @@ async fn processes_take_turns() {
         let both = async || shares.iter().map(|share| share.load(Ordering::Relaxed)).collect::<Vec<_>>();
         wait_until(SOON, async || both().await.iter().all(|share| *share > 0)).await;
         let from = both().await;
-        // Each of some 10 ms.
-        let stretches = u32::try_from(times("REDGRID_HANDOVER_WINDOWS", 150)).unwrap();
-        tokio::time::sleep(stretches * 10 * MS).await;
+        // Each window takes some 10 ms.
+        let windows = u32::try_from(times("REDGRID_HANDOVER_WINDOWS", 150)).unwrap();
+        tokio::time::sleep(windows * 10 * MS).await;
         let to = both().await;
         over.store(true, Ordering::Relaxed);
         for done in join_all(tasks).await {
@@ -181,7 +181,7 @@ async fn processes_take_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fair_one_serves_processes_in_the_order_of_asking() {
+async fn a_fair_semaphore_serves_processes_in_request_order() {
     let server = server().await;
     let (one, two) = (client(&server).await, client(&server).await);
     let semaphores = [&one, &two].map(|client| Semaphore::new(client, "mail", 3).fair());
@@ -212,7 +212,7 @@ async fn a_fair_one_serves_processes_in_the_order_of_asking() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_do_not_keep_the_line_of_a_fair_one() {
+async fn dead_waiters_do_not_block_a_fair_semaphore() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
     let proxy = Proxy::to(&server).await.unwrap();

@@ -14,7 +14,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// How often, from the environment.
+/// A number of repetitions, from the environment.
 fn times(variable: &str, unless_set: usize) -> usize {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(unless_set)
 }
@@ -28,7 +28,8 @@ fn is_idle(client: &Client) -> bool {
     (hand.names, hand.holds, hand.waiting, hand.channels) == (0, 0, 0, 0)
 }
 
-/// The renewal task waits for the next due lease; without leases it waits for nothing.
+/// An idle client shuts down at once. Its renewal task waits for the next due lease, and without
+/// leases for nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_has_given_all_its_permits_back_shuts_down_at_once() {
     let server = server().await;
@@ -66,7 +67,7 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     drop(permit);
     wait_until(SOON, async || counts().await == (3, 0, 3) && is_idle(&one)).await;
 
-    // An expired lease: it has not been removed yet, and reading does not remove it.
+    // An expired lease that has not been removed yet; reading does not remove it.
     let fixed = mine.acquire().lease(500 * MS).await.unwrap();
     let id = fixed.ids().next().unwrap();
     fixed.forget();
@@ -80,10 +81,10 @@ async fn permits_are_known_by_their_ids_from_elsewhere() {
     assert!(matches!(mine.acquire().await.err(), Some(AcquireError::NotInitialised { .. })));
 }
 
-/// Leases once ended with the lifetime of a number that was set again without one, and its permits
-/// did not come back.
+/// A new number of permits changes the lifetime of its leases. Leases once ended with the former
+/// lifetime, and their permits did not return.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
+async fn a_new_number_changes_the_lifetime_of_its_leases() {
     let server = server().await;
     let (observer, client) = (server.observer().await.unwrap(), client(&server).await);
     let (mail, seats) = (Semaphore::plain(&client, "seats"), PermitExpirableSemaphore::new(&client, "seats"));
@@ -98,7 +99,7 @@ async fn a_new_number_has_the_leases_live_as_long_as_it_does() {
     assert_eq!(lifetimes().await, (false, false));
     assert!(mail.set_permits(3).expires_in(SOON).await.unwrap());
     assert_eq!(lifetimes().await, (true, true));
-    // Another client ends the lifetime of the number alone: the next acquire corrects it.
+    // Another client removes the lifetime of the number alone: the next acquire corrects it.
     assert!(observer.query::<bool>(&["PERSIST", "seats"]).await.unwrap());
     seats.acquire().await.unwrap().release().await.unwrap();
     assert_eq!(lifetimes().await, (false, false));
@@ -181,10 +182,10 @@ async fn the_next_fair_waiter_learns_of_remaining_permits() {
             wait_until(SOON, async || number(&observer, &line).await == nth as i64 + 1).await;
         }
         held.release().await.unwrap();
-        // All at once: no waiter is woken by another's release.
+        // Each waiter is admitted by the first release, not by that of another waiter.
         let mut permits = Vec::new();
         for waiter in waiters {
-            permits.push(tokio::time::timeout(SOON, waiter).await.expect("it is woken").unwrap().unwrap());
+            permits.push(tokio::time::timeout(SOON, waiter).await.expect("a wake-up").unwrap().unwrap());
         }
         for permit in permits {
             permit.release().await.unwrap();

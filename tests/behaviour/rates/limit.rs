@@ -11,7 +11,7 @@ use redgrid_tests::{client, server};
 
 use super::{LONG, MS, SECOND, limiter, patient, until_waiting};
 
-/// The grants in the log: the microsecond of each, and how many permits it took.
+/// The grants in the log: the time of each in microseconds, and its number of permits.
 fn taken(commands: &[SeenCommand]) -> Vec<(u64, u64)> {
     let mut all = Vec::new();
     for command in commands.iter().filter(|command| command.name == "ZADD") {
@@ -25,7 +25,7 @@ fn taken(commands: &[SeenCommand]) -> Vec<(u64, u64)> {
     all
 }
 
-/// The most permits of any window `(t - length, t]`.
+/// The maximum number of permits in any window `(t - length, t]`.
 fn most_in_a_window(taken: &[(u64, u64)], length: u64) -> u64 {
     let (mut first, mut inside, mut most) = (0, 0, 0);
     for (at, permits) in taken {
@@ -77,7 +77,7 @@ async fn no_window_ever_has_more_than_the_rate_and_little_is_lost_at_the_limit()
     assert_eq!(taken.iter().map(|(_, permits)| permits).sum::<u64>(), used);
     let most = most_in_a_window(&taken, 500_000);
     assert!(most <= permits, "{most}");
-    // From the first to the last, a window's rate of which is there from the start.
+    // From the first to the last grant. The permits of one window are available at the start.
     let ran = taken[taken.len() - 1].0 - taken[0].0;
     let possible = permits as f64 * (1.0 + (ran as f64 / 500_000.0).floor());
     let share = used as f64 / possible;
@@ -86,7 +86,7 @@ async fn no_window_ever_has_more_than_the_rate_and_little_is_lost_at_the_limit()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tasks_of_a_process_come_in_their_order_and_one_request_at_a_time_asks_for_all() {
+async fn tasks_of_a_process_are_served_in_order_by_one_request_at_a_time() {
     let server = server().await;
     let (client, observer) = (patient(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 10, SECOND).await;
@@ -95,7 +95,7 @@ async fn tasks_of_a_process_come_in_their_order_and_one_request_at_a_time_asks_f
     let mut tasks = Vec::new();
     for n in 0..40 {
         let (order, mut taking) = (order.clone(), Box::pin(limiter.acquire().into_future()));
-        // In the line from here on.
+        // The request is queued after this.
         assert!(futures_util::poll!(&mut taking).is_pending());
         tasks.push(tokio::spawn(async move {
             taking.await.unwrap();
@@ -110,7 +110,7 @@ async fn tasks_of_a_process_come_in_their_order_and_one_request_at_a_time_asks_f
     }
     let seen = monitor.take().await.unwrap();
     let asked = seen.iter().filter(|command| command.name == "EVALSHA" || command.name == "EVAL").count();
-    // Four windows; one look more for each where a timer was early.
+    // Four windows, and one more poll for each if a timer was early.
     assert!(asked <= 16, "{asked}: {seen:?}");
     let order = order.lock().unwrap();
     // The permits of a window are granted together.
@@ -129,7 +129,8 @@ async fn a_large_log_delays_no_caller() {
     let limiter = limiter(&client, 1_000_000, LONG).await;
     let fill = "for n = 1, 30000 do redis.call('ZADD', KEYS[1], ARGV[1] + n / 1000, struct.pack('Bc0I', 16, string.format('%016d', n), 2)) end
         redis.call('SET', KEYS[2], '940000')";
-    // Several times the 5,000 that one call sums at most. Old ones; then those that count.
+    // Several times the 5,000 entries that one call sums at most: first expired ones, then entries
+    // that count.
     for (from, free) in [("1000", 1_000_000), ("now", 940_000)] {
         let time: (u64, u64) = observer.query(&["TIME"]).await.unwrap();
         let from = if from == "now" { (time.0 * 1000 - 200_000).to_string() } else { from.to_owned() };
@@ -137,14 +138,14 @@ async fn a_large_log_delays_no_caller() {
         let mut monitor = Monitor::start(&server).await.unwrap().with_scripts();
         assert_eq!(limiter.available_permits().await.unwrap(), free);
         limiter.acquire().await.unwrap().release().await.unwrap();
-        // Its value gone: all of it is counted as far as one call may.
+        // Without the stored value, all entries are summed, as many as one call may.
         observer.cmd(&["DEL", "{a}:value"]).await.unwrap();
         for _ in 0..20 {
             assert!(RateLimiter::new(&client, "a").try_acquire().await.unwrap().is_some());
         }
         let seen = monitor.take().await.unwrap();
         let wholes = seen.iter().filter(|command| command.name == "ZRANGE" && command.args.len() == 3).count();
-        // A short one is counted each time.
+        // A short log is summed each time.
         assert!(wholes <= 1 || free == 1_000_000, "the log was summed {wholes} times");
         for command in &seen {
             if command.name == "ZREMRANGEBYRANK" {

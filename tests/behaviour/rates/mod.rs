@@ -22,7 +22,7 @@ const MOST: u64 = u32::MAX as u64;
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Far above what a message takes on a busy machine, and far below what is waited for without one.
+/// Longer than a message takes on a busy machine, and far shorter than a wait without a message.
 const AT_ONCE: Duration = SOON;
 
 async fn limiter(client: &Client, permits: u64, per: Duration) -> RateLimiter {
@@ -31,7 +31,7 @@ async fn limiter(client: &Client, permits: u64, per: Duration) -> RateLimiter {
     limiter
 }
 
-/// A client that looks by itself after a long time only.
+/// A client that polls only after a long time.
 async fn patient(server: &RedisServer) -> Client {
     client_with(&server.url(), |config| config.poll_interval(LONG)).await
 }
@@ -69,7 +69,7 @@ async fn a_rate_is_set_read_changed_and_deleted() {
     assert_eq!(limiter.try_acquire_many(3).await.unwrap().unwrap().permits(), 3);
     assert!(limiter.try_acquire_many(3).await.unwrap().is_none());
     assert_eq!(limiter.available_permits().await.unwrap(), 2);
-    // The permits taken keep counting, or not.
+    // The taken permits keep counting; later they do not.
     assert!(limiter.set_rate(Rate::overall(9, LONG)).keeping_state().await.unwrap());
     assert_eq!(limiter.available_permits().await.unwrap(), 6);
     assert!(limiter.set_rate(Rate::overall(2, LONG)).keeping_state().if_set().await.unwrap());
@@ -184,7 +184,7 @@ async fn keys_live_as_long_as_they_are_to() {
     assert_eq!(lives().await, [10]);
     limiter.acquire().permits(5).await.unwrap();
     assert_eq!(lives().await, [10, 10, 10]);
-    // Each use begins it anew, that is refused too.
+    // Each use restarts the lifetime, even if it is rejected.
     limiter.expire(minutes(5)).await.unwrap();
     assert_eq!(lives().await, [5, 5, 5]);
     limiter.try_acquire().await.unwrap();
@@ -196,7 +196,7 @@ async fn keys_live_as_long_as_they_are_to() {
     assert_eq!(lives().await, [7, 7, 7]);
     assert!(limiter.persist().await.unwrap() && !limiter.persist().await.unwrap());
     assert_eq!(lives().await, [0, 0, 0]);
-    // A client's own never outlives it for long.
+    // The state of one client lives only a little longer than its permits.
     limiter.set_rate(Rate::per_client(5, minutes(2))).await.unwrap();
     limiter.acquire().await.unwrap();
     let mut each = lives().await;
@@ -231,7 +231,7 @@ async fn each_client_has_its_own_rate_and_learns_of_a_new_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_value_that_is_wrong_is_made_right() {
+async fn a_wrong_value_is_corrected() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 10, LONG).await;
@@ -240,8 +240,8 @@ async fn a_value_that_is_wrong_is_made_right() {
     limiter.acquire().await.unwrap();
     observer.cmd(&["DEL", "{a}:value"]).await.unwrap();
     assert_eq!((limiter.available_permits().await.unwrap(), value().await), (2, "2".into()));
-    // Too high or too low: as when Redisson releases more than it took, or when keys were lost
-    // separately.
+    // Too high or too low: this occurs when Redisson releases more than it took, or when keys are
+    // lost separately.
     observer.cmd(&["SET", "{a}:value", "11"]).await.unwrap();
     assert_eq!(limiter.available_permits().await.unwrap(), 2);
     observer.cmd(&["SET", "{a}:value", "-5"]).await.unwrap();
@@ -265,7 +265,7 @@ async fn numbers_are_exact_at_their_ends() {
     assert_eq!(value().await, (1 << 53) - 1 - MOST as i64);
     assert_eq!((most.release().await.unwrap(), value().await), (MOST, (1 << 53) - 1));
     assert_eq!(limiter.rate().await.unwrap().permits, whole);
-    // As Java may set it.
+    // Java may set this value.
     observer.cmd(&["HSET", "a", "rate", &i64::MAX.to_string()]).await.unwrap();
     observer.cmd(&["DEL", "{a}:value", "{a}:permits"]).await.unwrap();
     let taken = limiter.acquire().permits(MOST).await.unwrap();
@@ -273,7 +273,7 @@ async fn numbers_are_exact_at_their_ends() {
     limiter.acquire().await.unwrap();
     assert_eq!((taken.release().await.unwrap(), value().await), (MOST, i64::MAX - 1));
     assert_eq!((limiter.release(9).await.unwrap(), value().await), (1, i64::MAX));
-    // More than four bytes at once make two entries.
+    // More permits than four bytes can count form two entries.
     let many = join_all((0..3).map(|_| limiter.acquire().permits(MOST).into_future())).await;
     assert_eq!(value().await, i64::MAX - 3 * MOST as i64);
     for one in many {
@@ -288,7 +288,7 @@ async fn a_clock_that_was_set_back_costs_one_window() {
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 2, 400 * MS).await;
     limiter.acquire().permits(2).await.unwrap();
-    // As if the clock had been an hour ahead.
+    // Moves all entries an hour ahead, like a clock that was set back.
     let shift = "for _, entry in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do redis.call('ZINCRBY', KEYS[1], 3600000, entry) end";
     observer.cmd(&["EVAL", shift, "1", "{a}:permits"]).await.unwrap();
     assert!(limiter.try_acquire().await.unwrap().is_none());

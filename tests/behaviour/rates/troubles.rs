@@ -15,7 +15,7 @@ use redgrid_tests::{SOON, client, client_with, server};
 use super::{AT_ONCE, LONG, MS, limiter, log, until_waiting};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_takes_once() {
+async fn a_request_with_a_lost_reply_takes_once() {
     let server = server().await;
     let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
     let quick = |config: Config| config.response_timeout(150 * MS);
@@ -34,7 +34,7 @@ async fn a_lost_answer_takes_once() {
             }
         });
         limiter.acquire().timeout(SOON).await.unwrap();
-        assert!(swallowed.load(Ordering::SeqCst) > 1, "it was sent again");
+        assert!(swallowed.load(Ordering::SeqCst) > 1, "the request was sent again");
         assert_eq!(observer.query::<i64>(&["GET", "{a}:value"]).await.unwrap(), 10 - n);
         assert_eq!(log(&observer).await, n);
     }
@@ -59,7 +59,7 @@ async fn a_cancelled_caller_takes_nothing_at_any_point() {
         }
     }
     limiter.set_rate(Rate::overall(10, LONG)).await.unwrap();
-    // A request under way whose caller is gone when the reply arrives.
+    // The caller of a request in flight leaves before the reply arrives.
     for _ in 0..20 {
         let mut taking = Box::pin(limiter.acquire().permits(2).into_future());
         assert!(futures_util::poll!(&mut taking).is_pending());
@@ -68,11 +68,11 @@ async fn a_cancelled_caller_takes_nothing_at_any_point() {
     }
     wait_until(SOON, async || limiter.available_permits().await.unwrap() == 10).await;
     assert_eq!(log(&observer).await, 0);
-    // A cancelled waiter behind others leaves nothing, and lets those behind it continue.
+    // A cancelled waiter leaves nothing behind, and lets the waiters after it continue.
     limiter.acquire().permits(8).await.unwrap();
     let big = tokio::spawn(limiter.acquire().permits(5).into_future());
     until_waiting(&observer, "a").await;
-    assert!(limiter.try_acquire().await.unwrap().is_none(), "one waits who was first");
+    assert!(limiter.try_acquire().await.unwrap().is_none(), "an earlier request waits");
     let small = tokio::spawn(limiter.acquire().into_future());
     big.abort();
     let small = tokio::time::timeout(AT_ONCE, small).await.unwrap().unwrap().unwrap();
@@ -108,13 +108,14 @@ async fn a_late_return_frees_no_permits_of_others() {
     let two = RateLimiter::new(&clients[1], "a");
     let early = one.acquire().permits(3).await.unwrap();
     assert_eq!((early.release().await.unwrap(), one.available_permits().await.unwrap()), (3, 4));
-    // As long as they count: this and no other, though two are of one request.
+    // While the permits count, a release returns its own permits, even if one request acquired
+    // permits for two callers.
     one.set_rate(Rate::overall(4, LONG)).await.unwrap();
     let both = join_all([one.acquire().into_future(), one.acquire().permits(2).into_future()]).await;
     let [first, second] = both.try_into().unwrap();
     assert_eq!((second.unwrap().release().await.unwrap(), one.available_permits().await.unwrap()), (2, 3));
     assert_eq!((first.unwrap().release().await.unwrap(), one.available_permits().await.unwrap()), (1, 4));
-    // Over, and in the log still: it is free by itself.
+    // The permits have expired but are still in the log: they are free without a release.
     let observer = server.observer().await.unwrap();
     one.set_rate(Rate::overall(4, 300 * MS)).await.unwrap();
     let late = one.acquire().permits(3).await.unwrap();
@@ -129,7 +130,8 @@ async fn a_late_return_frees_no_permits_of_others() {
     two.acquire().permits(4).await.unwrap();
     assert_eq!(late.release().await.unwrap(), 0);
     assert_eq!(two.available_permits().await.unwrap(), 0);
-    // Without a record of the owners, the oldest permits are released, and never more than count.
+    // Without a record of the owners, the oldest permits are released, but never more than the
+    // permits that count.
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (3, 3));
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (1, 4));
     assert_eq!((one.release(3).await.unwrap(), two.available_permits().await.unwrap()), (0, 4));
@@ -158,14 +160,15 @@ async fn without_contact_all_end_in_time() {
     wait_until(SOON, async || limiter.try_acquire().await.is_ok()).await;
 }
 
-/// On one thread, so that both are queued before either sends its request.
+/// A change that is denied half way changes nothing. The test has one thread, so both requests are
+/// queued before either is sent.
 #[tokio::test]
 async fn a_change_denied_half_way_changes_nothing() {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     let limiter = limiter(&client, 5, LONG).await;
     let taken = limiter.acquire().permits(3).await.unwrap();
-    // One that is over, so that there is something to drop.
+    // An expired entry, so that there is something to remove.
     let fill = "redis.call('ZADD', KEYS[1], 1000, struct.pack('Bc0I', 16, '0123456789abcdef', 1)) redis.call('SET', KEYS[2], '1')";
     observer.cmd(&["EVAL", fill, "2", "{a}:permits", "{a}:value"]).await.unwrap();
     let state = async || {
@@ -190,7 +193,7 @@ async fn a_change_denied_half_way_changes_nothing() {
     for (denied, step) in steps {
         server.deny(&[denied]).await.unwrap();
         let told = match step {
-            // A part of the entry that counts.
+            // A part of an entry that still counts.
             "release" => limiter.release(2).await.map(drop),
             "set" => limiter.set_rate(Rate::overall(9, LONG)).await.map(drop),
             _ => limiter.try_acquire_many(2).await.map(drop),
@@ -201,11 +204,11 @@ async fn a_change_denied_half_way_changes_nothing() {
             assert_eq!(state().await, before, "{denied} {step}");
         }
     }
-    // Expired permits are removed, and free.
+    // Expired permits are removed, and are free again.
     let after = state().await;
     assert_eq!((after.0.as_str(), after.1.len()), ("2", 1));
     assert_eq!((taken.release().await.unwrap(), limiter.available_permits().await.unwrap()), (3, 5));
-    // Two of one request have one entry, a part of which goes back.
+    // The permits of two callers in one request form one entry, and a part of it is returned.
     limiter.set_rate(Rate::overall(5, LONG).keep_alive(2 * LONG)).await.unwrap();
     let both = join_all([limiter.acquire().into_future(), limiter.acquire().permits(2).into_future()]).await;
     let [one, two]: [Result<Taken, LimitError>; 2] = both.try_into().unwrap();

@@ -5,22 +5,23 @@ use redgrid_core::{Client, Failure};
 use redgrid_sharded::{ObjectError, ShardedBitSet};
 use redgrid_tests::model::seeds;
 
-use super::{Ground, ends};
+use super::{Fixture, ends};
 
-pub(super) async fn bit_sets(ground: &Ground, some: u64) {
+pub(super) async fn bit_sets(fixture: &Fixture, some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
-        // With parts that have no bit at all, and of a byte, and with neighbours.
+        // Sizes with shards that have no bit at all, with shards of one byte, and with neighbouring
+        // bits in different shards.
         let size = [1_u64, 7, 100, 1000, 4099][random.usize(..5)];
         let (name, shards) = (format!("bits{seed}"), 1 << random.u32(..5));
         let of = |client: &Client| ShardedBitSet::new(client, &name).with_shards(shards).with_size(size);
-        let handles: Vec<ShardedBitSet> = ground.clients.iter().map(of).collect();
+        let handles: Vec<ShardedBitSet> = fixture.clients.iter().map(of).collect();
         let (mut model, mut story, mut stored) = (vec![false; size as usize], Vec::new(), false);
         for _ in 0..60 {
             let (one, other) = (random.u64(..size), random.u64(..size));
             let step = (random.u8(..13), one.min(other), one.max(other), random.bool());
             story.push(step);
-            let anew = of(ground.any(&mut random));
+            let anew = of(fixture.any(&mut random));
             let bits = handles.get(random.usize(..3)).unwrap_or(&anew);
             let fits = bits_step(bits, &mut model, step, &mut random, &mut stored).await;
             let all: Vec<u64> = handles[random.usize(..2)].ones().try_collect().await.unwrap();
@@ -36,12 +37,12 @@ pub(super) async fn bit_sets(ground: &Ground, some: u64) {
         let objects = [handles[0].object(), handles[1].object()];
         let there = objects[0].exists().await.unwrap();
         assert!(there || !model.contains(&true), "bits, seed {seed}: {story:?}");
-        assert!(ends(ground, &name, there, objects).await, "bits, seed {seed}: {story:?}");
+        assert!(ends(fixture, &name, there, objects).await, "bits, seed {seed}: {story:?}");
         assert!(handles[1].is_empty().await.unwrap(), "bits, seed {seed}");
     }
 }
 
-/// The bits that are set, from one on.
+/// The indexes of the bits that are set, from this one on.
 fn ones(model: &[bool], from: u64) -> Vec<u64> {
     (0..).zip(model).filter(|(index, bit)| **bit && *index >= from).map(|(index, _)| index).collect()
 }
@@ -110,7 +111,7 @@ async fn bits_step(
             if all {
                 model.fill(false);
             }
-            // Zeros may be stored, too.
+            // Stored zeros count as content, too.
             !all || {
                 let told = bits.clear().await.unwrap();
                 let fits = (told || !were) && (!told || *stored);

@@ -1,4 +1,4 @@
-//! Sharded filters compared with a set of std; false positives are within the error rate.
+//! Sharded filters compared with a set of std. False positives stay within the error rate.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,9 @@ use redgrid_sharded::codecs::Text;
 use redgrid_sharded::{ObjectError, ShardedBloomFilter};
 use redgrid_tests::model::seeds;
 
-use super::{Ground, ends};
+use super::{Fixture, ends};
 
-pub(super) async fn filters(ground: &Ground, some: u64) {
+pub(super) async fn filters(fixture: &Fixture, some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
         let shards = 1 << random.u32(..3);
@@ -19,7 +19,7 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
         let of = |client: &Client| -> ShardedBloomFilter<u64, Text> {
             ShardedBloomFilter::<u64, Text>::new(client, &name).with_shards(shards)
         };
-        let handles: Vec<ShardedBloomFilter<u64, Text>> = ground.clients.iter().map(of).collect();
+        let handles: Vec<ShardedBloomFilter<u64, Text>> = fixture.clients.iter().map(of).collect();
         let told = handles[0].add(&1).await;
         assert!(matches!(&told, Err(ObjectError::Absent { .. })), "filter, seed {seed}: {told:?}");
         assert!(handles[0].try_init(room, share).await.unwrap() && !handles[1].try_init(9, 0.5).await.unwrap());
@@ -27,7 +27,7 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
         let mut step = 0;
         while (model.len() as u64) < room {
             step += 1;
-            let anew = of(ground.any(&mut random));
+            let anew = of(fixture.any(&mut random));
             let filter = handles.get(random.usize(..3)).unwrap_or(&anew);
             let some: Vec<u64> = (0..random.u64(1..=room / 20)).map(|_| random.u64(..1 << 40)).collect();
             let news = some.len().min(room as usize - model.len());
@@ -45,8 +45,7 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
                     new + filter.add_many(some).await.unwrap()
                 }
             };
-            // Those that were not found are new, but for the few that have the bits of others among
-            // them.
+            // Elements that were not found are new, except the few whose bits are set by others.
             assert!(new <= free && free - new <= 1 + free / 20, "filter, seed {seed}, step {step}: {new} of {free}");
             model.extend(some.iter().copied());
             let anybody = &handles[random.usize(..2)];
@@ -66,8 +65,8 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
         let all: Vec<u64> = model.iter().copied().collect();
         assert!(handles[1].contains_many(&all).await.unwrap().iter().all(|found| *found), "filter, seed {seed}");
         assert_eq!(handles[0].add_many(&all).await.unwrap(), 0, "filter, seed {seed}");
-        // No more is found than was asked for, of what was never in; what came on the way was found
-        // less often.
+        // Of elements that were never added, no more are found than requested. While the filter was
+        // filled, even fewer were found.
         let others: Vec<u64> = (1 << 41..(1 << 41) + 6000).collect();
         let found = handles[1].contains_many(&others).await.unwrap().into_iter().filter(|found| *found).count();
         assert!((found as f64) < 6000.0 * share * 1.3, "filter, seed {seed}: {found} of 6000 at {share}");
@@ -75,7 +74,7 @@ pub(super) async fn filters(ground: &Ground, some: u64) {
         let config = handles[1].config().await.unwrap().unwrap();
         assert_eq!((config.shards, config.expected_insertions, config.false_probability), (shards, room, share));
         let objects = [handles[0].object(), handles[1].object()];
-        assert!(ends(ground, &name, true, objects).await, "filter, seed {seed}");
+        assert!(ends(fixture, &name, true, objects).await, "filter, seed {seed}");
         let told = handles[1].contains(&1).await;
         assert!(matches!(&told, Err(ObjectError::Absent { .. })), "filter, seed {seed}: {told:?}");
     }

@@ -9,25 +9,25 @@ use redgrid_sharded::codecs::{Long, Text};
 use redgrid_tests::change_map;
 use redgrid_tests::model::seeds;
 
-use super::{Ground, ends};
+use super::{Fixture, ends};
 
 type Numbers = ShardedMap<u64, i64, Text, Long>;
 
 change_map!(change_map, Numbers, u64, i64);
 
-pub(super) async fn maps(ground: &Ground, some: u64) {
+pub(super) async fn maps(fixture: &Fixture, some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
         let (name, shards) = (format!("map{seed}"), 1 << random.u32(..6));
         let of = |client: &Client| -> Numbers {
             ShardedMap::<u64, i64, Text>::new(client, &name).with_codecs(Text, Long).with_shards(shards)
         };
-        let handles: Vec<Numbers> = ground.clients.iter().map(of).collect();
+        let handles: Vec<Numbers> = fixture.clients.iter().map(of).collect();
         let (mut model, mut story) = (BTreeMap::new(), Vec::new());
         for _ in 0..60 {
             let step = (random.u8(..24), random.u64(..12), random.i64(0..4), random.i64(0..4));
             story.push(step);
-            let anew = of(ground.any(&mut random));
+            let anew = of(fixture.any(&mut random));
             let map = handles.get(random.usize(..3)).unwrap_or(&anew);
             let fits = map_step(map, &mut model, step, &mut random).await;
             let same =
@@ -35,7 +35,7 @@ pub(super) async fn maps(ground: &Ground, some: u64) {
             assert!(fits && same, "map, seed {seed}, {shards} shards: {model:?} after {story:?}");
         }
         let objects = [handles[0].object(), handles[1].object()];
-        assert!(ends(ground, &name, !model.is_empty(), objects).await, "map, seed {seed}: {model:?} after {story:?}");
+        assert!(ends(fixture, &name, !model.is_empty(), objects).await, "map, seed {seed}: {model:?} after {story:?}");
         assert!(handles[1].is_empty().await.unwrap(), "map, seed {seed}");
     }
 }
@@ -97,7 +97,7 @@ async fn map_step(
                 && entries.into_iter().collect::<BTreeMap<_, _>>() == *model
                 && ones == expected.collect()
         }
-        // More than leave at a time for one part, put in and taken out again.
+        // More entries of one shard than one request deletes. They are inserted and removed.
         22 if one == 0 => {
             let many: BTreeMap<u64, i64> = (1000..2200).map(|key| (key, other)).collect();
             let keys: Vec<u64> = many.keys().rev().copied().chain([key, 7000]).collect();

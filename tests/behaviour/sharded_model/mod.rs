@@ -23,14 +23,14 @@ use sets::sets;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Who asks, and who looks at all servers.
-struct Ground {
+/// The clients of a test, and an observer of each server.
+struct Fixture {
     clients: Vec<Client>,
     observers: Vec<Observer>,
 }
 
-impl Ground {
-    /// All keys of a name.
+impl Fixture {
+    /// All keys of the object with this name.
     async fn keys(&self, name: &str) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
         for observer in &self.observers {
@@ -47,14 +47,14 @@ impl Ground {
     }
 }
 
-async fn on_one_server() -> (redgrid_testkit::RedisServer, Ground) {
+async fn on_one_server() -> (redgrid_testkit::RedisServer, Fixture) {
     let server = server().await;
     let clients = vec![client(&server).await, client(&server).await];
     let observers = vec![server.observer().await.unwrap()];
-    (server, Ground { clients, observers })
+    (server, Fixture { clients, observers })
 }
 
-async fn on_a_cluster() -> (Cluster, Ground) {
+async fn on_a_cluster() -> (Cluster, Fixture) {
     let cluster = Cluster::start(3, 0).await.unwrap();
     let url = cluster.url();
     let clients = vec![client_with(&url, |config| config).await, client_with(&url, |config| config).await];
@@ -62,45 +62,45 @@ async fn on_a_cluster() -> (Cluster, Ground) {
     for node in cluster.nodes() {
         observers.push(node.observer().await.unwrap());
     }
-    (cluster, Ground { clients, observers })
+    (cluster, Fixture { clients, observers })
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sharded_map_matches_its_model_for_all_clients() {
-    let (_server, ground) = on_one_server().await;
-    maps(&ground, 10).await;
+    let (_server, fixture) = on_one_server().await;
+    maps(&fixture, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sharded_set_matches_its_model_for_all_clients() {
-    let (_server, ground) = on_one_server().await;
-    sets(&ground, 10).await;
+    let (_server, fixture) = on_one_server().await;
+    sets(&fixture, 10).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sharded_bit_set_matches_its_model_for_all_clients() {
-    let (_server, ground) = on_one_server().await;
-    bit_sets(&ground, 8).await;
+    let (_server, fixture) = on_one_server().await;
+    bit_sets(&fixture, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sharded_filter_matches_its_model_for_all_clients() {
-    let (_server, ground) = on_one_server().await;
-    filters(&ground, 3).await;
+    let (_server, fixture) = on_one_server().await;
+    filters(&fixture, 3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_cluster_sharded_objects_match_their_models() {
-    let (_cluster, ground) = on_a_cluster().await;
-    maps(&ground, 3).await;
-    sets(&ground, 3).await;
-    bit_sets(&ground, 3).await;
-    filters(&ground, 1).await;
+    let (_cluster, fixture) = on_a_cluster().await;
+    maps(&fixture, 3).await;
+    sets(&fixture, 3).await;
+    bit_sets(&fixture, 3).await;
+    filters(&fixture, 1).await;
 }
 
-/// The operations of every sharded object: its lifetime is read, set and removed, and it is deleted
-/// without a rest.
-async fn ends(ground: &Ground, name: &str, there: bool, objects: [ShardedObject; 2]) -> bool {
+/// Operations of every sharded object: reads, sets and removes its lifetime, and deletes it
+/// completely.
+async fn ends(fixture: &Fixture, name: &str, there: bool, objects: [ShardedObject; 2]) -> bool {
     let [one, other] = objects;
     let lasting = if there { Lifetime::Endless } else { Lifetime::Absent };
     let fits = other.exists().await.unwrap() == there
@@ -112,5 +112,5 @@ async fn ends(ground: &Ground, name: &str, there: bool, objects: [ShardedObject;
         && one.memory().await.unwrap().is_some() == there
         && other.delete().await.unwrap() == there
         && !one.unlink().await.unwrap();
-    fits && ground.keys(name).await.is_empty() && one.shards().await.unwrap().is_none()
+    fits && fixture.keys(name).await.is_empty() && one.shards().await.unwrap().is_none()
 }

@@ -7,19 +7,19 @@ use redgrid_core::Client;
 use redgrid_sharded::ShardedSet;
 use redgrid_tests::model::seeds;
 
-use super::{Ground, ends};
+use super::{Fixture, ends};
 
-pub(super) async fn sets(ground: &Ground, some: u64) {
+pub(super) async fn sets(fixture: &Fixture, some: u64) {
     for seed in seeds(some) {
         let mut random = Rng::with_seed(seed);
         let (name, shards) = (format!("set{seed}"), 1 << random.u32(..6));
         let of = |client: &Client| ShardedSet::<u32>::new(client, &name).with_shards(shards);
-        let handles: Vec<ShardedSet<u32>> = ground.clients.iter().map(of).collect();
+        let handles: Vec<ShardedSet<u32>> = fixture.clients.iter().map(of).collect();
         let (mut model, mut story) = (BTreeSet::new(), Vec::new());
         for _ in 0..60 {
             let step = (random.u8(..15), random.u32(..12), random.u32(..20));
             story.push(step);
-            let anew = of(ground.any(&mut random));
+            let anew = of(fixture.any(&mut random));
             let set = handles.get(random.usize(..3)).unwrap_or(&anew);
             let fits = set_step(set, &mut model, step, &mut random).await;
             let all = handles[random.usize(..2)].read_all().await.unwrap();
@@ -27,7 +27,7 @@ pub(super) async fn sets(ground: &Ground, some: u64) {
             assert!(fits && same, "set, seed {seed}, {shards} shards: {model:?} after {story:?}");
         }
         let objects = [handles[0].object(), handles[1].object()];
-        assert!(ends(ground, &name, !model.is_empty(), objects).await, "set, seed {seed}: {model:?} after {story:?}");
+        assert!(ends(fixture, &name, !model.is_empty(), objects).await, "set, seed {seed}: {model:?} after {story:?}");
         assert!(handles[1].is_empty().await.unwrap(), "set, seed {seed}");
     }
 }
@@ -39,7 +39,7 @@ async fn set_step(
     random: &mut Rng,
 ) -> bool {
     let len = model.len();
-    // Some of them more than once.
+    // Some values occur more than once.
     let many: Vec<u32> = (0..count).map(|_| random.u32(..14)).collect();
     match step {
         0 | 1 => set.insert(&one).await.unwrap() == model.insert(one),
@@ -79,7 +79,7 @@ async fn set_step(
             all.len() == len && all.into_iter().collect::<BTreeSet<_>>() == *model
         }
         12 => set.len().await.unwrap() == len as u64 && set.is_empty().await.unwrap() == (len == 0),
-        // More than leave at a time for one part, put in and taken out again.
+        // More values of one shard than one request deletes. They are inserted and removed.
         13 if count == 0 => {
             let many: Vec<u32> = (1000..2200).collect();
             let asked: Vec<u32> = many.iter().rev().copied().chain([7000]).collect();
