@@ -86,11 +86,7 @@ async fn tasks_of_one_process_take_turns_in_order_with_few_requests() {
         let asked = std::mem::take(&mut *seen.lock().unwrap());
         // Two scripts for each window, however many tasks enter in it.
         let windows = began.elapsed().as_micros() / WINDOW.as_micros();
-        assert!(
-            asked.len() as u128 <= 2 * windows + 4,
-            "{lease:?}: {} scripts in {windows} windows",
-            asked.len()
-        );
+        assert!(asked.len() as u128 <= 2 * windows + 4, "{lease:?}: {} scripts in {windows} windows", asked.len());
         // One task of the process sends requests at a time: each acquire is followed by the release
         // of its grant.
         for pair in asked.chunks(2) {
