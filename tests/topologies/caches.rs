@@ -14,7 +14,7 @@ clauses![
     "caches";
     entries_live_for_their_time_after_any_put,
     entries_above_the_limit_are_evicted_and_reported,
-    values_of_a_set_are_in_for_their_time,
+    values_of_a_set_expire,
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -79,7 +79,7 @@ async fn entries_above_the_limit_are_evicted_and_reported(on: Fixture) {
     assert!(here.object().delete().await.is_ok());
 }
 
-async fn values_of_a_set_are_in_for_their_time(on: Fixture) {
+async fn values_of_a_set_expire(on: Fixture) {
     let (one, two) = (on.client().await, on.client().await);
     let (here, there): (SetCache<u32>, SetCache<u32>) = (SetCache::new(&one, &on.name), SetCache::new(&two, &on.name));
     assert!(here.insert(&1).expires_in(HOUR).await.unwrap() && !there.insert_if_absent(&1).await.unwrap());
