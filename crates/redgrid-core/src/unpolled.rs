@@ -34,8 +34,8 @@ const MIN_COMPACT_LEN: usize = 64;
 
 /// Work or a grant that its caller must poll for.
 pub(crate) trait Unpolled: Send + Sync {
-    /// Called when its time is over. Gives up what the caller did not take, or returns the work for
-    /// a task to continue.
+    /// Called when the caller has not polled in time. Drops a grant that was not taken, or returns
+    /// unfinished work for a task to continue.
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
@@ -153,8 +153,7 @@ impl UnpolledRegistry {
     }
 }
 
-/// A grant on its way to its caller, which has a second to take it. A grant that is not taken is
-/// dropped.
+/// A grant on its way to its caller. It is dropped if the caller does not take it within a second.
 pub struct Offer<T>(Arc<Cell<T>>);
 
 struct Cell<T>(Mutex<Option<T>>);
@@ -172,7 +171,7 @@ impl<T: Send + 'static> Offer<T> {
         Offer(cell)
     }
 
-    /// Takes the grant. `None` if the second was over.
+    /// Takes the grant. Returns `None` if the caller was too late and the grant was given up.
     pub fn take(self) -> Option<T> {
         self.0.take()
     }

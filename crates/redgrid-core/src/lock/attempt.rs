@@ -256,8 +256,8 @@ impl Table {
         let State { locks, schedule, forced, .. } = state;
         let is_forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
         let Some(lock) = locks.get_mut(key) else { return InstallOutcome::Closed };
-        // A lower token shows the earlier grant only if both requests were in flight at the same
-        // time.
+        // Compare the tokens only if this request was sent before the last grant was answered. Only
+        // then does a lower token mean that this grant is the older one.
         let (token, known) = lock.last;
         if is_forced || (sent <= known && server_lease.token < token) {
             return InstallOutcome::Superseded;

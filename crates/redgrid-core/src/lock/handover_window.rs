@@ -9,26 +9,26 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::LeaseMode;
 
-/// The current lease, as far as it matters for the next request.
+/// What decides whether the current lease suits the next request.
 struct CurrentLease {
     /// Whether the lease is renewed; `lease` is what renewals write.
     renewed: bool,
     lease: Duration,
     /// Until when it is valid locally.
     deadline: Instant,
-    /// Durability of the server lease, its present lease included.
+    /// Durability of the server lease and of its last extension.
     durability: Durability,
 }
 
 /// Whether the current lease suits the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseFit {
-    /// It does as it is.
+    /// It can be used unchanged.
     Yes,
-    /// It suits once a longer lease is confirmed.
+    /// It must first be extended to this length, and the server must have confirmed that.
     Lengthen(Duration),
-    /// It suits once it is shortened: otherwise a crash would keep the lock for longer than
-    /// requested.
+    /// It must first be shortened to this length: otherwise a crash would keep the lock for longer
+    /// than requested.
     Shorten(Duration),
 }
 

@@ -82,8 +82,9 @@ pub struct AcquireRequest {
 impl AcquireRequest {
     /// Returns the lease to request from the server.
     ///
-    /// A fixed lease includes what the last owner of the hand-over window needs. The lease also
-    /// covers `at_least` if the process dies and no longer renews it.
+    /// A fixed lease is longer by the hand-over window and a margin: a holder to which the lock is
+    /// handed over at the end of the window still gets its full lease. The lease also covers
+    /// `at_least`, so that it holds even if the process dies.
     pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,

@@ -82,7 +82,8 @@ impl Table {
             reply = parse_reply(&asked);
         }
         let (token, robbed) = match (reply, asked.retransmission_ends) {
-            // A retransmission finds only its own hold.
+            // A retransmission finds only the hold of the first transmission, and cannot report
+            // whether that one preempted a holder: assume that it did.
             (AcquireReply::Granted { token, robbed }, copies) => (token, robbed || copies.is_some()),
             (AcquireReply::Busy { .. }, None) => return Ok(None),
             (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),

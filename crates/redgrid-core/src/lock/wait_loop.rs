@@ -34,13 +34,13 @@ const STAYS_FREE: Duration = Duration::from_millis(1);
 /// subscription active.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// Longer than any wait that neither a message nor the poll ends.
+/// Stands for "no timeout". A message or a poll always ends the wait sooner.
 const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Every 16th yield that ends by its quiet period waits for 20 ms.
+/// Every 16th quiet period lasts at least 20 ms.
 ///
-/// A slow subscriber, such as a process that gets little CPU time, gets the lock at last. A
-/// subscriber that never wants it costs a tenth of a hand-over window more.
+/// So a slow subscriber, such as a process that gets little CPU time, gets the lock at last. A
+/// subscriber that never wants the lock costs others a tenth of a hand-over window more.
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 

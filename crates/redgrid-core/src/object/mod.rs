@@ -89,7 +89,7 @@ struct Inner {
     name: Name,
     layout: Layout,
     renamed_with: Layout,
-    /// Number of leading keys by which it exists.
+    /// Number of primary keys; they come first.
     primary_keys: usize,
     keys: Vec<Bytes>,
 }
@@ -337,7 +337,7 @@ impl Inner {
         Inner { client: client.clone(), name, layout, renamed_with, primary_keys: 1, keys }
     }
 
-    /// Returns the keys by which it exists.
+    /// Returns its primary keys: it exists while one of them exists.
     fn primary_keys(&self) -> impl Iterator<Item = Bytes> {
         self.keys.iter().take(self.primary_keys).cloned()
     }

@@ -64,8 +64,9 @@ pub(super) struct SemaphoreState {
     pub(super) leases: Schedule<PermitLease>,
     /// Leases that the next exchanges renew or check.
     pub(super) due: Vec<Arc<PermitLease>>,
-    /// Whether the loop runs and, while its caller polls it, the loop itself.
+    /// Whether the loop runs: in a task, or polled by a caller.
     pub(super) loop_running: bool,
+    /// The loop, while a caller polls it.
     pub(super) inline_loop: Option<InlineTask>,
     /// The next exchange is to request permits for the waiters.
     pub(super) should_request: bool,

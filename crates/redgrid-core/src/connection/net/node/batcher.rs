@@ -202,8 +202,8 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
     .await;
 }
 
-/// Awaits a reply until `limit`. A dropped request may have been executed; its callers receive
-/// that error.
+/// Awaits a reply until `limit`. After that the request is dropped, and its callers receive the
+/// error of a request that may have been executed.
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {
@@ -215,8 +215,8 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
 
 /// Sends calls as a batch and returns those to send alone.
 ///
-/// The returned calls did nothing in the batch; their own script reports the reason. Also returns
-/// the turn of delivery if replies are ordered.
+/// The returned calls did nothing in the batch; their own script reports the reason. If replies are
+/// delivered in order, the lock of that order is returned, too.
 async fn send_batch(
     node: &Node,
     mut calls: Vec<Call>,
@@ -252,12 +252,12 @@ async fn send_batch(
     }
 }
 
-/// Waits for the turn of delivery if replies are ordered, for a limited time.
+/// Locks the order of replies, if there is one. Gives up after [`MAX_REPLY_DELAY`].
 async fn turn(order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     tokio::time::timeout(MAX_REPLY_DELAY, order?.lock_owned()).await.ok()
 }
 
-/// Answers each call with its part of a batch's reply. Returns those with an error: they did
+/// Answers each call with its part of a batch's reply. Returns the calls that failed: they changed
 /// nothing.
 fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     let (mut replies, mut failed) = (replies.into_iter(), Vec::new());
