@@ -213,7 +213,7 @@ struct Inner {
 impl InlineTask {
     /// Creates work that acquires nothing for its caller alone.
     ///
-    /// It may lie unpolled until the next request takes it.
+    /// It may stay unpolled until the next request takes it over.
     pub(crate) fn new(work: BackgroundTask) -> Self {
         InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
@@ -232,7 +232,7 @@ impl InlineTask {
     /// Returns true when it stays here: its caller need not wait for anything else then.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.inner();
-        // Out of it meanwhile: work that panics is gone, and is not polled again.
+        // The work is taken out while it is polled. So work that panics is not polled again.
         let Some(mut work) = inner.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
             inner.caller = None;

@@ -225,7 +225,7 @@ impl<R: Resource> WaitQueue<R> {
         self.changed.notify_one();
     }
 
-    /// Returns the numbers of the first waiters, up to `limit`, in the order of their coming.
+    /// Returns the ids of the first waiters, up to `limit`, in order of arrival.
     pub fn first_waiters(&self, limit: usize) -> Vec<WaiterId> {
         self.state().waiters.keys().take(limit).copied().collect()
     }
@@ -234,7 +234,8 @@ impl<R: Resource> WaitQueue<R> {
     pub fn complete(&self, id: WaiterId, outcome: impl FnOnce() -> R::Outcome) {
         let waiter = self.state().waiters.remove(&id);
         if let Some(waiter) = waiter {
-            // The caller may leave at any time; what it does not take is dropped.
+            // The caller may be dropped at any time; an outcome that it does not take is dropped
+            // with it.
             let _ = waiter.end.send(WaitEnd::Completed(outcome()));
         }
     }

@@ -48,12 +48,13 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     let covered = believed_long_enough
         && held.durability.covers(next.durability)
         && match next.lease {
-            // With less than half of it left, renewals have failed, or a shorter lease was in
-            // force.
+            // If less than half of the lease is left, renewals have failed, or a shorter lease was
+            // in force.
             LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
             LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
-    // Twice the requested lease and a second more is too long to be left behind by a crash.
+    // A crash would leave the lock taken for the rest of the lease. More than twice the requested
+    // lease plus a second is too long for that.
     let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
         (true, false) => LeaseFit::Yes,

@@ -125,9 +125,9 @@ impl Holder {
 
     /// Runs `work` with a holder of its own.
     ///
-    /// Everything that is acquired in it without another holder belongs to that one. Functions that
-    /// call each other may therefore take the same lock. The scope does not reach tasks that `work`
-    /// spawns.
+    /// Everything that `work` acquires belongs to that holder, unless the call names another one.
+    /// Functions that call each other may therefore take the same lock. The scope does not reach
+    /// tasks that `work` spawns.
     ///
     /// Inside another scope, `work` stays with the outer holder.
     ///
@@ -286,7 +286,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
         }
     };
     let answer = match reply {
-        // The most frequent reply: granted at that time, and taken from no other holder.
+        // The most frequent reply: the lock was granted at that time, and no other holder lost it.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
         // Read element by element: a copy of the list would be one more for each acquire.
         Reply::Array(parts) => match &parts[..] {

@@ -186,8 +186,8 @@ impl Table {
         if let Some(turn) = lock.yield_plan.take() {
             wait_loop.yield_plan = Some(*turn);
             lock.contended = true;
-            // Try-only requests that arrived since the release: others go first, so the lock is
-            // busy for them.
+            // For try-only requests that arrived since the release the lock is busy, because others
+            // go first.
             let answers = lock.reject_try_waiters();
             drop(state);
             send(answers);
@@ -252,8 +252,8 @@ impl Table {
                     match self.core.subscriptions.key_ttl(wait_loop.key.key()).await {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
-                            // Others had their chance to go first: announce from now on, so that it
-                            // ends.
+                            // Others had their chance to go first: announce this waiter from now
+                            // on, so that they step back.
                             said = said.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
@@ -301,7 +301,7 @@ impl Table {
     /// Returns when the quiet period ends while others go first.
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
         let message_count = self.message_count(&wait_loop.key);
-        // Periodically longer, for subscribers that need more time to respond than most.
+        // Every 16th quiet period is longer, for subscribers that respond slowly.
         let least = if wait_loop.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
             LONG_QUIET_PERIOD
         } else {

@@ -43,8 +43,8 @@ static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("s
 
 /// The keys of an object, derived from the key of its name, all of one slot.
 ///
-/// The keys without which the object does not exist come first, then its companions. All are
-/// deleted, renamed and expire together.
+/// The primary keys come first: the object exists while one of them exists. Its companions follow.
+/// All are deleted, renamed and expire together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
 /// Returns the key of the fence of an object that is written under one.

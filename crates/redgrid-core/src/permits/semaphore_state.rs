@@ -74,8 +74,8 @@ pub(super) struct SemaphoreState {
     pub(super) left: i64,
     /// When the hand-over window ends.
     pub(super) window_ends: Instant,
-    /// Other processes go first; and when the quiet period ends, after which this process requests
-    /// anyway.
+    /// Set while other processes go first. The time is the end of the quiet period, after which
+    /// this process requests permits anyway.
     pub(super) yield_plan: Option<(YieldPlan, Instant)>,
     /// Number of available permits when the yield began.
     pub(super) left_at_yield: i64,

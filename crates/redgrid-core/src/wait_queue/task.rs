@@ -25,7 +25,8 @@ pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 /// as current. The limit is far above a round trip.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// The running task of a queue. However it ends, no waiter is left without one.
+/// Guards the running task of a queue. If the task ends while waiters are left, such as with the
+/// client, their waits end, too.
 pub(super) struct RunningTask<R: Resource> {
     queue: Arc<WaitQueue<R>>,
     is_over: bool,
@@ -69,8 +70,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut subscription: Option<OrderedSubscription> = None;
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
-    // The first time that was announced since the poll in flight was sent. Its reply need not
-    // reflect the announcement.
+    // The earliest time for the next poll that messages have announced since the poll in flight was
+    // sent. The reply to that poll need not reflect them.
     let mut announced = Instant::MAX;
     // Without waiters: when the task ends.
     let mut ends_at: Option<Instant> = None;

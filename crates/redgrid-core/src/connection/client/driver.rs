@@ -68,7 +68,7 @@ impl Driver {
             }
         };
         let in_time = tokio::select! {
-            // First: work that completes at the deadline counts as done in time.
+            // Polled first, so that work that completes at the deadline counts as done in time.
             biased;
             () = drained => true,
             () = core.clock.sleep_until(by) => false,

@@ -222,7 +222,8 @@ impl BatchQueue {
 
     /// Returns the maximum size of the next batch.
     ///
-    /// With ordered delivery it is a part of all calls while further requests may be sent.
+    /// With ordered delivery, and while further requests may be sent, it is an equal share of all
+    /// calls.
     fn max_batch(&self, mode: BatchMode) -> usize {
         let all = self.waiting.len() + self.in_flight;
         match mode {
@@ -236,8 +237,8 @@ impl BatchQueue {
     /// Takes the calls of the next batch, for a task that sends them, and the lock that orders
     /// their replies.
     ///
-    /// It takes none if no call waits, and the task is no longer counted. It also takes none for a
-    /// task that has sent before, if the other senders suffice for the waiting calls.
+    /// It takes none if no call waits, or if the task has sent before and the other senders suffice
+    /// for the waiting calls. The task then ends, and is no longer counted.
     pub(super) fn take_batch(
         &mut self,
         mode: BatchMode,

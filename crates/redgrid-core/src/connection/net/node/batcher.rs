@@ -122,7 +122,7 @@ impl Node {
         };
         match link.send(command("EVALSHA", body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
-                // Boxed because it is rare: the sender's future would otherwise have room for it.
+                // Boxed because it is rare. Otherwise the sender's future would reserve its size.
                 Box::pin(link.send(command("EVAL", body.bytes())?)).await
             }
             answer => answer,
@@ -167,7 +167,8 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
     }
 }
 
-/// Ends a turn of delivery once the requests that were enqueued a moment ago have been written.
+/// Unlocks the order of replies once the requests that were enqueued a moment ago have been
+/// written.
 async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
     if turn.is_some() {
         yield_now().await;
@@ -176,7 +177,8 @@ async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
 
 /// Sends calls as a batch, or a single call alone.
 ///
-/// Returns the turn of delivery if the answered callers send next.
+/// Returns the lock of the order of replies if the answered callers are to send before it is
+/// unlocked.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     let (rest, turn) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
