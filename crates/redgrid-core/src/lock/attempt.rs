@@ -169,7 +169,8 @@ impl Table {
         let (sent, key, in_queue) = (asked.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the answer came when the lease had ended"));
         if self.now() >= deadline(sent, attempt.lease) {
-            // A guard that holds nothing is no result.
+            // The lease is over by now: a guard would hold nothing, so release the grant and report
+            // a failure.
             self.schedule_cleanup_of_retransmissions(attempt, id, asked, true);
             self.failed(attempt, why());
             return None;
