@@ -16,7 +16,8 @@ use crate::name::InvalidName;
 pub enum Failure {
     /// No server was reached in time. The request changed nothing.
     ///
-    /// The source of a read may be [`ServerError::Unknown`]: it changes nothing without a reply.
+    /// If the request only reads, the source may be [`ServerError::Unknown`]: a read changes
+    /// nothing, whether or not it is executed.
     #[error("cannot {operation}: {source}")]
     Unavailable {
         /// The operation.

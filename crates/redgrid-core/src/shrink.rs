@@ -8,9 +8,10 @@ const MIN_LEN: usize = 512;
 
 /// Shrinks a map whose capacity is more than four times what it needs. Call it after a removal.
 ///
-/// It acts only when the number of remaining entries is a power of two. The reported capacity is no
-/// better criterion: it leaves out the traces of removed entries. A map that was moved must grow to
-/// four times its size before it is moved at that number again. So the cost of each removal is low.
+/// It acts only when the number of remaining entries is a power of two. The reported capacity alone
+/// is not a good criterion, because it does not count the traces of removed entries. A map that was
+/// shrunk must grow to four times its size before it is shrunk at that number again. So the average
+/// cost of a removal is low.
 pub(crate) fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     let left = map.len();
     if left >= MIN_LEN && left.is_power_of_two() {

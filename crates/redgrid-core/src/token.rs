@@ -5,9 +5,9 @@ use std::fmt;
 
 /// The number of an exclusive grant, strictly rising for each name over all processes.
 ///
-/// It is the server's time of the grant in microseconds. No key stores it that could expire or be
-/// lost in a restart. It can go back only if the server's clock does (`docs/objects/locks.md` has
-/// the table of promises).
+/// It is the server's time of the grant in microseconds. It is stored in no key, so it cannot
+/// expire or be lost in a restart. It can go back only if the server's clock does
+/// (`docs/objects/locks.md` has the table of promises).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(u64);
 

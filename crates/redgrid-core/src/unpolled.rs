@@ -34,8 +34,8 @@ const MIN_COMPACT_LEN: usize = 64;
 
 /// Work or a grant that its caller must poll for.
 pub(crate) trait Unpolled: Send + Sync {
-    /// Called when its time is over. Gives up what the caller did not take, or returns the work for
-    /// a task to continue.
+    /// Called when the caller has not polled in time. Drops a grant that was not taken, or returns
+    /// unfinished work for a task to continue.
     fn give_up(self: Arc<Self>) -> Option<BackgroundTask>;
 }
 
@@ -153,8 +153,7 @@ impl UnpolledRegistry {
     }
 }
 
-/// A grant on its way to its caller, which has a second to take it. A grant that is not taken is
-/// dropped.
+/// A grant on its way to its caller. It is dropped if the caller does not take it within a second.
 pub struct Offer<T>(Arc<Cell<T>>);
 
 struct Cell<T>(Mutex<Option<T>>);
@@ -172,7 +171,7 @@ impl<T: Send + 'static> Offer<T> {
         Offer(cell)
     }
 
-    /// Takes the grant. `None` if the second was over.
+    /// Takes the grant. Returns `None` if the caller was too late and the grant was given up.
     pub fn take(self) -> Option<T> {
         self.0.take()
     }
@@ -214,7 +213,7 @@ struct Inner {
 impl InlineTask {
     /// Creates work that acquires nothing for its caller alone.
     ///
-    /// It may lie unpolled until the next request takes it.
+    /// It may stay unpolled until the next request takes it over.
     pub(crate) fn new(work: BackgroundTask) -> Self {
         InlineTask(Arc::new(Mutex::new(Inner { work: Some(work), caller: None })))
     }
@@ -233,7 +232,7 @@ impl InlineTask {
     /// Returns true when it stays here: its caller need not wait for anything else then.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> bool {
         let mut inner = self.inner();
-        // Out of it meanwhile: work that panics is gone, and is not polled again.
+        // The work is taken out while it is polled. So work that panics is not polled again.
         let Some(mut work) = inner.work.take() else { return false };
         if work.as_mut().poll(cx).is_ready() {
             inner.caller = None;

@@ -61,21 +61,23 @@ pub trait Resource: Send + Sync + Sized + 'static {
     /// Subscribes to the channels with messages that may be a reason to poll.
     fn subscribe(&self, client: &Client) -> OrderedSubscription;
 
-    /// The task begins, after a time without waiters. Messages may have been missed meanwhile.
+    /// Called when the task starts after a time without waiters. Messages may have been missed
+    /// meanwhile.
     fn started(&self) {}
 
-    /// Starts a poll for some or all of the waiters, which are in the order of their coming.
+    /// Starts a poll for some or all of the waiters, which are in order of arrival.
     fn poll<'a>(
         self: &Arc<Self>,
         client: &Client,
         waiters: impl Iterator<Item = (WaiterId, &'a Self::Request)>,
     ) -> PollFuture<Self::Reply>;
 
-    /// Ends waits by a reply. Waiters below `sent_before` had come when the poll was sent.
+    /// Ends waits by a reply. The poll was sent for the waiters with ids below `sent_before`; later
+    /// ones were added after it.
     fn replied(&self, queue: &Arc<WaitQueue<Self>>, reply: Self::Reply, sent_before: WaiterId) -> NextPoll;
 
-    /// Ends waits by a failed poll; unless overridden, those of all waiters that had come when it
-    /// was sent. The queue soon polls again for those that are left.
+    /// Ends waits by a failed poll. By default it ends those of all waiters that were queued when
+    /// the poll was sent. The queue soon polls again for the others.
     fn failed(&self, queue: &Arc<WaitQueue<Self>>, error: ServerError, sent_before: WaiterId) {
         queue.fail_below(sent_before, |_| true, &error);
     }
@@ -223,7 +225,7 @@ impl<R: Resource> WaitQueue<R> {
         self.changed.notify_one();
     }
 
-    /// Returns the numbers of the first waiters, up to `limit`, in the order of their coming.
+    /// Returns the ids of the first waiters, up to `limit`, in order of arrival.
     pub fn first_waiters(&self, limit: usize) -> Vec<WaiterId> {
         self.state().waiters.keys().take(limit).copied().collect()
     }
@@ -232,7 +234,8 @@ impl<R: Resource> WaitQueue<R> {
     pub fn complete(&self, id: WaiterId, outcome: impl FnOnce() -> R::Outcome) {
         let waiter = self.state().waiters.remove(&id);
         if let Some(waiter) = waiter {
-            // The caller may leave at any time; what it does not take is dropped.
+            // The caller may be dropped at any time; an outcome that it does not take is dropped
+            // with it.
             let _ = waiter.end.send(WaitEnd::Completed(outcome()));
         }
     }
@@ -292,8 +295,9 @@ impl<R: Resource> Waiter<R> {
             end = &mut self.end => Some(end),
             () = self.queue.client.clock().wait_until(until) => None,
         };
-        // A waiter that has just been served is current, too: its end is looked for once more. A
-        // task that has used up its budget of tokio's cooperative scheduling did not see it.
+        // The result may have arrived meanwhile: check once more. The check is unconstrained,
+        // because the first poll returns `Pending` if the task has used up tokio's cooperative
+        // budget.
         let is_current = end.is_some() || self.is_current();
         match end.or_else(|| unconstrained(&mut self.end).now_or_never()) {
             Some(Ok(end)) => end,

@@ -108,7 +108,7 @@ macro_rules! queue_type {
                 $type { elements: self.elements.with_codec(codec) }
             }
 
-            /// Returns the [`Object`] of this name: existence, lifetime, other names, memory size.
+            /// Returns the [`Object`] of this name: existence, lifetime, rename, copy, memory size.
             pub fn object(&self) -> Object {
                 self.elements.place.object(layouts::$layout)$(.with_primary_keys($keys))?
             }

@@ -137,9 +137,10 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run(client, request, until).await?.into_typed() }
     }
 
-    /// Executes the same script, sent once, and tries that until `until`.
+    /// Executes such a script at most once: it waits for a connection until `until`, and sends the
+    /// script once.
     ///
-    /// After a lost reply it is not sent again, and nothing is stored on the server for
+    /// After a lost reply the script is not sent again, so nothing is stored on the server for
     /// deduplication. The script has no Lua variable `clock` then.
     fn run_at_most_once<T: FromReply>(
         &self,

@@ -1,9 +1,9 @@
 //! Batches the requests of concurrent callers of one process for one key.
 //!
-//! The next batch collects while one is in flight: there is no timer. On a single-threaded runtime,
-//! client and server would take turns then, each idle while the other works. There, two or three
-//! batches may be in flight, each with an equal share of all requests (measured: 1.1 to 1.5 times
-//! as fast).
+//! While one batch is in flight, further requests are collected for the next one. There is no
+//! timer. On a single-threaded runtime, one batch at a time would make client and server take
+//! turns, each idle while the other works. There, two or three batches may be in flight, each with
+//! an equal share of all requests (measured: 1.1 to 1.5 times as fast).
 //!
 //! A lone caller polls its own request; with a second one, a task drives it. A caller has a slot
 //! until it has its result or is dropped, and nothing else of its own. Slots are reused, and the
@@ -29,10 +29,10 @@ use crate::error::ServerError;
 use crate::lock::InlineTask;
 use crate::sync::Mutex;
 
-/// Number of requests from which a second batch in flight is worth its request.
+/// With at least this many requests, a second batch in flight pays off.
 const CONCURRENT_BATCHES_FROM: usize = 8;
 
-/// Number of requests from which two batches with half of all in each are better than three.
+/// With at least this many requests, two batches in flight are better than three.
 ///
 /// Measured on one thread, three batches are 1.2 to 1.3 times as fast for 10 to 20 requests. They
 /// are equally fast for 64, and 0.8 times as fast for 256.
@@ -240,7 +240,8 @@ impl<C: BatchExecutor> Inner<C> {
     }
 }
 
-/// A running loop. However it ends, no caller keeps waiting, and the next request starts it again.
+/// Guards a running loop. If the loop ends in any way, no caller keeps waiting, and the next
+/// request starts a new loop.
 struct LoopGuard<C: BatchExecutor> {
     inner: Arc<Inner<C>>,
     finished: bool,

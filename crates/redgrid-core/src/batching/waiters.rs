@@ -25,7 +25,7 @@ pub(super) struct WaiterSlab<Q, A> {
     in_flight: VecDeque<usize>,
     /// The batches in flight. They include requests that have expired.
     batches: VecDeque<Batch>,
-    /// Number of batches before those in `batches`.
+    /// Number of batches that were completed before those in `batches`.
     finished_batches: u64,
     /// Number of requests in `batches` that have expired and are no longer in `in_flight`.
     expired: usize,
@@ -71,8 +71,8 @@ pub(super) struct WakeList {
 
 /// A waker that is not needed any more.
 ///
-/// Dropping it may drop the task of another caller, which then cancels its slot here. So it is
-/// dropped when no lock is held.
+/// Dropping it may drop the task of another caller, which then cancels its slot here and locks the
+/// state. So it must be dropped while no lock is held.
 pub(super) type ReplacedWaker = Option<Waker>;
 
 impl WakeList {

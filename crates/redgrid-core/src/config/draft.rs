@@ -140,7 +140,7 @@ impl Draft {
             client_name: self.client_name.unwrap_or_default(),
             ..self.settings
         };
-        // The table bounds it.
+        // The bounds were checked before: it is at most 255.
         let database = u8::try_from(self.database).unwrap_or(u8::MAX);
         let access = Access { database, tls: self.tls.then_some(self.tls_options), ..self.access };
         let servers = if let Some(address) = self.single {

@@ -57,9 +57,9 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
-    /// The entry.
+    /// The setting that has no effect, and where it was set.
     pub origin: Origin,
-    /// The reason, as a clause.
+    /// Why it has no effect, as a clause.
     pub clause: String,
 }
 

@@ -72,7 +72,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// Records of the loaders.
+/// What the loaders of URLs, files and variables recorded about a configuration.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,

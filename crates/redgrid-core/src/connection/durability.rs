@@ -13,8 +13,8 @@
 //! has a connection and a queue. Nearly always one level is in use. Its connection is opened at the
 //! first commit of that level and named `<client name>:commit`.
 //!
-//! Inside a level a stuck group delays no group that could complete sooner. While too few replicas
-//! have acknowledged the older write, too few have the newer one.
+//! Inside a level the groups wait one after the other, which delays none of them: a replica that
+//! has acknowledged a later write has the earlier ones, too.
 //!
 //! Rejected alternative: one connection for all levels, with alternating short WAITs. Each group's
 //! write moves the goal for the others. A replica that lags by more than one slice would never be

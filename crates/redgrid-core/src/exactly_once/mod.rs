@@ -9,8 +9,9 @@
 //! caller is dropped, the request continues, so that the next number is not sent before.
 //!
 //! The deduplication key lives longer than retransmissions are sent, and a transmission that
-//! arrives late rejects itself. So one that arrives after the key has expired does nothing. The key
-//! is written together with the data, and therefore survives a failover exactly when the data does.
+//! arrives late rejects itself. So a transmission that arrives after the key has expired does
+//! nothing. The key is written together with the data, and therefore survives a failover exactly
+//! when the data does.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -264,8 +264,8 @@ impl<L: Lease> Schedule<L> {
 
     /// Returns the leases with an end that has passed.
     ///
-    /// Ends that have moved to later are updated, including those that would be checked by `soon`:
-    /// one pass serves many.
+    /// A renewal moves the end of a lease without an update here. The recorded ends that are due by
+    /// `soon` are updated on the way, so that one pass serves many leases.
     pub(crate) fn ended(&mut self, now: Instant, soon: Instant) -> Vec<Arc<L>> {
         let mut out = Vec::new();
         while let Some((noted, id)) = self.ends.first().copied()

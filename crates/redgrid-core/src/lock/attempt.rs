@@ -169,7 +169,8 @@ impl Table {
         let (sent, key, in_queue) = (asked.sent, &attempt.key, attempt.queue().is_some());
         let why = || AcquireFailure::Unknown(ServerError::unknown("the answer came when the lease had ended"));
         if self.now() >= deadline(sent, attempt.lease) {
-            // A guard that holds nothing is no result.
+            // The lease is over by now: a guard would hold nothing, so release the grant and report
+            // a failure.
             self.schedule_cleanup_of_retransmissions(attempt, id, asked, true);
             self.failed(attempt, why());
             return None;
@@ -256,8 +257,8 @@ impl Table {
         let State { locks, schedule, forced, .. } = state;
         let is_forced = !forced.is_empty() && forced.remove(&server_lease.id).is_some();
         let Some(lock) = locks.get_mut(key) else { return InstallOutcome::Closed };
-        // A lower token shows the earlier grant only if both requests were in flight at the same
-        // time.
+        // Compare the tokens only if this request was sent before the last grant was answered. Only
+        // then does a lower token mean that this grant is the older one.
         let (token, known) = lock.last;
         if is_forced || (sent <= known && server_lease.token < token) {
             return InstallOutcome::Superseded;

@@ -146,9 +146,11 @@ impl ServerLease {
 /// Extensions to a shorter lease that may execute late.
 #[derive(Default)]
 struct Shortenings {
-    /// Until when each unanswered one may execute; `Instant::MAX` for those that have just begun.
+    /// Until when each unanswered shortening may execute; `Instant::MAX` for those that have just
+    /// begun.
     unanswered: Vec<Instant>,
-    /// When the last answered one was answered. Confirmations of earlier requests do not count.
+    /// When the last reply to a shortening arrived. Confirmations of requests that were sent
+    /// earlier do not count.
     settled: Instant,
 }
 
@@ -157,7 +159,7 @@ impl Shortenings {
         self.unanswered.push(Instant::MAX);
     }
 
-    /// Ends one that was answered at `now`, or that may execute until `unanswered_until`.
+    /// Ends a shortening that was answered at `now`, or that may execute until `unanswered_until`.
     fn end(&mut self, unanswered_until: Option<Instant>, now: Instant) {
         if let Some(begun) = self.unanswered.iter().position(|until| *until == Instant::MAX) {
             self.unanswered.swap_remove(begun);
@@ -168,7 +170,8 @@ impl Shortenings {
         }
     }
 
-    /// Returns whether a request that was sent at `sent` has certainly executed after all of them.
+    /// Returns whether a request that was sent at `sent` has certainly executed after all
+    /// shortenings.
     fn allow(&self, sent: Instant) -> bool {
         sent >= self.settled && self.unanswered.iter().all(|until| sent >= *until)
     }

@@ -72,7 +72,8 @@ async fn set_lease(table: &Arc<Table>, hold: &Arc<Hold>, lease: Duration) -> Res
     };
     let shorter = if fixed { now + lease < hold.ends() } else { deadline(now, lease) < server_lease.deadline() };
     if shorter && server_lease.is_renewed_at(now) {
-        // The next renewal would lengthen it again. A renewed hold is not shortened but released.
+        // Renewed leases are not shortened: the next renewal would lengthen them again. To end such
+        // a hold early, release it.
         return Ok(());
     }
     let set = if shorter {

@@ -9,26 +9,26 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::LeaseMode;
 
-/// The current lease, as far as it matters for the next request.
+/// What decides whether the current lease suits the next request.
 struct CurrentLease {
     /// Whether the lease is renewed; `lease` is what renewals write.
     renewed: bool,
     lease: Duration,
     /// Until when it is valid locally.
     deadline: Instant,
-    /// Durability of the server lease, its present lease included.
+    /// Durability of the server lease and of its last extension.
     durability: Durability,
 }
 
 /// Whether the current lease suits the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseFit {
-    /// It does as it is.
+    /// It can be used unchanged.
     Yes,
-    /// It suits once a longer lease is confirmed.
+    /// It must first be extended to this length, and the server must have confirmed that.
     Lengthen(Duration),
-    /// It suits once it is shortened: otherwise a crash would keep the lock for longer than
-    /// requested.
+    /// It must first be shortened to this length: otherwise a crash would keep the lock for longer
+    /// than requested.
     Shorten(Duration),
 }
 
@@ -48,12 +48,13 @@ fn fit(held: &CurrentLease, next: &AcquireRequest, handover_window: Duration, no
     let covered = believed_long_enough
         && held.durability.covers(next.durability)
         && match next.lease {
-            // With less than half of it left, renewals have failed, or a shorter lease was in
-            // force.
+            // If less than half of the lease is left, renewals have failed, or a shorter lease was
+            // in force.
             LeaseMode::Renewed(wanted) => held.renewed && held.lease == wanted && now + wanted / 2 <= held.deadline,
             LeaseMode::Fixed(wanted) => !held.renewed && now + wanted <= held.deadline,
         };
-    // Twice the requested lease and a second more is too long to be left behind by a crash.
+    // A crash would leave the lock taken for the rest of the lease. More than twice the requested
+    // lease plus a second is too long for that.
     let too_long = held.deadline.since(now) > lease * 2 + Duration::from_secs(1);
     match (covered, too_long) {
         (true, false) => LeaseFit::Yes,

@@ -29,7 +29,7 @@ pub(crate) struct ServerLease {
     pub(super) id: u64,
     pub(super) keys: Arc<LockKeys>,
     pub(super) protocol: &'static dyn LockProtocol,
-    /// Which of the grants of its key it is.
+    /// The number of this grant among the grants of its key; see [`LockId`].
     grant: u64,
     pub(super) clock: Clock,
     /// Set when another hold converts from it: it is released without further hand-over or sharing.

@@ -104,8 +104,8 @@ impl Table {
 
     /// Handles a grant that another client took over before it was known here.
     pub(super) fn superseded(self: &Arc<Self>, attempt: &Attempt, server_lease: &Arc<ServerLease>) {
-        // After a forced takeover this release finds nothing. If the clocks misled the comparison,
-        // it is needed.
+        // After a forced takeover this release finds nothing. It is needed if there was no takeover
+        // and only the clocks made it look like one.
         self.release_unreceived(server_lease);
         attempt.status.position.moved(self.number());
         self.refused(attempt, server_lease.granted, None, 0);
@@ -211,8 +211,8 @@ impl Table {
     }
 }
 
-/// Returns whether another waiter would fail for the same lack of durability. The first waiter has
-/// just waited as long for the same or less.
+/// Returns whether another waiter would fail for the same lack of durability. That is so if it
+/// requests at least the same durability as the first waiter, and would not wait longer for it.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));
@@ -228,8 +228,8 @@ impl PendingAcquire {
 
     /// Returns the error at the end of the wait.
     ///
-    /// That the lock is held elsewhere is known only while the server answers. If contact was lost
-    /// for longer than the response timeout, the server counts as unavailable.
+    /// The client knows only while the server answers that the lock is held elsewhere. If contact
+    /// was lost for longer than the response timeout, the server counts as unavailable.
     pub(super) fn timeout_error(&self, now: Instant, contact: Instant) -> AcquireError {
         let (core, keys) = (&self.table().core, &self.key.keys);
         if now < self.status.may_execute_until() {

@@ -1,8 +1,8 @@
 //! Subscribers that never acquire the lock: a monitor with a pattern subscription, or a process
 //! that only watches it.
 //!
-//! A release counts them as waiters, so each yield after it would end only by its quiet period.
-//! They are therefore learned per key and ignored for a while.
+//! A release counts them as waiters, so each yield after it would end only by its quiet period. So
+//! such subscribers are detected for each key, and ignored for a while.
 
 use std::time::Duration;
 

@@ -82,8 +82,9 @@ pub struct AcquireRequest {
 impl AcquireRequest {
     /// Returns the lease to request from the server.
     ///
-    /// A fixed lease includes what the last owner of the hand-over window needs. The lease also
-    /// covers `at_least` if the process dies and no longer renews it.
+    /// A fixed lease is longer by the hand-over window and a margin: a holder to which the lock is
+    /// handed over at the end of the window still gets its full lease. The lease also covers
+    /// `at_least`, so that it holds even if the process dies.
     pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,
@@ -124,9 +125,9 @@ impl Holder {
 
     /// Runs `work` with a holder of its own.
     ///
-    /// Everything that is acquired in it without another holder belongs to that one. Functions that
-    /// call each other may therefore take the same lock. The scope does not reach tasks that `work`
-    /// spawns.
+    /// Everything that `work` acquires belongs to that holder, unless the call names another one.
+    /// Functions that call each other may therefore take the same lock. The scope does not reach
+    /// tasks that `work` spawns.
     ///
     /// Inside another scope, `work` stays with the outer holder.
     ///
@@ -285,7 +286,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
         }
     };
     let answer = match reply {
-        // The most frequent reply: granted at that time, and taken from no other holder.
+        // The most frequent reply: the lock was granted at that time, and no other holder lost it.
         Reply::Int(time) if *time > MIN_SERVER_TIME => Ok((1, time.unsigned_abs(), 0, time.unsigned_abs())),
         // Read element by element: a copy of the list would be one more for each acquire.
         Reply::Array(parts) => match &parts[..] {

@@ -89,7 +89,8 @@ pub(super) fn reenter(
             }
             return Some(Ok(Arc::clone(hold)));
         }
-        // A loss ends with the last guard of its hold: then the holder may request again.
+        // A loss counts until the last guard of the lost hold is dropped. After that the holder may
+        // request the lock again.
         let lost_by = |hold: &Arc<Hold>| hold.holder() == Some(holder) && !hold.is_released() && hold.is_guarded();
         let mut former = lock.lost.iter().flat_map(|lost| lost.iter()).filter_map(std::sync::Weak::upgrade);
         if lock.holds.iter().any(lost_by) || former.any(|hold| lost_by(&hold)) {

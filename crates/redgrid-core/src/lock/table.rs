@@ -362,8 +362,9 @@ impl Table {
         if kind.hands_over_locally() { self.extra_lease(kind, key) } else { Duration::ZERO }
     }
 
-    /// Returns the extra lease on the server for a fixed lease, which the last owner of the window
-    /// needs. Kinds with a server queue pass along the queue for as long.
+    /// Returns by how much a fixed lease is longer on the server, so that a task that gets the lock
+    /// at the end of the hand-over window still has its full lease. Kinds with a server queue pass
+    /// along the queue for as long.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() || kind.queue().is_some() {
             true => handover_window(self.core.settings.handover_window, self.round_trip(key)),

@@ -82,14 +82,15 @@ impl Table {
             reply = parse_reply(&asked);
         }
         let (token, robbed) = match (reply, asked.retransmission_ends) {
-            // A retransmission finds only its own hold.
+            // A retransmission finds only the hold of the first transmission, and cannot report
+            // whether that one preempted a holder: assume that it did.
             (AcquireReply::Granted { token, robbed }, copies) => (token, robbed || copies.is_some()),
             (AcquireReply::Busy { .. }, None) => return Ok(None),
             (AcquireReply::TooLate, None) => return Err(AcquireFailure::too_late_twice()),
             (AcquireReply::Failed(failure), None) => return Err(failure),
             (reply, Some(limit)) => {
-                // Released earlier, the next holder could get a lower token than the preempted one
-                // issued in its window.
+                // If it were released earlier, the next holder could get a lower token than those
+                // that the preempted holder issues in its hand-over window.
                 self.free(&takeover, id, limit + LONGEST_WINDOW);
                 let why = "an earlier copy was not answered, and it is too late for another";
                 return Err(match reply {
@@ -125,8 +126,8 @@ impl Table {
     /// Waits until the former holder's hand-over window is over, and renews the grant.
     ///
     /// The former holder may not know of the takeover yet, and hand over in its process until then.
-    /// Only afterwards is the server's clock past every token that it can issue, so the token is
-    /// read again.
+    /// Only after that is the server's clock past every token that the former holder can issue. So
+    /// the token is read again then.
     async fn wait_out_previous(
         self: &Arc<Self>,
         takeover: &Takeover,
@@ -200,8 +201,8 @@ impl Table {
             InstallOutcome::Ours { lock, schedule } => {
                 let hold = self.create_hold((schedule, lock), &server_lease, (sent, now), wanted);
                 if keep_until != Instant::MIN {
-                    // The job has run already: the lock stays taken, whether or not the grant is
-                    // accepted.
+                    // The hold is retained because its job has run already. So the lock stays taken
+                    // even if the grant is not accepted.
                     hold.set_given();
                 }
                 let grant = HoldGuard::first(client, hold);

@@ -34,13 +34,13 @@ const STAYS_FREE: Duration = Duration::from_millis(1);
 /// subscription active.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// Longer than any wait that neither a message nor the poll ends.
+/// Stands for "no timeout". A message or a poll always ends the wait sooner.
 const NO_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Every 16th yield that ends by its quiet period waits for 20 ms.
+/// Every 16th quiet period lasts at least 20 ms.
 ///
-/// A slow subscriber, such as a process that gets little CPU time, gets the lock at last. A
-/// subscriber that never wants it costs a tenth of a hand-over window more.
+/// So a slow subscriber, such as a process that gets little CPU time, gets the lock at last. A
+/// subscriber that never wants the lock costs others a tenth of a hand-over window more.
 const LONG_QUIET_PERIOD_EVERY: u32 = 16;
 const LONG_QUIET_PERIOD: Duration = Duration::from_millis(20);
 
@@ -186,8 +186,8 @@ impl Table {
         if let Some(turn) = lock.yield_plan.take() {
             wait_loop.yield_plan = Some(*turn);
             lock.contended = true;
-            // Try-only requests that arrived since the release: others go first, so the lock is
-            // busy for them.
+            // For try-only requests that arrived since the release the lock is busy, because others
+            // go first.
             let answers = lock.reject_try_waiters();
             drop(state);
             send(answers);
@@ -252,8 +252,8 @@ impl Table {
                     match self.core.subscriptions.key_ttl(wait_loop.key.key()).await {
                         Some(left) => {
                             (until, silence) = (self.now() + left.min(NO_TIMEOUT), Instant::MAX);
-                            // Others had their chance to go first: announce from now on, so that it
-                            // ends.
+                            // Others had their chance to go first: announce this waiter from now
+                            // on, so that they step back.
                             said = said.or(wait_loop.announces.map(|_| Instant::MIN));
                         }
                         None => (silence, found_free) = (self.now() + STAYS_FREE, true),
@@ -301,7 +301,7 @@ impl Table {
     /// Returns when the quiet period ends while others go first.
     fn quiet_until(&self, wait_loop: &WaitLoop) -> Instant {
         let message_count = self.message_count(&wait_loop.key);
-        // Periodically longer, for subscribers that need more time to respond than most.
+        // Every 16th quiet period is longer, for subscribers that respond slowly.
         let least = if wait_loop.silent % LONG_QUIET_PERIOD_EVERY == LONG_QUIET_PERIOD_EVERY - 1 {
             LONG_QUIET_PERIOD
         } else {

@@ -96,11 +96,10 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
 /// companion.
 pub const COMPANION_SUFFIXES: [&str; 5] = ["timeout", "value", "permits", "allocation", "config"];
 
-/// Index in [`COMPANION_SUFFIXES`] of the key by which an empty Bloom filter exists.
+/// Index in [`COMPANION_SUFFIXES`] of a Bloom filter's configuration, its only key while empty.
 pub const FILTER_CONFIG: usize = 4;
 
-/// Returns the keys by which an object exists ([`primary_keys`]), followed by all others that may
-/// belong to it.
+/// Returns the [`primary_keys`] of an object, followed by all others that may belong to it.
 ///
 /// Most of them are absent.
 pub fn owned_keys(key: &[u8]) -> Vec<Bytes> {

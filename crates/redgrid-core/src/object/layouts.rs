@@ -1,8 +1,9 @@
 //! The keys of each type of object, derived from the key of its name.
 //!
-//! A layout has the keys by which the object exists first, then its companions. A Bloom filter, a
-//! ring and a delayed queue exist by several keys, all others by one. Keys that expire within
-//! seconds, and keys of a single client, are in no layout: docs/internals/keys.md has all.
+//! A layout lists the *primary keys* first, then the companions. An object exists while at least
+//! one of its primary keys exists. A Bloom filter, a ring and a delayed queue have several primary
+//! keys, all others have one. Keys that expire within seconds, and keys of a single client, are in
+//! no layout: docs/internals/keys.md lists all keys.
 
 use bytes::Bytes;
 
@@ -18,7 +19,7 @@ pub struct Kind {
     pub name: &'static str,
     /// Its keys: they are deleted, renamed and expire together.
     pub keys: Layout,
-    /// The number of leading keys by which the object exists: each of them is enough.
+    /// The number of primary keys; they come first. The object exists while one of them exists.
     pub primary_keys: usize,
     /// Keys that are renamed and copied with it, but are not deleted and do not expire with it.
     pub renamed_with: Layout,
@@ -139,7 +140,7 @@ pub fn event(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a Bloom filter: its bits and its configuration.
 ///
-/// It exists by either key: an empty filter has no bits.
+/// Both are primary keys: an empty filter has no bits, only a configuration.
 pub fn bloom_filter(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, "config")]
 }
@@ -181,7 +182,8 @@ pub const LIST_MULTIMAP_ENDS: &str = "redisson_list_multimap_ttl";
 
 /// Returns the keys of a multimap: its keys, and when they expire.
 ///
-/// The values of each of its keys have a key of their own, which only its hash determines.
+/// The values of each multimap key are stored in a further Redis key, whose name contains a hash of
+/// the multimap key. Those names are not listed here.
 pub fn multimap(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), suffixed(key, SET_MULTIMAP_ENDS), suffixed(key, LIST_MULTIMAP_ENDS)]
 }
@@ -189,8 +191,8 @@ pub fn multimap(key: &[u8]) -> Vec<Bytes> {
 /// Returns the keys of a delayed queue.
 ///
 /// The first has the delayed elements. The second has the elements that a Redisson client has found
-/// due or that were put back. The third has the elements that a Redisson client has delayed. It
-/// exists by either of the first two keys.
+/// due or that were put back. The third has the elements that a Redisson client has delayed. The
+/// first two are its primary keys.
 pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
     let [delayed, redissons] =
         ["redisson_delay_queue_timeout", "redisson_delay_queue"].map(|prefix| companion(prefix, key));
@@ -199,7 +201,7 @@ pub fn delayed_queue(key: &[u8]) -> Vec<Bytes> {
 
 /// Returns the keys of a ring: its elements and its capacity.
 ///
-/// It exists by either key: the capacity stays without elements.
+/// Both are primary keys: an empty ring keeps its capacity.
 pub fn ring_buffer(key: &[u8]) -> Vec<Bytes> {
     vec![Bytes::copy_from_slice(key), companion("redisson_rb", key)]
 }

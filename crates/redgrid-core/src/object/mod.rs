@@ -43,8 +43,8 @@ static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("s
 
 /// The keys of an object, derived from the key of its name, all of one slot.
 ///
-/// The keys without which the object does not exist come first, then its companions. All are
-/// deleted, renamed and expire together.
+/// The primary keys come first: the object exists while one of them exists. Its companions follow.
+/// All are deleted, renamed and expire together.
 pub type Layout = fn(&[u8]) -> Vec<Bytes>;
 
 /// Returns the key of the fence of an object that is written under one.
@@ -89,7 +89,7 @@ struct Inner {
     name: Name,
     layout: Layout,
     renamed_with: Layout,
-    /// Number of leading keys by which it exists.
+    /// Number of primary keys; they come first.
     primary_keys: usize,
     keys: Vec<Bytes>,
 }
@@ -337,7 +337,7 @@ impl Inner {
         Inner { client: client.clone(), name, layout, renamed_with, primary_keys: 1, keys }
     }
 
-    /// Returns the keys by which it exists.
+    /// Returns its primary keys: it exists while one of them exists.
     fn primary_keys(&self) -> impl Iterator<Item = Bytes> {
         self.keys.iter().take(self.primary_keys).cloned()
     }

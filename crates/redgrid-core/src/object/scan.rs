@@ -70,8 +70,8 @@ impl<T> Scan<T> {
         Scan::asking(width, object_ref, request, read)
     }
 
-    /// Creates a stream from requests of another kind. Their replies have the form of those
-    /// commands.
+    /// Creates a stream from other requests, whose replies have the form of those of HSCAN, SSCAN
+    /// and ZSCAN.
     ///
     /// `request` gets the cursor of the page, its approximate number of entries, and the pattern,
     /// if there is one. For authors of object types.

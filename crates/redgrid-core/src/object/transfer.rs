@@ -14,7 +14,7 @@ static MOVE: BulkScript = BulkScript::new("object/move", include_str!("scripts/m
 static DELETE_IF_SAME: BulkScript =
     BulkScript::new("object/delete_if_same", include_str!("scripts/delete_if_same.lua"));
 
-/// Prefix of the key with the receipt of a rename: where the object has gone.
+/// Prefix of the key with the receipt of a rename, which says where the object was moved to.
 const RECEIPT_PREFIX: &str = "redgrid_renamed";
 
 impl Object {
@@ -103,7 +103,7 @@ impl Inner {
         let parts: Vec<usize> =
             (0..all_keys.len()).filter(|n| *n < own_count || snapshot.dump.parts()[*n].is_some()).collect();
         let keys = parts.iter().map(|n| all_keys[*n].clone()).chain(receipt.map(|_| self.receipt_key()));
-        // Longer than another rename that has seen the object may take to move it.
+        // Longer than a concurrent rename of the same object can take.
         let receipt_ttl = (2 * self.client.patience()).as_millis().saturating_add(1_000);
         let request = DELETE_IF_SAME.with(keys).int(i64::try_from(parts.len()).unwrap_or(i64::MAX));
         let request = request.arg(receipt.cloned().unwrap_or_default()).arg(receipt_ttl.to_string());
@@ -124,7 +124,8 @@ impl Inner {
         let mut cas_loop = CasLoop::new(&self.client, &self.name);
         let mut written: Option<(Snapshot, Vec<Bytes>)> = None;
         let former: Option<Bytes> = cas_loop.read(Request::command("GET").key(self.receipt_key())).await?;
-        // New for each call, so that it does not match an earlier object of that name.
+        // It is unique for each call, so that the receipt of an earlier object of that name does
+        // not match.
         let receipt: Bytes = [&to.keys[0][..], format!("\0{:016x}", fastrand::u64(..)).as_bytes()].concat().into();
         loop {
             let Some(snapshot) = self.take_snapshot(&cas_loop).await? else {

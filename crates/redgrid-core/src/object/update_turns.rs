@@ -16,8 +16,8 @@ use crate::clock::Instant;
 use crate::connection::Client;
 use crate::error::ServerError;
 
-/// The minimum time without a reply before another turn starts: a busy process is rarely suspended
-/// for longer.
+/// Minimum time without a reply before another turn starts. Busy processes are rarely suspended for
+/// longer.
 const MIN_SILENCE: Duration = Duration::from_millis(100);
 
 /// The time without a reply before another turn starts, in round trips.

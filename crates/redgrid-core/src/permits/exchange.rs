@@ -112,7 +112,7 @@ pub(super) struct LeaseCheck {
     pub(super) lease: Arc<PermitLease>,
     /// The lease from now on; zero only checks.
     pub(super) duration: Duration,
-    /// The lease is to end exactly at that time; otherwise at that time at the earliest.
+    /// True to set the end of the lease exactly, even if that shortens it; false to extend it only.
     pub(super) exact: bool,
 }
 

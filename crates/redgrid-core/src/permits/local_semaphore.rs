@@ -45,7 +45,7 @@ pub(super) type AcquireResult = Result<Option<Offer<Permit>>, AcquireError>;
 
 /// Which task runs the loop from now on.
 ///
-/// Use it after the state is unlocked: polling the loop locks the state.
+/// Use it only after the state is unlocked, because polling the loop locks the state.
 #[derive(Default)]
 #[must_use]
 pub(super) struct DriverHandoff {

@@ -9,8 +9,8 @@
 //! that small requests do not starve a large one.
 //!
 //! A permit that is released while local tasks wait passes on to them, within the *hand-over
-//! window* of the process. At its end, released permits return to the server. If other processes
-//! have subscribers, they go first, as with locks.
+//! window* of the process. After the window, released permits return to the server. If other
+//! processes have subscribed to the semaphore, they go first, as with locks.
 //!
 //! Permits are a plain number, as in Redisson's RSemaphore, or have leases, as in its
 //! RPermitExpirableSemaphore. A leased permit has an id, is renewed while its guard lives, and is
@@ -19,8 +19,8 @@
 //!
 //! A handle may give the number of all permits: available ones and those with a lease. Its requests
 //! set the number if there is none, and fail if there is another one. So they also fail while plain
-//! permits are held, which are in neither. Handles with different numbers have a `LocalSemaphore`
-//! each, as if they were in different processes.
+//! permits are held, because these are neither available nor do they have a lease. Handles with
+//! different numbers have a `LocalSemaphore` each, as if they were in different processes.
 //!
 //! | file | contents |
 //! |---|---|

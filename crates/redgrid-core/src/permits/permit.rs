@@ -197,8 +197,8 @@ impl Permit {
     /// Returns `other` if it belongs to another semaphore or client.
     pub fn merge(&mut self, mut other: Permit) -> Result<(), Permit> {
         if !Arc::ptr_eq(&self.semaphore, &other.semaphore) {
-            // A guard without permits does not keep its semaphore registered, so another one may be
-            // by now.
+            // A guard without permits does not keep its semaphore registered. Another
+            // `LocalSemaphore` may be registered under that name by now, so compare the keys.
             let (own, others) = (&self.semaphore.keys, &other.semaphore.keys);
             let is_same = own.id() == others.id();
             let has_none = self.permits.is_empty() || other.permits.is_empty();

@@ -233,8 +233,8 @@ impl LocalSemaphore {
         state.should_request |= matches!(refusal, Some(Refusal::PermitsDiffer(_)));
         if let Some((listeners, missing)) = state.silent_yield.take_if(|_| requested > 0) {
             let granted: u64 = grants.iter().map(|grant| grant.permits.count).sum();
-            // Permits are taken without a message: if some are missing, a silent subscriber may
-            // have them.
+            // Taking permits publishes no message. If fewer are available than before, a silent
+            // subscriber may have taken them.
             let is_untouched =
                 reply.left.saturating_add_unsigned(granted) == state.left_at_yield.saturating_add_unsigned(returned);
             if missing == 0 || granted > 0 && is_untouched {
@@ -254,7 +254,7 @@ impl LocalSemaphore {
         if let Some((plan, _)) = &mut state.yield_plan
             && reply.receivers.is_some()
         {
-            // Another return during the yield: its message comes from this process, too.
+            // For another return during the yield, one more message comes from this process itself.
             plan.let_pass();
             state.left_at_yield = state.left_at_yield.saturating_add_unsigned(returned);
         }

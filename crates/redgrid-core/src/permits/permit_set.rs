@@ -66,8 +66,8 @@ pub(super) struct PermitLease {
     clock: Clock,
     /// Until when the lease is valid locally.
     deadline: Deadline,
-    /// When its end was last set exactly, in nanoseconds. Requests that were sent before confirm
-    /// nothing.
+    /// When the last request that shortens the lease was sent, in nanoseconds. Replies to earlier
+    /// requests do not extend the lease.
     set_at: AtomicU64,
     lost: OnceLock<LostReason>,
 }
@@ -124,8 +124,8 @@ impl PermitLease {
 
     /// Extends the deadline to `deadline`, which a request that was sent at `sent` has confirmed.
     ///
-    /// A lost permit stays lost, because the loss may have been reported. An end that was set
-    /// exactly since the request was sent counts instead.
+    /// A lost permit stays lost, because the loss may have been reported. If a later request has
+    /// shortened the lease, this one does not extend it.
     pub(super) fn confirm(&self, deadline: Instant, sent: Instant) {
         if self.lost().is_none() && sent.as_nanos() >= self.set_at.load(Ordering::Acquire) {
             self.deadline.extend(deadline, self.clock.now());

@@ -53,7 +53,7 @@ pub enum Returned {
     Released,
     /// Its lease had ended, and others may have had it.
     Expired,
-    /// It is unknown: it was returned before, or its lease ended long ago.
+    /// The semaphore does not know the permit: it was returned before, or its lease ended long ago.
     Unknown,
 }
 

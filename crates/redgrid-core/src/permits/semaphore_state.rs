@@ -64,8 +64,9 @@ pub(super) struct SemaphoreState {
     pub(super) leases: Schedule<PermitLease>,
     /// Leases that the next exchanges renew or check.
     pub(super) due: Vec<Arc<PermitLease>>,
-    /// Whether the loop runs and, while its caller polls it, the loop itself.
+    /// Whether the loop runs: in a task, or polled by a caller.
     pub(super) loop_running: bool,
+    /// The loop, while a caller polls it.
     pub(super) inline_loop: Option<InlineTask>,
     /// The next exchange is to request permits for the waiters.
     pub(super) should_request: bool,
@@ -73,8 +74,8 @@ pub(super) struct SemaphoreState {
     pub(super) left: i64,
     /// When the hand-over window ends.
     pub(super) window_ends: Instant,
-    /// Other processes go first; and when the quiet period ends, after which this process requests
-    /// anyway.
+    /// Set while other processes go first. The time is the end of the quiet period, after which
+    /// this process requests permits anyway.
     pub(super) yield_plan: Option<(YieldPlan, Instant)>,
     /// Number of available permits when the yield began.
     pub(super) left_at_yield: i64,

@@ -54,8 +54,9 @@ impl Waiter {
         format!("{client}:{}:{}", self.request.permits, self.id).into()
     }
 
-    /// Schedules the removal of its position in the server queue, if it has one. The waiters behind
-    /// it are served sooner then, so they are requested again.
+    /// Schedules the removal of its position in the server queue, if it may have one.
+    ///
+    /// That may let later waiters in, so their permits are requested again.
     pub(super) fn cancel_position(
         &self,
         semaphore: &LocalSemaphore,

@@ -44,8 +44,8 @@ pub(super) enum ChannelScope {
     Everywhere,
     /// Published in the slot of the key; subscribed where waiters of the key subscribe.
     Slot,
-    /// SPUBLISH on every server that supports it, at the user's choice; subscribed at the primary
-    /// of the slot.
+    /// SPUBLISH on every server that supports it, because the user chose a sharded topic;
+    /// subscribed at the primary of the slot.
     Sharded,
     /// PUBLISH at any node, to every channel of a pattern; subscribed at the primary.
     Patterns,
@@ -155,8 +155,8 @@ impl Channel {
 
     /// Returns whether the channel may be subscribed at its node.
     ///
-    /// A gap is reported a moment after it happens. So a subscription may be recorded that only a
-    /// lost connection has confirmed; the current one may have it or not.
+    /// A gap is reported a moment after it happens. Until then, a recorded subscription may have
+    /// been confirmed only on the lost connection, and may be missing on the current one.
     pub(super) fn may_be_subscribed(&self) -> bool {
         self.subscribe_sent
             && (self.confirmed_or_unknown

@@ -93,8 +93,8 @@ async fn poll_keys(manager: &SubscriptionManager, subscriptions: &NodeSubscripti
                     }
                 }
             }
-            // One key that the user may not read fails the whole call, so each waiter tries by
-            // itself. If the slot has moved, the waiter's own attempt follows it.
+            // If the user may not read one of the keys, the whole call fails. So each waiter is
+            // woken to try by itself. If the slot has moved, the waiter's own attempt follows it.
             Err(error) if error.code().is_some() => group.iter().for_each(|due_poll| manager.resync(&due_poll.channel)),
             // Without contact there is nothing to report.
             Err(_) => {}

@@ -253,7 +253,8 @@ impl SubscriptionManager {
         if own_desired(node_tasks, subscriptions).is_none() {
             return;
         }
-        // Re-checks beyond the poll budget of a second would be a storm; the poll reaches the rest.
+        // Only as many waiters re-check at once as the poll budget of one second allows, to avoid a
+        // burst. The poll reaches the others.
         let mut resync_budget = self.settings.poll_budget;
         for name in chunk {
             let Some(NodeTask { desired, .. }) = node_tasks.get_mut(node) else { return };

@@ -47,7 +47,7 @@ pub(crate) async fn waiting_subscribers(client: &Client, channels: &[Bytes], key
 impl SubscriptionManager {
     /// Counts the subscribers of channels of one slot where waiters of their keys subscribe.
     ///
-    /// `None` if that is not at a replica.
+    /// `None` if they do not subscribe at a replica.
     pub(crate) fn replica_subscribers(
         &self,
         channels: &[(&Bytes, &Bytes)],

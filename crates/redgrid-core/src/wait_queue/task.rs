@@ -10,7 +10,8 @@ use crate::clock::Instant;
 use crate::error::ServerError;
 use crate::pubsub::{ChannelEvent, OrderedSubscription};
 
-/// Poll intervals between polls while messages are received. The polls are a safety net only.
+/// While messages are received, polls are a safety net only: the time between them is this many
+/// poll intervals.
 pub const SUBSCRIBED_POLLS: u32 = 5;
 
 /// Longest time between polls while no messages are received.
@@ -20,12 +21,12 @@ const UNSUBSCRIBED_POLL: Duration = Duration::from_secs(1);
 /// Lifetimes on a server have a resolution of 1 ms.
 pub const AFTER_CHANGE: Duration = Duration::from_millis(2);
 
-/// A poll that is due or in flight for longer is overdue. Far above a round trip.
-///
-/// The last reply no longer counts as current then.
+/// A poll that has been due or in flight for longer is overdue, and the last reply no longer counts
+/// as current. The limit is far above a round trip.
 const OVERDUE: Duration = Duration::from_secs(1);
 
-/// The running task of a queue. However it ends, no waiter is left without one.
+/// Guards the running task of a queue. If the task ends while waiters are left, such as with the
+/// client, their waits end, too.
 pub(super) struct RunningTask<R: Resource> {
     queue: Arc<WaitQueue<R>>,
     is_over: bool,
@@ -69,8 +70,8 @@ pub(super) async fn run<R: Resource>(mut task: RunningTask<R>) {
     let mut subscription: Option<OrderedSubscription> = None;
     let mut in_flight: Option<(WaiterId, PollFuture<R::Reply>)> = None;
     let mut next_poll = Instant::MIN;
-    // The first time that was announced since the poll in flight was sent. Its reply need not
-    // reflect the announcement.
+    // The earliest time for the next poll that messages have announced since the poll in flight was
+    // sent. The reply to that poll need not reflect them.
     let mut announced = Instant::MAX;
     // Without waiters: when the task ends.
     let mut ends_at: Option<Instant> = None;

@@ -25,7 +25,8 @@ pub(super) enum Take {
     Already(&'static str, &'static str),
     /// A warning, unless it is the class that changes nothing.
     Class(&'static str, &'static str),
-    /// An error, unless it is the class that changes nothing: ignoring it would use other keys.
+    /// A class that is refused unless it is the one that changes nothing. Ignoring another class
+    /// would use other keys or commands than Java.
     Vital(&'static str, &'static str),
     /// No effect here, and why.
     Ignored(&'static str),

@@ -99,7 +99,8 @@ impl Core {
         tokio::select! {
             biased;
             asked = self.exchange(request, until, persistence, &progress) => match asked.result {
-                // It is settled: the caller retries with fewer keys in any case.
+                // Reported unchanged, even after an unanswered transmission: the caller retries
+                // with fewer keys in any case.
                 Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => Err(error),
                 Err(error) if asked.retransmission_ends.is_some() => Err(error.after_unanswered()),
                 result => result,

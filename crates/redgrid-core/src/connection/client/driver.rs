@@ -68,7 +68,7 @@ impl Driver {
             }
         };
         let in_time = tokio::select! {
-            // First: work that completes at the deadline counts as done in time.
+            // Polled first, so that work that completes at the deadline counts as done in time.
             biased;
             () = drained => true,
             () = core.clock.sleep_until(by) => false,
@@ -83,8 +83,8 @@ impl Driver {
         // for holds any more.
         loop {
             tokio::select! {
-                // First, even after the deadline: its first poll makes all connections begin to
-                // close.
+                // This branch is polled first, even if the deadline has passed: its first poll
+                // makes all connections begin to close.
                 biased;
                 () = &mut closed => break,
                 () = core.clock.sleep_until(by) => break,

@@ -99,8 +99,8 @@ async fn ready(core: &Core) -> Result<(), ServerError> {
     }
 }
 
-/// Completes when waiting does not help at any primary: each refuses this client, or is a wrong
-/// target.
+/// Completes when waiting is useless: each primary refuses this client, or cannot be a server for
+/// it (see [`Server::refusal`](crate::connection::Server::refusal)).
 pub(crate) async fn refused(core: &Core) -> ServerError {
     let mut changes = core.topology.changes();
     loop {

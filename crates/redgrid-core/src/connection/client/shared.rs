@@ -15,8 +15,10 @@ type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
 #[derive(Default)]
 pub(crate) struct Shared(Mutex<Known>);
 
-/// One value for each type and key, kept from its first use until the client ends. It has a lock of
-/// its own: the values of [`Shared`] are made from these.
+/// One value for each type and key, kept from its first use until the client ends.
+///
+/// Its lock is not the one of [`Shared`], because values of `Shared` are created from these while
+/// that one is locked.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Values>);
 

@@ -163,7 +163,8 @@ impl Lane {
 
     /// Runs `work` while it queues new waiters and answers queued waiters at their deadline.
     ///
-    /// They report zero acknowledgements: the group in front still lacks those of an older write.
+    /// These report zero acknowledgements, because even the older write of the group in front has
+    /// too few.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         let mut first = self.queue.iter().map(|member| member.by).min().unwrap_or(Instant::MAX);

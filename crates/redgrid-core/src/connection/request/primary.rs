@@ -134,7 +134,8 @@ async fn ask(
     until: Instant,
 ) -> Result<Reply, ServerError> {
     let (core, request) = (client.core(), Arc::new(request));
-    // Number of transmissions that may have been executed, whatever the replies to later ones say.
+    // Number of transmissions without a reply. Each may have been executed; no reply to a later
+    // one rules that out.
     let mut unanswered = 0;
     let error = loop {
         let replaced = || format!("{} is no primary any more", server.id());
@@ -153,7 +154,7 @@ async fn ask(
         if is_doubtful(&error) {
             core.topology.suspect(TopologyHint::Node(server.id().clone()));
         }
-        // A dedicated connection has its own trouble.
+        // A refusal concerns the shared connections, not a dedicated one.
         let heeds_refusal = unanswered == 0 && !request.dedicated;
         let again = match &error {
             ServerError::NotSent { .. } => match server.refusal().borrow().clone() {
@@ -169,7 +170,7 @@ async fn ask(
         };
         if !again || !pause(client, server, &request, until).await {
             let is_down = matches!(error, ServerError::NotSent { .. }) && server.current_connection_id().is_none();
-            // The cause may have been found meanwhile.
+            // The reason why the server is unreachable may be known by now.
             break if is_down && !request.dedicated { server.unreached() } else { error };
         }
     };

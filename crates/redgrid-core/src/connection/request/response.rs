@@ -15,7 +15,7 @@ use crate::pinned::pinned;
 /// ```
 /// use redgrid_core::{Reply, ResponseFuture};
 ///
-/// // As a server that a test implements answers.
+/// // What the `ask` of a test's own `Server` may return.
 /// let response = ResponseFuture::inline(async || Ok(Reply::Int(1)));
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// assert_eq!(response.await, Ok(Reply::Int(1)));

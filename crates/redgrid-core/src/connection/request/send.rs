@@ -252,7 +252,7 @@ async fn transmit(
 ) -> Answer {
     let epoch = by.current_connection_id();
     let result = by.ask(request, limit).await;
-    // A redirect is doubtful, too.
+    // A redirect counts as doubtful, too, so `follow` handles it.
     let is_final = !result.as_ref().is_err_and(is_doubtful);
     let answer = Answer { result, by, epoch, at_home: !request.reads };
     if is_final { answer } else { Box::pin(follow(topology, answer, request, limit, sent_on)).await }

@@ -66,8 +66,10 @@ fn eager_interval(missed_for: Duration) -> Duration {
     pace(missed_for).mul_f64(1.0 - fastrand::f64() / 4.0)
 }
 
-/// Returns the base pause. Pauses that each grow by a quarter equal 100 ms plus a quarter of their
-/// sum.
+/// Returns the pause before it is randomly shortened.
+///
+/// It is [`EAGERLY`] plus a quarter of the time after [`AT_FULL_PACE`]. So each pause is about a
+/// quarter longer than the one before.
 fn pace(missed_for: Duration) -> Duration {
     (EAGERLY + missed_for.saturating_sub(AT_FULL_PACE) / 4).min(SLOWEST)
 }

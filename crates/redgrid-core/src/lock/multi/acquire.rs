@@ -209,8 +209,10 @@ impl Table {
         Err(failure.into_error(&self.core, &look.targets[at].name))
     }
 
-    /// Schedules the release of all keys that transmissions of the request may acquire; `at_once`
-    /// if the answered one may have acquired them.
+    /// Schedules the release of all keys that transmissions of the request may acquire.
+    ///
+    /// With `at_once` they are also released now, because the answered transmission may have
+    /// acquired them.
     fn clean_up_copies(self: &Arc<Self>, look: &MultiRequest, call: &MultiCall, lease: Duration, at_once: bool) {
         if at_once || call.asked.was_retransmitted() {
             self.schedule_cleanup(DeferredRelease { at_once, ..call.deferred_release(look, lease) });

@@ -1,5 +1,5 @@
--- delete_if_same.lua: deletes an object if it is unchanged, and stores for a while where it
--- has gone.
+-- delete_if_same.lua: deletes an object if it is unchanged. On request it stores a receipt for a
+-- while, which says where the object was moved to.
 --
 -- KEYS     those of the object; then the receipt, if one is to be written
 -- ARGV[1]  the number of the object's keys

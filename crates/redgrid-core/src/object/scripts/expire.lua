@@ -4,7 +4,7 @@
 -- ARGV[1]  PEXPIRE or PEXPIREAT
 -- ARGV[2]  its time in milliseconds
 -- ARGV[3]  the condition: none, some, later, sooner or empty
--- ARGV[4]  the number of keys by which the object exists
+-- ARGV[4]  the number of primary keys: the object exists while one of them does
 -- Returns  1: set; 0: the condition is not met; -1: the object is absent
 local left = -2
 for i = 1, tonumber(ARGV[4]) do

@@ -1,6 +1,6 @@
 -- lifetime.lua: returns the lifetime of an object, that of its first key that exists.
 --
--- KEYS     those by which the object exists
+-- KEYS     the object's primary keys: it exists while one of them does
 -- Returns  milliseconds; -1 without an end; -2 if none exists
 for i = 1, #KEYS do
     local left = redis.call('PTTL', KEYS[i])

@@ -5,7 +5,7 @@
 -- ARGV[2]  1 to replace another object
 -- ARGV[3]  the number of the object's own keys; an absent one deletes what has its new name, and an
 --          absent one of the others keeps it
--- ARGV[4]  the number of keys by which the object exists
+-- ARGV[4]  the number of primary keys: the object exists while one of them does
 -- Returns  1: done; 0: another object has the name; -1: the object is absent
 local half, own, primary = #KEYS / 2, tonumber(ARGV[3]), tonumber(ARGV[4])
 if redis.call('EXISTS', unpack(KEYS, 1, primary)) == 0 then

@@ -1,8 +1,8 @@
 -- persist.lua: removes the lifetime of all keys of an object.
 --
--- KEYS     those of the object; first those by which it exists
--- ARGV[1]  the number of keys by which it exists
--- Returns  1: one of these keys had a lifetime; 0: none had
+-- KEYS     those of the object, its primary keys first
+-- ARGV[1]  the number of primary keys: the object exists while one of them does
+-- Returns  1: a primary key had a lifetime; 0: none had
 local primary, result = tonumber(ARGV[1]), 0
 for i = 1, #KEYS do
     local had = redis.call('PERSIST', KEYS[i])

@@ -5,7 +5,7 @@
 --          given contents
 -- ARGV[2]  1 to return the SHA-1 of each key's content
 -- ARGV[3]  the number of the object's own keys; the others stay as they are if they have no content
--- ARGV[4]  the number of keys by which the object exists
+-- ARGV[4]  the number of primary keys: the object exists while one of them does
 -- ARGV[5…] for each key: 1 if it has content, the content, its lifetime in milliseconds
 --          (0: none), and the SHA-1 of the present content with "same"
 -- Returns  {1, SHA-1s}: done, an empty SHA-1 for an absent key; {0}: the present object stays

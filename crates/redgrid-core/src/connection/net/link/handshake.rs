@@ -29,7 +29,8 @@ pub(crate) enum NodeRole {
 }
 
 pub(crate) enum Handshake {
-    /// Nothing: a server with a script that runs for too long refuses everything except ending it.
+    /// Nothing: a server whose script runs for too long refuses every command except those that end
+    /// the script.
     Nothing,
     /// A sign of life.
     Life,

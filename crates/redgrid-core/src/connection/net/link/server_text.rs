@@ -2,13 +2,15 @@
 
 use crate::error::ServerError;
 
-/// Returns whether the server requires a login, by its own error text: a script may raise other
-/// errors.
+/// Returns whether the server requires a login.
+///
+/// The whole text of the server is compared, because a script may raise an error with the same
+/// code.
 pub(crate) fn wants_login(error: &ServerError) -> bool {
     matches!(error, ServerError::Unauthorized { message } if message.starts_with("NOAUTH Authentication required"))
 }
 
-/// Returns whether the server rejects writes, by its own error text.
+/// Returns whether the server rejects writes. Like [`wants_login`], it compares the server's text.
 pub(super) fn is_read_only(error: &ServerError) -> bool {
     let words = "READONLY You can't write against a read only";
     matches!(error, ServerError::Refused { message, .. } if message.contains(words))

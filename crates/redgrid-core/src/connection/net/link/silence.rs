@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(silence.lasts(&clock), Duration::ZERO);
     }
 
-    /// The limit of the silence.
+    /// How long silence is permitted in these tests.
     const LIMIT: Duration = Duration::from_millis(100);
 
     #[tokio::test(start_paused = true)]

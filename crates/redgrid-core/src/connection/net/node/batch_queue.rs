@@ -18,14 +18,14 @@ use crate::error::ServerError;
 use crate::script::{BatchPhase, BatchScript};
 use crate::sync::Mutex;
 
-/// The number of requests in flight from which on further calls wait.
+/// Further calls wait while this many requests are in flight.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// The number of requests in flight that suffices for a near server once calls are batched.
+/// Limit of requests in flight to a near server once calls are batched. More would not pay.
 const MAX_IN_FLIGHT_NEAR: usize = 1;
 
-/// The number of waiting calls from which on a further request to a near server pays for its
-/// wake-ups.
+/// A further request to a near server is sent while this many calls wait. With fewer calls its
+/// wake-ups would cost more than it gains.
 const CROWD: usize = 32;
 
 const MAX_BATCH: usize = 64;
@@ -115,8 +115,10 @@ impl Batchers {
     }
 }
 
-/// A call that its caller sends. The call ends when this is dropped, also with a cancelled caller,
-/// and waiting calls are started then.
+/// Counts one call that its caller sends itself, until it is dropped.
+///
+/// It is dropped with the caller's future, so a cancelled call ends, too. A sender for waiting
+/// calls is then started if there is room.
 pub(super) struct InlineCall<'a> {
     node: &'a Node,
     key: BatchKey,
@@ -220,7 +222,8 @@ impl BatchQueue {
 
     /// Returns the maximum size of the next batch.
     ///
-    /// With ordered delivery it is a part of all calls while further requests may be sent.
+    /// With ordered delivery, and while further requests may be sent, it is an equal share of all
+    /// calls.
     fn max_batch(&self, mode: BatchMode) -> usize {
         let all = self.waiting.len() + self.in_flight;
         match mode {
@@ -234,8 +237,8 @@ impl BatchQueue {
     /// Takes the calls of the next batch, for a task that sends them, and the lock that orders
     /// their replies.
     ///
-    /// It takes none if no call waits, and the task is no longer counted. It also takes none for a
-    /// task that has sent before, if the other senders suffice for the waiting calls.
+    /// It takes none if no call waits, or if the task has sent before and the other senders suffice
+    /// for the waiting calls. The task then ends, and is no longer counted.
     pub(super) fn take_batch(
         &mut self,
         mode: BatchMode,

@@ -122,7 +122,7 @@ impl Node {
         };
         match link.send(command("EVALSHA", body.sha().clone())?).await {
             Err(ServerError::Refused { message, .. }) if Code::of(&message) == Code::NoScript => {
-                // Boxed because it is rare: the sender's future would otherwise have room for it.
+                // Boxed because it is rare. Otherwise the sender's future would reserve its size.
                 Box::pin(link.send(command("EVAL", body.bytes())?)).await
             }
             answer => answer,
@@ -167,7 +167,8 @@ async fn send_waiting(node: Weak<Node>, key: BatchKey) {
     }
 }
 
-/// Ends a turn of delivery once the requests that were enqueued a moment ago have been written.
+/// Unlocks the order of replies once the requests that were enqueued a moment ago have been
+/// written.
 async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
     if turn.is_some() {
         yield_now().await;
@@ -176,7 +177,8 @@ async fn end_turn(turn: Option<OwnedMutexGuard<()>>) {
 
 /// Sends calls as a batch, or a single call alone.
 ///
-/// Returns the turn of delivery if the answered callers send next.
+/// Returns the lock of the order of replies if the answered callers are to send before it is
+/// unlocked.
 async fn send(node: &Node, calls: Vec<Call>, order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     let (rest, turn) = if calls.len() > 1 { send_batch(node, calls, order).await } else { (calls, None) };
     if rest.is_empty() {
@@ -202,8 +204,8 @@ async fn send_each(node: &Node, calls: Vec<Call>) {
     .await;
 }
 
-/// Awaits a reply until `limit`. A dropped request may have been executed; its callers receive
-/// that error.
+/// Awaits a reply until `limit`. After that the request is dropped, and its callers receive the
+/// error of a request that may have been executed.
 async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) -> Option<T> {
     let reply = tokio::time::timeout(limit.since(node.clock.now()), sent).await.ok();
     if reply.is_none() {
@@ -215,8 +217,8 @@ async fn in_time<T>(node: &Node, limit: Instant, sent: impl Future<Output = T>) 
 
 /// Sends calls as a batch and returns those to send alone.
 ///
-/// The returned calls did nothing in the batch; their own script reports the reason. Also returns
-/// the turn of delivery if replies are ordered.
+/// The returned calls did nothing in the batch; their own script reports the reason. If replies are
+/// delivered in order, the lock of that order is returned, too.
 async fn send_batch(
     node: &Node,
     mut calls: Vec<Call>,
@@ -252,12 +254,12 @@ async fn send_batch(
     }
 }
 
-/// Waits for the turn of delivery if replies are ordered, for a limited time.
+/// Locks the order of replies, if there is one. Gives up after [`MAX_REPLY_DELAY`].
 async fn turn(order: Option<ReplyOrder>) -> Option<OwnedMutexGuard<()>> {
     tokio::time::timeout(MAX_REPLY_DELAY, order?.lock_owned()).await.ok()
 }
 
-/// Answers each call with its part of a batch's reply. Returns those with an error: they did
+/// Answers each call with its part of a batch's reply. Returns the calls that failed: they changed
 /// nothing.
 fn answer_each(calls: Vec<Call>, replies: Vec<Reply>) -> Vec<Call> {
     let (mut replies, mut failed) = (replies.into_iter(), Vec::new());

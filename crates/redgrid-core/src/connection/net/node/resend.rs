@@ -27,7 +27,8 @@ fn is_without(message: &str) -> bool {
     named.is_some_and(|named| named.starts_with("EVALSHA_RO") || named.starts_with("EVAL_RO"))
 }
 
-/// Returns whether the refused request may be sent again in another form, as a first cheap check.
+/// Returns whether it may help to send the refused request in another form, such as the text of a
+/// script instead of its hash. A cheap check before the exact one.
 pub(super) fn may_help(request: &Request, refused: &Result<Reply, ServerError>) -> bool {
     let Err(ServerError::Refused { message, .. }) = refused else { return false };
     match &request.what {
