@@ -103,10 +103,10 @@ async fn a_wait_ends_unavailable_where_the_contact_was_lost() {
         let mut wrong = Vec::new();
         for ((outcome, took), (name, _)) in ended.iter().zip(&WAITING) {
             // A request that takes an element, or reports a grant, may have left before the loss
-            // was noticed. Its outcome is unknown.
-            let takes =
-                ["queue", "semaphore", "reliable queue", "barrier"].iter().any(|taking| name.starts_with(taking));
-            let left = takes || (name.contains("lock") && !matches!(loss, Loss::Killed));
+            // was noticed. Its outcome is unknown. A waiter for a lock sends one when the
+            // connection of its subscription breaks, which may be before that of its requests.
+            let takers = ["queue", "semaphore", "reliable queue", "barrier"];
+            let left = takers.iter().any(|taker| name.starts_with(taker)) || name.contains("lock");
             let expected: &[_] = if left { &["Unavailable", "OutcomeUnknown"] } else { &["Unavailable"] };
             if !outcome.is(expected) {
                 wrong.push(format!("{name}, {loss:?}: {} after {took:?} ({})", outcome.kind, outcome.text));
