@@ -19,15 +19,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::{MaybeDone, maybe_done, poll_immediate};
+use redgrid_client::internal::Mutex;
+use redgrid_client::{Client, ServerError};
 use tokio::task::yield_now;
 
 use self::waiters::{BatchResult, WaiterSlab};
 use crate::author::ClientExt;
 use crate::clock::{Clock, Instant};
-use crate::connection::Client;
-use crate::error::ServerError;
 use crate::lock::InlineTask;
-use crate::sync::Mutex;
+use crate::service::ClientParts;
 
 /// Number of requests from which a second batch in flight is worth its request.
 const CONCURRENT_BATCHES_FROM: usize = 8;

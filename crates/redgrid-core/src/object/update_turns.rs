@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::{Client, ServerError};
 use tokio::sync::Notify;
 
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::Client;
-use crate::error::ServerError;
 
 /// The minimum time without a reply before another turn starts: a busy process is rarely suspended
 /// for longer.

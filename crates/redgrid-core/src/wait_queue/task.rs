@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::{ChannelEvent, OrderedSubscription, ServerError};
+
 use super::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::error::ServerError;
-use crate::pubsub::{ChannelEvent, OrderedSubscription};
 
 /// Poll intervals between polls while messages are received. The polls are a safety net only.
 pub const SUBSCRIBED_POLLS: u32 = 5;
