@@ -6,7 +6,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
-use redgrid_core::author::Server;
+use redgrid_core::author::{ClientExt, Server};
 use redgrid_core::clock::Clock;
 use redgrid_core::{Client, Config, Failure, Reply, Request};
 use redgrid_locks::{ExtendError, Lock, LockGuard, LostReason};
@@ -230,4 +230,21 @@ async fn a_hold_that_was_seen_lost_is_not_held_again_by_an_extension() {
     assert!(!held.is_held(), "{told:?}");
     assert!(matches!(told, Err(ExtendError::Lost { reason: LostReason::Expired, .. })), "{told:?}");
     assert_eq!(held.watch().lost_reason(), Some(LostReason::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_request_begins_with_the_first_poll() {
+    let timeout = Duration::from_secs(1);
+    let server = Arc::new(FakeServer::new("one:1", |_| Ok(Reply::Int(1))));
+    let config = Config::single("one").unwrap().response_timeout(timeout);
+    let client = Client::over_one(server as Arc<dyn Server>, config, Clock::runtime()).unwrap();
+    let size = || Request::command("DBSIZE").idempotent();
+    let primary = client.primaries().await.unwrap().remove(0);
+    let one = client.run_same_slot::<i64>(size());
+    let (on, all, primaries) =
+        (client.run_on::<i64>(&primary, size()), client.run_on_primaries::<i64>(size()), client.primaries());
+    tokio::time::sleep(10 * timeout).await;
+    assert_eq!((one.await.unwrap(), on.await.unwrap()), (1, 1));
+    assert_eq!(all.await.unwrap().remove(0).1.unwrap(), 1);
+    assert_eq!(primaries.await.unwrap().len(), 1);
 }

@@ -107,7 +107,7 @@ async fn lost_replies_to_reads_are_retried() {
     assert!(lock.is_locked().await.unwrap());
     // The poll of a waiter: the connection is lost with the reply, and the waiter still enters.
     let waiter = tokio::spawn(lock.acquire().timeout(SOON).into_future());
-    harness.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-core/src/pubsub/ttl.lua")));
+    harness.swallow(&redgrid_tests::sha(include_str!("../../crates/redgrid-client/src/pubsub/ttl.lua")));
     wait_until(SOON, async || harness.swallowed() == 2).await;
     held.release().await.unwrap();
     waiter.await.unwrap().unwrap().release().await.unwrap();

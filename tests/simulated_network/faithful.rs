@@ -17,13 +17,13 @@ static ACQUIRE: BulkScript = script!("lock/acquire", "redgrid-locks/src/scripts/
 static TAKE_OVER: BulkScript = script!("lock/takeover", "redgrid-locks/src/scripts/takeover");
 static RELEASE: BulkScript = script!("lock/release", "redgrid-locks/src/scripts/release");
 static RELEASE_YIELDING: BulkScript = script!("lock/release-yielding", "redgrid-locks/src/scripts/release_yielding");
-static MARK: BulkScript = script!("pubsub/set-waiting", "redgrid-core/src/pubsub/set_waiting");
+static MARK: BulkScript = script!("pubsub/set-waiting", "redgrid-client/src/pubsub/set_waiting");
 static RETAIN: BulkScript = script!("lock/retain", "redgrid-locks/src/scripts/retain");
 static EXTEND: BulkScript = script!("lock/extend", "redgrid-locks/src/scripts/extend");
 static RENEW: BulkScript = script!("lock/renew", "redgrid-locks/src/scripts/renew");
 static RELEASE_MANY: BulkScript = script!("lock/release-many", "redgrid-locks/src/scripts/release_many");
 static INSPECT: BulkScript = script!("lock/inspect", "redgrid-locks/src/scripts/inspect");
-static PEEK: BulkScript = script!("pubsub/ttl", "redgrid-core/src/pubsub/ttl");
+static PEEK: BulkScript = script!("pubsub/ttl", "redgrid-client/src/pubsub/ttl");
 
 const NAMES: [&str; 3] = ["a", "b", "c{d}"];
 /// Two fields of one client, one of another client, and two without our form.

@@ -31,7 +31,7 @@ pub(crate) enum Part {
 const ALL: [Part; 5] = [Part::Manifests, Part::Package, Part::Bare, Part::Features, Part::Msrv];
 
 /// Crates with features that the crates above them forward.
-const FORWARDED: [&str; 2] = ["redgrid-core", "redgrid-codecs"];
+const FORWARDED: [&str; 3] = ["redgrid-client", "redgrid-core", "redgrid-codecs"];
 
 /// Files of each package, beside its sources.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];

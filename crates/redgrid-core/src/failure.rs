@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::ServerError;
+use redgrid_client::ServerError;
+
 use crate::name::InvalidName;
 
 /// The reasons why an operation can fail that are the same for every object.
@@ -84,7 +85,8 @@ impl Failure {
             ServerError::Unauthorized { .. } => Failure::Unauthorized { operation, source },
             ServerError::ShuttingDown => Failure::ShuttingDown { operation },
             ServerError::Refused { .. } => Failure::Refused { operation, source },
-            ServerError::Unknown { .. } | ServerError::Decode { .. } => Failure::OutcomeUnknown { operation, source },
+            // `Unknown` or `Decode`.
+            _ => Failure::OutcomeUnknown { operation, source },
         }
     }
 
@@ -169,10 +171,23 @@ impl fmt::Display for Operation {
     }
 }
 
+/// Converts an invalid name to errors with a variant `Failed`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! from_invalid_name {
+    ($($error:ident),*) => {$(
+        impl From<$crate::name::InvalidName> for $error {
+            fn from(invalid: $crate::name::InvalidName) -> Self {
+                $error::Failed(invalid.into())
+            }
+        }
+    )*};
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
+    use redgrid_client::Code;
 
     /// The name of the variant, for a table.
     fn variant(failure: &Failure) -> &'static str {

@@ -9,13 +9,13 @@
 //! registered.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc};
+pub(crate) use redgrid_client::internal::BackgroundTask;
+use redgrid_client::internal::Core;
+use tokio::sync::Notify;
 
 /// Interval of the checks while something is registered.
 const TICK: Duration = Duration::from_millis(250);
@@ -135,15 +135,15 @@ impl UnpolledRegistry {
         (due, state.checking)
     }
 
-    /// Runs the client's task. Requests that it takes over go to `work`.
-    pub(crate) async fn watch(&self, work: mpsc::UnboundedSender<BackgroundTask>) {
+    /// Runs the client's task. Requests that it takes over become background tasks.
+    pub(crate) async fn watch(&self, core: &Core) {
         loop {
             self.registered.notified().await;
             loop {
                 tokio::time::sleep(TICK).await;
                 let (due, goes_on) = self.tick();
                 for taken_over in due.into_iter().filter_map(Unpolled::give_up) {
-                    let _ = work.send(taken_over);
+                    core.spawn_background(taken_over);
                 }
                 if !goes_on {
                     break;
@@ -190,9 +190,6 @@ impl<T> std::fmt::Debug for Offer<T> {
         f.debug_struct("Offer").finish_non_exhaustive()
     }
 }
-
-/// Work that ends by itself and delivers its own result.
-pub(crate) type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A request that its caller polls in place while no other task needs it.
 ///

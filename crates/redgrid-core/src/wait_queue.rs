@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use redgrid_client::{ChannelEvent, Client, OrderedSubscription, ServerError};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::unconstrained;
 
@@ -28,9 +29,6 @@ pub use self::task::{AFTER_CHANGE, SUBSCRIBED_POLLS};
 use self::task::{RunningTask, run};
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::Client;
-use crate::error::ServerError;
-use crate::pubsub::{ChannelEvent, OrderedSubscription};
 
 /// Number of a waiter. Later waiters of a queue have higher numbers.
 pub type WaiterId = u64;

@@ -9,7 +9,7 @@ use crate::support::{redgrid, run};
 
 /// Returns a file of Redisson's, from the tests of the loader.
 fn redissons(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../redgrid-core/tests/redisson-yaml").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../redgrid-client/tests/redisson-yaml").join(name)
 }
 
 fn written(extension: &str, text: &str) -> tempfile::NamedTempFile {

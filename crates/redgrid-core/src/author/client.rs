@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::{RetryPolicy, channels_matching, inner, participant, subscribers, waiting_subscribers};
+use redgrid_client::{
+    Batched, ByNode, ChannelSelector, ConnectionId, FromReply, OrderedSubscription, Participant, Primary, PubSubStream,
+    Request, Server, ServerError, TopologyHint, Watch,
+};
 
 use super::Sealed;
+use crate::background::BackgroundClient;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::connection::{
-    BackgroundClient, Batched, ByNode, ConnectionId, FromReply, Primary, Request, RetryPolicy, Server, TopologyHint,
-};
-use crate::error::ServerError;
 use crate::exactly_once::IdempotentRequest;
-use crate::participant::Participant;
-use crate::pubsub::{ChannelSelector, OrderedSubscription, PubSubStream, Watch};
+use crate::service::ClientParts;
 use crate::unpolled::Offer;
 
 /// Methods of [`Client`](crate::Client) for authors of objects. No other type implements it.
@@ -91,7 +92,7 @@ pub trait ClientExt: Sealed {
         request: Request,
         until: Instant,
     ) -> impl Future<Output = Result<T, ServerError>> + Send {
-        self.client().run_with(request, until, RetryPolicy::Retries)
+        self.client().core().run_with(request, until, RetryPolicy::Retries)
     }
 
     /// Sends a request with several keys, for a caller that can fall back to fewer keys.
@@ -103,7 +104,7 @@ pub trait ClientExt: Sealed {
     fn run_same_slot<T: FromReply>(&self, request: Request) -> impl Future<Output = Result<T, ServerError>> + Send {
         async move {
             let until = self.clock().now() + self.patience();
-            self.client().run_with(request, until, RetryPolicy::Together).await
+            self.client().core().run_with(request, until, RetryPolicy::Together).await
         }
     }
 
@@ -111,7 +112,7 @@ pub trait ClientExt: Sealed {
     ///
     /// The result is not reported.
     fn run_detached(&self, request: Request) {
-        self.client().table().run_detached(request);
+        self.client().core().run_detached(request);
     }
 
     /// Executes a script exactly once, and returns its reply as `T`.
@@ -166,7 +167,7 @@ pub trait ClientExt: Sealed {
         until: Instant,
         durability: Durability,
     ) -> impl Future<Output = Vec<Batched>> + Send {
-        self.client().send_batch(requests, until, durability)
+        self.client().core().send_batch(requests, until, durability)
     }
 
     /// Returns the current primaries: one, or in a cluster those that serve slots.
@@ -174,12 +175,12 @@ pub trait ClientExt: Sealed {
     /// Waits until they are known, at most `response_timeout × (retries + 1)`. The error says why
     /// they are unknown.
     fn primaries(&self) -> impl Future<Output = Result<Vec<Primary>, ServerError>> + Send {
-        async move { self.client().primaries_until(self.clock().now() + self.patience()).await }
+        async move { self.client().core().primaries_until(self.clock().now() + self.patience()).await }
     }
 
     /// Returns whether this node is still a primary.
     fn is_primary(&self, primary: &Primary) -> bool {
-        primary.is_current(self.client())
+        self.client().core().is_primary(primary)
     }
 
     /// Schedules a topology refresh, because this node says that it is not a primary.
@@ -199,7 +200,7 @@ pub trait ClientExt: Sealed {
         request: Request,
     ) -> impl Future<Output = Result<T, ServerError>> + Send {
         let client = self.client();
-        async move { client.run_at(primary, request, client.clock().now() + client.patience()).await?.into_typed() }
+        async move { client.core().run_at(primary, request, client.clock().now() + client.patience()).await?.into_typed() }
     }
 
     /// Sends a request without keys to every primary concurrently, and returns one result per node.
@@ -209,7 +210,7 @@ pub trait ClientExt: Sealed {
         &self,
         request: Request,
     ) -> impl Future<Output = Result<ByNode<T>, ServerError>> + Send {
-        async move { self.client().run_at_primaries(request, self.clock().now() + self.patience()).await }
+        async move { self.client().core().run_at_primaries(request, self.clock().now() + self.patience()).await }
     }
 
     /// Sends a request to every primary, as [`ClientExt::run_on_primaries`], until `until`.
@@ -218,7 +219,7 @@ pub trait ClientExt: Sealed {
         request: Request,
         until: Instant,
     ) -> impl Future<Output = Result<ByNode<T>, ServerError>> + Send {
-        self.client().run_at_primaries(request, until)
+        self.client().core().run_at_primaries(request, until)
     }
 
     /// Returns the sentinels that this client uses, including those that other sentinels have
@@ -295,7 +296,7 @@ pub trait ClientExt: Sealed {
         channels: ChannelSelector,
         capacity: usize,
     ) -> impl Future<Output = Result<PubSubStream, ServerError>> + Send {
-        PubSubStream::open(self.client(), channels, capacity)
+        self.client().core().open_stream(channels, capacity)
     }
 
     /// Subscribes to `channels`, on which scripts publish in the slot of `key`.
@@ -308,12 +309,12 @@ pub trait ClientExt: Sealed {
         key: &Bytes,
         capacity: usize,
     ) -> impl Future<Output = Result<PubSubStream, ServerError>> + Send {
-        PubSubStream::open_in_slot(self.client(), channels, key, capacity)
+        self.client().core().open_stream_in_slot(channels, key, capacity)
     }
 
     /// Returns the number of streams of these channels that this client has.
     fn local_subscriptions(&self, channels: &ChannelSelector) -> usize {
-        self.client().core().subscriptions.watcher_count(&channels.internal_name())
+        self.client().core().subscriptions.stream_count(channels)
     }
 
     /// Returns whether the server has confirmed this client's subscription to a channel on the
@@ -325,7 +326,7 @@ pub trait ClientExt: Sealed {
     /// Counts the connections that are subscribed to a channel, at all known nodes: the primaries,
     /// and the replicas that answer.
     fn subscribers(&self, channel: &Bytes) -> impl Future<Output = Result<u64, ServerError>> + Send {
-        crate::pubsub::subscribers(self.client(), channel)
+        subscribers(self.client().core(), channel)
     }
 
     /// Returns the number of subscribers of a channel in the slot of `key`, at its primary.
@@ -345,20 +346,20 @@ pub trait ClientExt: Sealed {
         channels: &[Bytes],
         key: &Bytes,
     ) -> impl Future<Output = Result<u64, ServerError>> + Send {
-        crate::pubsub::waiting_subscribers(self.client(), channels, key)
+        waiting_subscribers(self.client().core(), channels, key)
     }
 
     /// Returns the channels that match a pattern and have a subscriber at any known node, each
     /// once, sorted.
     fn channels_matching(&self, pattern: &Bytes) -> impl Future<Output = Result<Vec<Bytes>, ServerError>> + Send {
-        crate::pubsub::channels_matching(self.client(), pattern)
+        channels_matching(self.client().core(), pattern)
     }
 
     /// Returns the value that all objects of this client with the same key share.
     ///
     /// The first object creates it; it is dropped with the last one that holds it.
     fn shared<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
-        self.client().shared_values().get(key, make)
+        inner(self.client()).shared.get(key, make)
     }
 
     /// Returns the value of a type for a key, which the client keeps until it ends.
@@ -367,7 +368,7 @@ pub trait ClientExt: Sealed {
     /// a [`Client`](crate::Client), which would then never end; a [`WeakClient`](crate::WeakClient)
     /// is fine.
     fn kept<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
-        self.client().kept_values().get(key, make)
+        inner(self.client()).kept.get(key, make)
     }
 
     /// Spawns `work` on the client's own task, where it runs even if the caller is dropped.
@@ -375,7 +376,7 @@ pub trait ClientExt: Sealed {
     /// It ends with the client at the latest. A shutdown waits for it, so it should end when
     /// [`Client::closing`](crate::Client::closing) completes.
     fn run_in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.client().table().spawn_background(Box::pin(work));
+        self.client().core().spawn_background(Box::pin(work));
     }
 
     /// Spawns a background task that runs until it completes or the client ends.
@@ -391,12 +392,12 @@ pub trait ClientExt: Sealed {
 
     /// Returns a participant with the lowest number under `key` that this client does not use.
     fn participant(&self, key: &Bytes) -> Participant {
-        Participant::new(self.client(), key)
+        participant(self.client(), key)
     }
 
     /// Offers a grant to a caller, which has up to one second to take it. An untaken grant is
     /// dropped.
     fn offer<T: Send + 'static>(&self, value: T) -> Offer<T> {
-        Offer::new(&self.client().core().unpolled, value)
+        Offer::new(&self.client().holdings().unpolled, value)
     }
 }

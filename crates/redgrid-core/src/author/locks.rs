@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use redgrid_client::ServerError;
 use tokio::sync::oneshot;
 
 use super::{ClientExt, Sealed};
 use crate::clock::Instant;
-use crate::error::ServerError;
 use crate::lock::{
     AcquireError, AcquireRequest, AttachError, DetachedHold, HoldGuard, HolderId, InlineTask, LockKeys, LockProtocol,
     MultiOutcome, TakeoverFrom,
 };
 use crate::observe::{OpContext, OpSpan};
+use crate::service::ClientParts;
 use crate::unpolled::Offer;
 
 /// Methods of [`Client`](crate::Client) for lock-like objects. No other type implements it.
@@ -45,17 +46,17 @@ pub trait LockExt: Sealed {
             let (began, mut left) = (client.clock().now(), wait);
             loop {
                 let (mut answer, mut outcome) = oneshot::channel();
-                let (acquire, core) = (start(left), Arc::clone(client.core()));
+                let (acquire, unpolled) = (start(left), Arc::clone(&client.holdings().unpolled));
                 let work = Box::pin(async move {
                     tokio::select! {
                         biased;
                         () = answer.closed() => {}
                         outcome = acquire => {
-                            let _ = answer.send(outcome.map(|granted| Offer::new(&core.unpolled, granted)));
+                            let _ = answer.send(outcome.map(|granted| Offer::new(&unpolled, granted)));
                         }
                     }
                 });
-                let flight = InlineTask::observed(&client.core().unpolled, work);
+                let flight = InlineTask::observed(&client.holdings().unpolled, work);
                 let outcome = poll_fn(|cx| match flight.poll(cx) {
                     true => Poll::Pending,
                     false => Pin::new(&mut outcome).poll(cx),

@@ -18,24 +18,23 @@
 mod client;
 mod locks;
 
+use redgrid_client::Client;
+
 pub use self::client::ClientExt;
 pub use self::locks::{LockExt, NotDriven};
 use self::sealed::Sealed;
 pub use crate::backoff::Backoff;
 pub use crate::batching::{BatchExecutor, Batcher};
-use crate::connection::Client;
-pub use crate::connection::{ByNode, Server, Topology};
 pub use crate::lock::fair::ServerQueue;
 pub use crate::lock::guard::FromHoldGuard;
 pub use crate::lock::multi::MultiKeyProtocol;
 pub use crate::lock::protocol::LockProtocol;
 pub use crate::lock::shared::ReadWriteMode;
 pub use crate::object::pages::{PageRequest, Paged, Pages};
-pub use crate::pubsub::UNSUBSCRIBED_POLL;
-pub use crate::script::ScriptText;
+pub use redgrid_client::{ByNode, ScriptText, Server, Topology, UNSUBSCRIBED_POLL};
 
 mod sealed {
-    use crate::connection::Client;
+    use redgrid_client::Client;
 
     #[expect(unnameable_types, reason = "seals `ClientExt` and `LockExt`")]
     pub trait Sealed: Sync {

@@ -19,15 +19,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::{MaybeDone, maybe_done, poll_immediate};
+use redgrid_client::internal::Mutex;
+use redgrid_client::{Client, ServerError};
 use tokio::task::yield_now;
 
 use self::waiters::{BatchResult, WaiterSlab};
 use crate::author::ClientExt;
 use crate::clock::{Clock, Instant};
-use crate::connection::Client;
-use crate::error::ServerError;
 use crate::lock::InlineTask;
-use crate::sync::Mutex;
+use crate::service::ClientParts;
 
 /// With at least this many requests, a second batch in flight pays off.
 const CONCURRENT_BATCHES_FROM: usize = 8;

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use redgrid_client::ServerError;
+
 use crate::clock::Instant;
-use crate::error::ServerError;
 
 /// The result of one request: an error if the request was never sent, or its outcome is unknown.
 pub(super) type BatchResult<A> = Result<A, ServerError>;

@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::{Core, Progress, RequestOutcome, RetryPolicy, after_unanswered, append, jittered};
+use redgrid_client::{BulkScript, Client, Reply, Request, ScriptText, ServerError};
 use tokio::sync::oneshot;
 
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::{Client, Core, Progress, Reply, Request, RequestOutcome, RetryPolicy, jittered};
-use crate::error::ServerError;
 use crate::name::companion;
-use crate::script::ScriptText;
+use crate::service::ClientParts;
 
 /// How long a request is sent again: 30 s, which outlasts a failover.
 pub(crate) const RETRY_WINDOW: Duration = Duration::from_secs(30);
@@ -61,27 +61,27 @@ pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
 /// The script behind each of the two beginnings.
 #[derive(Debug)]
 struct ScriptTexts {
-    exactly_once: ScriptText,
-    plain: ScriptText,
+    exactly_once: BulkScript,
+    plain: BulkScript,
 }
 
 impl<const KEYS: usize> IdempotentScript<KEYS> {
     /// Creates a script from its name (for errors) and the text behind the beginning.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentScript(ScriptTexts {
-            exactly_once: ScriptText::with_prelude(PRELUDE, name, text),
-            plain: ScriptText::with_prelude(PLAIN_PRELUDE, name, text),
+            exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
+            plain: BulkScript::with_prelude(PLAIN_PRELUDE, name, text),
         })
     }
 
     /// Returns a call of the script with these keys; arguments are added to the result.
     pub fn with(&'static self, keys: [Bytes; KEYS]) -> IdempotentRequest {
-        IdempotentRequest { texts: &self.0, request: Request::script(&self.0.exactly_once).keys(keys) }
+        IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
     }
 
     /// Returns the text and its hash.
     pub fn body(&self) -> &ScriptText {
-        &self.0.exactly_once
+        self.0.exactly_once.body()
     }
 }
 
@@ -93,8 +93,8 @@ impl IdempotentBulkScript {
     /// Creates a script from its name (for errors) and the text behind the beginning.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentBulkScript(ScriptTexts {
-            exactly_once: ScriptText::with_prelude(PRELUDE, name, text),
-            plain: ScriptText::with_prelude(PLAIN_PRELUDE, name, text),
+            exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
+            plain: BulkScript::with_prelude(PLAIN_PRELUDE, name, text),
         })
     }
 
@@ -102,12 +102,12 @@ impl IdempotentBulkScript {
     ///
     /// The deduplication key belongs to the first of them.
     pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> IdempotentRequest {
-        IdempotentRequest { texts: &self.0, request: Request::script(&self.0.exactly_once).keys(keys) }
+        IdempotentRequest { texts: &self.0, request: self.0.exactly_once.with(keys) }
     }
 
     /// Returns the text and its hash.
     pub fn body(&self) -> &ScriptText {
-        &self.0.exactly_once
+        self.0.exactly_once.body()
     }
 }
 
@@ -136,29 +136,23 @@ impl IdempotentRequest {
 
     /// Returns the first of the given keys.
     pub(crate) fn first_key(&self) -> &[u8] {
-        self.request.first_key()
+        self.request.all_keys().first().map_or(&[], |key| key)
     }
 
     /// Returns the complete request, with its deduplication key, its number, and the lifetime of
     /// that key.
     pub(crate) fn with_sequence(self, dedup_key: Bytes, sequence: u64, timeout: Duration) -> Request {
         let lifetime = (RETRY_WINDOW + timeout * 2).as_millis();
-        let head = Request::script(&self.texts.exactly_once).key(dedup_key).keys(self.request.keys);
-        let mut whole = head.deadline_arg().arg(sequence.to_string()).arg(lifetime.to_string()).idempotent();
-        whole.args.extend(self.request.args);
-        whole
+        let head = self.texts.exactly_once.with([dedup_key]).deadline_arg();
+        append(head.arg(sequence.to_string()).arg(lifetime.to_string()).idempotent(), self.request)
     }
 }
 
 impl IdempotentRequest {
     /// Returns the request for a script that is sent once, and stores nothing for deduplication.
     pub(crate) fn at_most_once(self) -> Request {
-        let head = Request::script(&self.texts.plain)
-            .key(Bytes::copy_from_slice(self.request.first_key()))
-            .keys(self.request.keys);
-        let mut whole = head.arg("").arg("").arg("");
-        whole.args.extend(self.request.args);
-        whole
+        let head = self.texts.plain.with([Bytes::copy_from_slice(self.first_key())]);
+        append(head.arg("").arg("").arg(""), self.request)
     }
 }
 
@@ -207,7 +201,7 @@ pub(crate) async fn send_until_answered(
                 Err(ServerError::not_sent("the server found the request too late"))
             }
             (Ok(_), _) => Err(ServerError::unknown("the server does not know any more what became of the request")),
-            (Err(error), _) if retransmitted => Err(error.after_unanswered()),
+            (Err(error), _) if retransmitted => Err(after_unanswered(error)),
             (Err(error), _) => Err(error),
         };
         return (answer, outcome);
@@ -222,10 +216,10 @@ struct KeyLock(tokio::sync::Mutex<()>);
 pub(crate) async fn run(client: &Client, request: IdempotentRequest, until: Instant) -> Result<Reply, ServerError> {
     let (answer, outcome) = oneshot::channel();
     let progress = Arc::new(Progress::default());
-    if client.table().is_closed() {
+    if client.core().life.is_closed() {
         return Err(client.ended());
     }
-    client.table().spawn_background(Box::pin(run_serialized(client.clone(), request, Arc::clone(&progress), answer)));
+    client.core().spawn_background(Box::pin(run_serialized(client.clone(), request, Arc::clone(&progress), answer)));
     let pending = PendingGuard(progress);
     tokio::select! {
         biased;
@@ -268,7 +262,7 @@ async fn run_serialized(
     mut answer: oneshot::Sender<Result<Reply, ServerError>>,
 ) {
     let core = client.core();
-    let dedup_key = dedup_key(core, request.request.first_key(), "");
+    let dedup_key = dedup_key(core, request.first_key(), "");
     let lock = client.shared(&dedup_key, KeyLock::default);
     let guard = tokio::select! {
         biased;

@@ -7,17 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::{Client, IntoArg, Request, Script, ServerError};
 
 pub use self::error::FenceError;
 pub use self::write::Write;
-use crate::arg::IntoArg;
 use crate::author::ClientExt;
-use crate::connection::{Client, Request};
-use crate::error::ServerError;
 use crate::failure::{Failure, Operation};
 use crate::name::{InvalidName, Name, companion, same_slot};
 use crate::object::SetTtl;
-use crate::script::Script;
 use crate::token::Token;
 
 static CHECK: Script<1> = Script::new("fence/check", include_str!("scripts/check.lua"));

@@ -4,7 +4,6 @@
 //! the server. It is renewed after a third of its length. Each client has two renewal loops: one
 //! for locks, one for permits. A loop sleeps until the first lease of its schedules is due or ends.
 
-mod reconnect;
 #[cfg(test)]
 mod tests;
 
@@ -14,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+pub(crate) use redgrid_client::internal::LONGEST_WINDOW;
+use redgrid_client::internal::shrink_if_sparse;
 use tokio::sync::Notify;
 
-pub(crate) use self::reconnect::after_reconnects;
 use crate::clock::{Clock, Instant};
-use crate::shrink::shrink_if_sparse;
 
 /// How long a lock or a permit is granted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,12 +81,6 @@ pub(crate) fn retry_pause(lease: Duration) -> Duration {
 /// of 16 tasks, in thousand critical sections a second: 17.9 with 5 ms, 18.8 with 10 ms, 18.3 with
 /// 20 ms.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(10);
-
-/// Longest hand-over window: 500 ms.
-///
-/// A lock that is taken by force is free that much later: until then its former holder may hand on
-/// tokens.
-pub(crate) const LONGEST_WINDOW: Duration = Duration::from_millis(500);
 
 /// Returns the length of a hand-over window: as set, otherwise ten round trips.
 ///

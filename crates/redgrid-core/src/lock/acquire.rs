@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use redgrid_client::Client;
+use redgrid_client::internal::{Progress, pinned};
 use tokio::sync::oneshot;
 
 use super::error::{AcquireError, AcquireFailure};
@@ -16,9 +18,8 @@ use super::hold::Hold;
 use super::protocol::{AcquireRequest, Holder, LockKeys, LockProtocol};
 use super::table::{Answer, LockId, LockState, State, Table, Waiter};
 use crate::clock::Instant;
-use crate::connection::{Client, Progress};
 use crate::observe::{OpContext, OpSpan, Outcome, count};
-use crate::pinned::pinned;
+use crate::service::ClientParts;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
 /// A caller gives up this much later than its request: 20 ms.
@@ -147,7 +148,7 @@ impl Table {
             if not_before > now {
                 work = self.begin_at(not_before, work);
             }
-            let inline_task = InlineTask::observed(&self.core.unpolled, work);
+            let inline_task = InlineTask::observed(&self.unpolled, work);
             lock.inline_task = Some((id, inline_task.clone()));
             pending.inline_task = Some(inline_task);
         }

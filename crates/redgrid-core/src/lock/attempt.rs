@@ -6,6 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::{RequestOutcome, RetryPolicy};
+use redgrid_client::{NodeId, ServerError};
 use smallvec::smallvec;
 
 use super::acquire::{HoldGuard, RequestStatus};
@@ -17,8 +19,6 @@ use super::shared::AcquireContext;
 use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter, send};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{NodeId, RequestOutcome, RetryPolicy};
-use crate::error::ServerError;
 use crate::lease::{deadline, next_renewal};
 
 /// One acquire attempt: the waiter that it is for, and the parameters of its request.

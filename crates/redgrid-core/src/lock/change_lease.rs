@@ -6,12 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::{Progress, RetryPolicy, may_execute_until};
+use redgrid_client::{CommitError, ServerError};
+
 use super::hold::ServerLease;
 use super::table::Table;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{CommitError, Progress, RetryPolicy, may_execute_until};
-use crate::error::ServerError;
 use crate::lease::deadline;
 
 pub(super) enum LeaseChange {

@@ -6,14 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::{RequestOutcome, RetryPolicy};
+use redgrid_client::{Code, ServerError};
+
 use super::error::ReleaseError;
 use super::hold::ServerLease;
 use super::protocol::{HoldArgs, LockKeys, LockProtocol};
 use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
-use crate::connection::{Request, RequestOutcome, RetryPolicy, once};
-use crate::error::{Code, ServerError};
 
 /// Longest step of the server's clock that a cleanup waits for: 20 s. No retransmission is in
 /// flight for longer than that.
@@ -173,14 +174,6 @@ impl Table {
             }
         }
         sent
-    }
-
-    /// Sends `request` once from a background task and ignores the outcome.
-    pub(crate) fn run_detached(&self, request: Request) {
-        let (core, limit) = (Arc::clone(&self.core), self.now() + self.core.settings.response_timeout);
-        self.spawn_background(Box::pin(async move {
-            let _ = once(&*core.topology, request, limit).await;
-        }));
     }
 
     /// Returns the mode of a release that retains the lock until `keep_until`, as of now, and until

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redgrid_client::NodeId;
 use tokio::sync::Notify;
 
 use super::attempt::GrantReply;
 use super::hold::{LeaseInner, ServerLease};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::NodeId;
 use crate::lease::deadline;
 
 #[derive(Default)]

@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::{Progress, RetryPolicy};
+use redgrid_client::{Client, ServerError};
 use tokio::sync::oneshot;
 
 use super::acquire::{GRACE, HoldGuard};
@@ -23,8 +25,6 @@ use super::protocol::{AcquireRequest, HoldArgs, LockKeys, LockProtocol};
 use super::table::{LockId, LockState, Table};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Client, Progress, RetryPolicy};
-use crate::error::ServerError;
 use crate::lease::{LeaseMode, deadline};
 use crate::token::Token;
 
@@ -216,7 +216,7 @@ impl Table {
         let until = self.now() + self.core.settings.patience();
         let ask = || self.core.exchange(request.clone(), until, RetryPolicy::Retries, &progress);
         let mut asked = ask().await;
-        let status = |asked: &crate::connection::RequestOutcome| {
+        let status = |asked: &redgrid_client::internal::RequestOutcome| {
             asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64, i64)>())
         };
         if matches!(status(&asked), Ok((2, ..))) && !asked.was_retransmitted() {

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use crate::connection::{CommitError, Core};
-use crate::error::ServerError;
+use redgrid_client::internal::Core;
+use redgrid_client::{CommitError, ServerError};
+
 use crate::failure::{Failure, Operation};
 use crate::name::{InvalidName, Name};
 
@@ -154,7 +155,8 @@ impl From<ServerError> for AcquireFailure {
             ServerError::Refused { .. } | ServerError::NotSent { .. } => AcquireFailure::Unavailable(error),
             ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(error),
             ServerError::ShuttingDown => AcquireFailure::ShuttingDown,
-            ServerError::Unknown { .. } | ServerError::Decode { .. } => AcquireFailure::Unknown(error),
+            // `Unknown` or `Decode`.
+            _ => AcquireFailure::Unknown(error),
         }
     }
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redgrid_client::ServerError;
+
 use super::acquire::HoldGuard;
 use super::change_lease::LeaseChange;
 use super::error::{ExtendError, LostReason};
@@ -13,9 +15,9 @@ use super::release::op_context;
 use super::table::{State, Table};
 use crate::clock::Instant;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::error::ServerError;
 use crate::lease::{LeaseMode, deadline};
 use crate::observe::OpSpan;
+use crate::service::ClientParts;
 
 impl HoldGuard {
     /// Sets the lease to `lease` from now on.

@@ -10,10 +10,11 @@ mod tests;
 
 use std::time::Duration;
 
+use redgrid_client::internal::{OwnSubscription, ReplicaSubscribers};
+
 use super::protocol::LockProtocol;
 use super::table::{Answers, ByName, LockId, State, Table};
 use crate::clock::Instant;
-use crate::pubsub::{OwnSubscription, ReplicaSubscribers};
 
 /// Shortest quiet period: 2 ms. A process that was woken tries within a fraction of it.
 const SILENCE: Duration = Duration::from_millis(2);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::Client;
 
 use super::acquire::HoldGuard;
 use super::error::LostReason;
@@ -12,7 +13,6 @@ use super::hold::Hold;
 use super::hold_watch::HoldWatch;
 use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
 use super::table::Table;
-use crate::connection::Client;
 use crate::lease::{LeaseMode, with_margin};
 use crate::name::Name;
 use crate::token::Token;

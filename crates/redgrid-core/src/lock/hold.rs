@@ -10,15 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
+use redgrid_client::NodeId;
+use redgrid_client::internal::nanos;
+
 use super::attempt::GrantReply;
 use super::cold_fields::ColdFields;
 use super::error::LostReason;
 use super::hold_watch::EndWatchers;
 use super::protocol::{AcquireRequest, HoldArgs, HolderId, LockKeys, LockProtocol};
 use super::table::LockId;
-use crate::clock::{Clock, Instant, nanos};
+use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::connection::NodeId;
 use crate::lease::{Deadline, Lease, LeaseMode, deadline, margin};
 use crate::observe::count;
 use bytes::Bytes;

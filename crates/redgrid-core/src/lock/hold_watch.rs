@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
+use redgrid_client::internal::shrink_if_sparse;
 use tokio::sync::Notify;
 
 use super::error::LostReason;
 use super::hold::Hold;
 use crate::observe::count;
-use crate::shrink::shrink_if_sparse;
 use crate::token::Token;
 
 /// Notifications of the ends of the holds of one server lease, by the token of the hold.

@@ -4,6 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::{Core, Progress, RequestOutcome, jittered};
+use redgrid_client::{CommitError, ServerError};
+
 use super::acquire::PendingAcquire;
 use super::attempt::Attempt;
 use super::cleanup::DeferredRelease;
@@ -12,8 +15,6 @@ use super::hold::ServerLease;
 use super::protocol::{AcquireReply, AcquireRequest};
 use super::table::{Answers, LockId, Table, send};
 use crate::clock::Instant;
-use crate::connection::{CommitError, Core, Progress, RequestOutcome, jittered};
-use crate::error::ServerError;
 use crate::failure::Failure;
 
 impl Attempt {

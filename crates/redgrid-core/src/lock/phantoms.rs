@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::lock::LockKeys;
     use crate::name::Name;
-    use crate::pubsub::OwnSubscription;
+    use redgrid_client::internal::OwnSubscription;
 
     const MS: Duration = Duration::from_millis(1);
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::RequestOutcome;
+use redgrid_client::{Reply, Request, ServerError};
 
 use super::error::AcquireFailure;
 use super::fair::ServerQueue;
@@ -14,8 +16,6 @@ use super::shared::ReadWriteMode;
 use super::takeover::TakeoverFrom;
 use crate::backoff::Backoff;
 use crate::config::Durability;
-use crate::connection::{Reply, Request, RequestOutcome};
-use crate::error::ServerError;
 use crate::lease::{LeaseMode, with_margin};
 use crate::name::{Name, companion};
 
@@ -317,7 +317,7 @@ pub(super) fn parse_reply(asked: &RequestOutcome) -> AcquireReply {
 }
 
 fn misfit(reply: &Reply) -> ServerError {
-    reply.clone().misfit("when it was granted, or a list of three or four")
+    ServerError::Decode { expected: "when it was granted, or a list of three or four", got: reply.to_string() }
 }
 
 fn read(status: &Reply, time: &Reply, left: &Reply, token: &Reply) -> Result<(i64, u64, i64, u64), ServerError> {

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join;
+use redgrid_client::internal::{RequestOutcome, RetryPolicy, pinned};
+use redgrid_client::{Reply, ServerError};
 use tokio::sync::oneshot;
 
 use super::acquire::{GRACE, HoldGuard};
@@ -19,10 +21,7 @@ use super::protocol::LockProtocol;
 use super::table::{Answers, Busy, Table, send};
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::{Reply, RequestOutcome, RetryPolicy};
-use crate::error::ServerError;
 use crate::observe::{OpContext, OpSpan};
-use crate::pinned::pinned;
 use crate::unpolled::{BackgroundTask, InlineTask};
 
 impl HoldGuard {
@@ -211,7 +210,7 @@ impl Table {
             // Registered as the lock's inline task: a new waiter moves it to a background task.
             let (answer, receiver) = oneshot::channel();
             let inline_task =
-                InlineTask::observed(&self.core.unpolled, self.release_task(release, Some(false), Some(answer)));
+                InlineTask::observed(&self.unpolled, self.release_task(release, Some(false), Some(answer)));
             lock.inline_task = Some((server_lease, inline_task.clone()));
             Dropped::Inline(inline_task, receiver)
         } else if let Some(reason) = lost {

@@ -11,14 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use redgrid_client::internal::{may_execute_until, unless_replaced};
+use redgrid_client::{Code, Reply, ServerError};
+
 use super::error::LostReason;
 use super::hold::{Hold, ServerLease};
 use super::release::Release;
 use super::table::{Answers, State, Table, send};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{Reply, may_execute_until, unless_replaced};
-use crate::error::{Code, ServerError};
 use crate::lease::{retry_pause, with_margin};
 use crate::observe::count;
 

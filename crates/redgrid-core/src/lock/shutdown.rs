@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::RetryPolicy;
+
 use super::cleanup::BULK;
 use super::error::{AcquireFailure, LostReason};
 use super::hold::{Hold, ServerLease};
 use super::release::ReleaseMode;
 use super::table::Table;
 use crate::clock::Instant;
-use crate::connection::RetryPolicy;
 use crate::unpolled::BackgroundTask;
 
 impl Table {

@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::Client;
+use redgrid_client::internal::{Core, shrink_if_sparse};
 use smallvec::SmallVec;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, oneshot};
 
 use super::acquire::{HoldGuard, RequestStatus};
 use super::error::AcquireFailure;
@@ -23,17 +25,14 @@ use super::phantoms::Phantoms;
 use super::protocol::{AcquireRequest, LockKeys, LockProtocol};
 use super::shared::{GrantSet, SharedGrant};
 use crate::clock::Instant;
-use crate::connection::{Client, Core};
 use crate::lease::{Wakeup, handover_window};
-use crate::shrink::shrink_if_sparse;
-use crate::unpolled::{BackgroundTask, InlineTask};
+use crate::unpolled::{BackgroundTask, InlineTask, UnpolledRegistry};
 
 /// All locks that one client holds or waits for.
 pub(crate) struct Table {
     pub(super) core: Arc<Core>,
     state: Mutex<State>,
-    /// Queue of background tasks, so that `Drop` need not spawn.
-    background: mpsc::UnboundedSender<BackgroundTask>,
+    pub(super) unpolled: Arc<UnpolledRegistry>,
     /// The next wake-up of the renewal loop.
     pub(super) alarm: Wakeup,
     next: AtomicU64,
@@ -322,10 +321,9 @@ pub(super) fn send(answers: Answers) {
 }
 
 impl Table {
-    pub(crate) fn new(core: Arc<Core>) -> (Arc<Table>, mpsc::UnboundedReceiver<BackgroundTask>) {
-        let (background, receiver) = mpsc::unbounded_channel();
+    pub(crate) fn new(core: Arc<Core>, unpolled: Arc<UnpolledRegistry>) -> Arc<Table> {
         let (state, alarm, next, attended) = (Mutex::default(), Wakeup::new(), AtomicU64::new(1), AtomicU64::new(0));
-        (Arc::new(Table { core, state, background, alarm, next, attended }), receiver)
+        Arc::new(Table { core, state, unpolled, alarm, next, attended })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
@@ -350,11 +348,7 @@ impl Table {
     /// Spawns a background task. After the client has ended, no task is run, and leases end the
     /// remaining holds.
     pub(crate) fn spawn_background(&self, work: BackgroundTask) {
-        let _ = self.background.send(work);
-    }
-
-    pub(crate) fn background(&self) -> mpsc::UnboundedSender<BackgroundTask> {
-        self.background.clone()
+        self.core.spawn_background(work);
     }
 
     /// Returns how long tasks may hand the lock over without a request.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::{Progress, RequestOutcome, RetryPolicy};
+use redgrid_client::{Client, ServerError};
 use tokio::sync::oneshot;
 
 use super::acquire::HoldGuard;
@@ -14,8 +16,6 @@ use super::hold::{Hold, ServerLease};
 use super::protocol::{AcquireReply, AcquireRequest, HoldArgs, LockKeys, LockProtocol, parse_reply};
 use super::table::{LockId, LockState, Table, send};
 use crate::clock::Instant;
-use crate::connection::{Client, Progress, RequestOutcome, RetryPolicy};
-use crate::error::ServerError;
 use crate::lease::{LONGEST_WINDOW, deadline, with_margin};
 
 /// From which holders a lock may be taken over.

@@ -4,15 +4,16 @@
 
 use std::sync::Arc;
 
+use redgrid_client::Server;
+use redgrid_client::internal::is_same;
+
 use super::error::LostReason;
 use super::hold::ServerLease;
 use super::table::Table;
-use crate::connection::{Server, is_same};
 
 impl Table {
     /// Verifies all holds of a node, because the server behind it may have lost them.
     pub(crate) fn verify_node(&self, server: &Arc<dyn Server>) {
-        self.core.given_back.look();
         self.verify(|server_lease| is_same(&self.core.home(&server_lease.keys.key), server));
     }
 

@@ -13,6 +13,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::Watch;
+use redgrid_client::internal::SubscriptionManager;
 use tokio::sync::Notify;
 
 use super::attempt::Attempt;
@@ -21,7 +23,6 @@ use super::shared::ReadWriteMode;
 use super::table::{Busy, LockId, State, Table, send};
 use crate::backoff::Backoff;
 use crate::clock::Instant;
-use crate::pubsub::{SubscriptionManager, Watch};
 
 /// How long a lock that a probe found free must stay free, without a message, before it is
 /// acquired: 1 ms.

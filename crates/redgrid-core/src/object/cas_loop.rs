@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::jittered;
+use redgrid_client::{Client, FromReply, Reply, Request, ServerError};
 
 use super::update_turns::{UpdateTurn, UpdateTurns};
 use super::{ObjectError, ObjectRef};
 use crate::author::ClientExt;
 use crate::backoff::Backoff;
 use crate::clock::Instant;
-use crate::connection::{Client, FromReply, Reply, Request, jittered};
-use crate::error::ServerError;
 use crate::name::Name;
 
 /// Number of lost attempts without a pause; later ones have pauses between them.

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::{BulkScript, FromReply, Reply, Request, ServerError};
 
 use super::{CasLoop, Inner, Object, ObjectError};
-use crate::connection::{FromReply, Reply, Request};
-use crate::error::ServerError;
 use crate::into_future;
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
-use crate::script::BulkScript;
 
 static DUMP: BulkScript = BulkScript::new("object/dump", include_str!("scripts/dump.lua"));
 static RESTORE: BulkScript = BulkScript::new("object/restore", include_str!("scripts/restore.lua"));

@@ -5,7 +5,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::ServerError;
+use redgrid_client::ServerError;
+
 use crate::failure::{Failure, Operation};
 use crate::fence::FenceError;
 use crate::name::Name;

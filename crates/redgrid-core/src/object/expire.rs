@@ -3,12 +3,12 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use redgrid_client::BulkScript;
 
 use super::set_ttl::{millis, unix_time};
 use super::{Object, ObjectError};
 use crate::into_future;
 use crate::name::Name;
-use crate::script::BulkScript;
 
 static EXPIRE: BulkScript = BulkScript::new("object/expire", include_str!("scripts/expire.lua"));
 

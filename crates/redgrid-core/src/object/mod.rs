@@ -23,6 +23,7 @@ mod value_object;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::{BulkScript, Client, FromReply, Request};
 
 pub use self::cas_loop::{CasLoop, CasReply, in_place};
 pub use self::chunks::chunks;
@@ -34,9 +35,7 @@ pub use self::object_ref::ObjectRef;
 pub use self::scan::Scan;
 pub use self::set_ttl::{SetTtl, millis};
 pub use self::transfer::{Copy, Rename};
-use crate::connection::{Client, FromReply, Request};
 use crate::name::{InvalidName, Name};
-use crate::script::BulkScript;
 
 static PERSIST: BulkScript = BulkScript::new("object/persist", include_str!("scripts/persist.lua"));
 static LIFETIME: BulkScript = BulkScript::new("object/lifetime", include_str!("scripts/lifetime.lua"));

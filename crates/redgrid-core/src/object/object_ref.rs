@@ -3,10 +3,10 @@
 use std::fmt;
 
 use bytes::Bytes;
+use redgrid_client::{Client, FromReply, Request};
 use redgrid_codecs::{Decode, Encode};
 
 use super::{Layout, Object, ObjectError, chunks};
-use crate::connection::{Client, FromReply, Request};
 use crate::fence::{Fence, Write};
 use crate::name::{InvalidName, Name};
 use crate::token::Token;

@@ -7,12 +7,11 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, TryStreamExt};
+use redgrid_client::{ConnectionId, IntoArg, Request};
 
 use super::pages::{PageRequest, Paged, Pages};
 use super::{ObjectError, ObjectRef};
-use crate::arg::IntoArg;
 use crate::author::ClientExt;
-use crate::connection::{ConnectionId, Request};
 
 /// Approximate number of entries of a page, by default.
 const DEFAULT_PAGE: u32 = 100;

@@ -1,14 +1,13 @@
 //! Rename and copy.
 
 use bytes::Bytes;
+use redgrid_client::{BulkScript, Request};
 
 use super::dump::{Overwrite, Snapshot};
 use super::{CasLoop, Inner, Object, ObjectError};
 use crate::author::ClientExt;
-use crate::connection::Request;
 use crate::into_future;
 use crate::name::{Name, companion, same_slot};
-use crate::script::BulkScript;
 
 static MOVE: BulkScript = BulkScript::new("object/move", include_str!("scripts/move.lua"));
 static DELETE_IF_SAME: BulkScript =

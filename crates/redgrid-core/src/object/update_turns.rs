@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::{Client, ServerError};
 use tokio::sync::Notify;
 
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::Client;
-use crate::error::ServerError;
 
 /// Minimum time without a reply before another turn starts. Busy processes are rarely suspended for
 /// longer.

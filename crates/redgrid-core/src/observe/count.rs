@@ -5,49 +5,15 @@
 use std::time::Duration;
 
 use super::Metric;
-use crate::connection::ConnectionEvent;
 use crate::lock::LostReason;
 
-/// Records that a node's connection has completed its handshake, for the first time or again.
-pub(crate) fn connected(again: bool) {
-    gauge(&super::CONNECTIONS_UP, None, 1.0);
-    if again {
-        add(&super::RECONNECTS, []);
-    }
-}
-
-pub(crate) fn disconnected() {
-    gauge(&super::CONNECTIONS_UP, None, -1.0);
-}
-
-/// Records that a node is in use from now on, reachable or not.
-pub(crate) fn node_added() {
-    gauge(&super::NODES, None, 1.0);
-}
-
-pub(crate) fn node_removed() {
-    gauge(&super::NODES, None, -1.0);
-}
-
-/// Records that an interruption of subscriptions has ended.
-pub(crate) fn gap() {
-    add(&super::GAPS, []);
-}
-
-pub(crate) fn topology_changed(event: &ConnectionEvent) {
-    match event {
-        ConnectionEvent::PrimaryChanged { .. } => add(&super::PRIMARY_CHANGES, []),
-        _ => add(&super::TOPOLOGY_CHANGES, []),
-    }
-}
-
 pub(crate) fn waiting(kind: &'static str) {
-    gauge(&super::WAITING, Some(kind), 1.0);
+    gauge(&super::WAITING, kind, 1.0);
 }
 
 /// Records that a request has ended after `waited`.
 pub(crate) fn waited(kind: &'static str, outcome: &'static str, waited: Duration) {
-    gauge(&super::WAITING, Some(kind), -1.0);
+    gauge(&super::WAITING, kind, -1.0);
     refused(kind, outcome, waited);
     match outcome {
         super::operation::ACQUIRED => add(&super::ACQUIRED, [kind]),
@@ -67,12 +33,12 @@ pub(crate) fn forced(kind: &'static str) {
 }
 
 pub(crate) fn held(kind: &'static str) {
-    gauge(&super::HELD, Some(kind), 1.0);
+    gauge(&super::HELD, kind, 1.0);
 }
 
 /// Records the end of a hold after `held`: released, lost, or (`None`) left to its lease.
 pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), LostReason>>) {
-    gauge(&super::HELD, Some(kind), -1.0);
+    gauge(&super::HELD, kind, -1.0);
     record(&super::HOLD, [kind], held);
     match how {
         Some(Ok(())) => add(&super::RELEASED, [kind]),
@@ -83,7 +49,7 @@ pub(crate) fn ended(kind: &'static str, held: Duration, how: Option<Result<(), L
 
 /// Records the end of a hold that no caller has accepted.
 pub(crate) fn never_held(kind: &'static str) {
-    gauge(&super::HELD, Some(kind), -1.0);
+    gauge(&super::HELD, kind, -1.0);
 }
 
 pub(crate) fn renewal_failed(kind: &'static str) {
@@ -113,7 +79,7 @@ mod disabled {
     pub(super) fn add<const N: usize>(_: &'static Metric, _: [&'static str; N]) {}
 
     #[inline(always)]
-    pub(super) fn gauge(_: &'static Metric, _: Option<&'static str>, _: f64) {}
+    pub(super) fn gauge(_: &'static Metric, _: &'static str, _: f64) {}
 
     #[inline(always)]
     pub(super) fn record<const N: usize>(_: &'static Metric, _: [&'static str; N], _: Duration) {}
@@ -146,12 +112,8 @@ mod enabled {
         with_key(metric, labels, |recorder, key| recorder.register_counter(key, &METADATA).increment(1));
     }
 
-    pub(super) fn gauge(metric: &'static Metric, kind: Option<&'static str>, by: f64) {
-        let change = |recorder: &dyn Recorder, key: &Key| recorder.register_gauge(key, &METADATA).increment(by);
-        match kind {
-            Some(kind) => with_key(metric, [kind], change),
-            None => with_key(metric, [], change),
-        }
+    pub(super) fn gauge(metric: &'static Metric, kind: &'static str, by: f64) {
+        with_key(metric, [kind], |recorder, key| recorder.register_gauge(key, &METADATA).increment(by));
     }
 
     pub(super) fn record<const N: usize>(metric: &'static Metric, labels: [&'static str; N], took: Duration) {

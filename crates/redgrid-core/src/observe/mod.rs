@@ -100,3 +100,17 @@ pub fn describe() {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use redgrid_client::internal::{COUNTERS, GAUGES};
+
+    use super::{Form, METRICS};
+
+    #[test]
+    fn the_metrics_of_connections_are_in_the_table() {
+        let of = |form| METRICS.iter().filter(move |metric| metric.form == form && metric.labels.is_empty());
+        assert!(of(Form::Gauge).map(|metric| metric.name).eq(GAUGES));
+        assert!(of(Form::Counter).map(|metric| metric.name).eq(COUNTERS));
+    }
+}

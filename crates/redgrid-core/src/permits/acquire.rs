@@ -12,6 +12,7 @@ use crate::config::{Durability, LONGEST_LEASE, SHORTEST_LEASE};
 use crate::failure::Failure;
 use crate::into_future;
 use crate::lease::LeaseMode;
+use crate::service::ClientParts;
 
 /// Maximum number of permits of one request: the limit of Redisson's counter.
 pub(super) const MAX_PERMITS: u64 = i32::MAX as u64;

@@ -4,6 +4,9 @@
 
 use std::sync::Arc;
 
+use redgrid_client::internal::RequestOutcome;
+use redgrid_client::{CommitError, ServerError};
+
 use super::error::AcquireError;
 use super::local_semaphore::LocalSemaphore;
 use super::permit_set::{PermitLease, PermitSet};
@@ -11,8 +14,6 @@ use super::semaphore_state::{Extension, SemaphoreState};
 use super::waiter::Waiter;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::{CommitError, RequestOutcome};
-use crate::error::ServerError;
 use crate::lock::ExtendError;
 
 /// Granted permits, and their waiter unless it has left the queue.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::connection::CommitError;
-use crate::error::ServerError;
+use redgrid_client::{CommitError, ServerError};
+
 use crate::failure::{Failure, Operation};
 use crate::lock::LostReason;
 use crate::name::Name;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::{Core, Progress};
+use redgrid_client::{Reply, Request, ServerError};
 
 use super::permit_set::{PermitId, PermitLease, millis};
 use super::semaphore_state::{Extension, PendingReturn};
 use crate::config::Durability;
-use crate::connection::{Core, Progress, Reply, Request};
-use crate::error::ServerError;
 use crate::exactly_once::{self, IdempotentScript};
 use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};

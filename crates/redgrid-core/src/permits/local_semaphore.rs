@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use redgrid_client::internal::Core;
 use tokio::sync::{Notify, oneshot};
 
 use super::error::{AcquireError, ReleaseError};
@@ -16,7 +17,6 @@ use super::semaphore_state::{Extension, ReleaseSender, SemaphoreState};
 use super::waiter::Waiter;
 use crate::clock::{Clock, Instant};
 use crate::config::Durability;
-use crate::connection::Core;
 use crate::lease::LeaseMode;
 use crate::lock::{InlineTask, LostReason};
 use crate::unpolled::Offer;
@@ -169,7 +169,7 @@ impl LocalSemaphore {
             return DriverHandoff { inline: None, to_background: state.inline_loop.take() };
         }
         state.loop_running = true;
-        let inline_loop = InlineTask::observed(&self.core.unpolled, Box::pin(Arc::clone(self).run_loop()));
+        let inline_loop = InlineTask::observed(&self.registry.unpolled, Box::pin(Arc::clone(self).run_loop()));
         state.inline_loop = Some(inline_loop.clone());
         DriverHandoff { inline: Some(inline_loop), to_background: None }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::{Client, ServerError};
 use tokio::sync::oneshot;
 
 use super::error::AcquireError;
@@ -12,10 +13,9 @@ use super::permit::Permit;
 use super::waiter::{RequestStatus, Waiter};
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::Client;
-use crate::error::ServerError;
 use crate::lock::GRACE;
 use crate::observe::{OpContext, OpSpan};
+use crate::service::ClientParts;
 
 /// A pending request for permits.
 ///

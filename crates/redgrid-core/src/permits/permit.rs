@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::{Client, ServerError};
 use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
@@ -12,12 +13,11 @@ use super::permit_set::{PermitId, PermitSet};
 use super::semaphore_state::Extension;
 use crate::author::ClientExt;
 use crate::config::{LONGEST_LEASE, SHORTEST_LEASE};
-use crate::connection::Client;
-use crate::error::ServerError;
 use crate::exactly_once::PendingGuard;
 use crate::lease::{LeaseMode, deadline};
 use crate::lock::{ExtendError, GRACE, LostReason};
 use crate::name::Name;
+use crate::service::ClientParts;
 
 /// A guard of one or several permits. Dropping it returns them in the background.
 ///

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
+use redgrid_client::internal::{OwnSubscription, ReplicaSubscribers, RequestOutcome};
+use redgrid_client::{ServerError, Watch};
 
 use super::durability::{GrantedPermits, LeaseConfirmation};
 use super::error::{AcquireError, ReleaseError};
@@ -19,12 +21,9 @@ use super::semaphore_handle::return_request;
 use super::semaphore_state::{Extension, PendingReturn};
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::RequestOutcome;
-use crate::error::ServerError;
 use crate::exactly_once;
 use crate::lease::{self, deadline};
 use crate::lock::{ExtendError, LostReason, SubscriberCount, YieldPlan};
-use crate::pubsub::{OwnSubscription, ReplicaSubscribers, Watch};
 
 /// Pause before refused returns are sent again: 100 ms at first, doubled each time, up to 30 s.
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);

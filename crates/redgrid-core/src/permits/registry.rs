@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::sync::mpsc;
+use redgrid_client::internal::{Core, is_same};
+use redgrid_client::{Client, Server};
 
 use super::exchange::{SemaphoreId, SemaphoreKeys};
 use super::local_semaphore::{DriverHandoff, LocalSemaphore};
@@ -15,14 +16,14 @@ use super::permit::Permit;
 use super::permit_set::PermitSet;
 use super::waiter::Waiter;
 use crate::clock::Instant;
-use crate::connection::{Client, Core, Server, is_same};
 use crate::lease::Wakeup;
 use crate::lock::{BackgroundTask, LostReason};
+use crate::unpolled::UnpolledRegistry;
 
 /// All semaphores of a client in this process.
 pub(crate) struct SemaphoreRegistry {
     core: Arc<Core>,
-    background: mpsc::UnboundedSender<BackgroundTask>,
+    pub(super) unpolled: Arc<UnpolledRegistry>,
     state: Mutex<RegistryState>,
     /// The sequence number of the next exchange, or the id of the next request.
     next_number: AtomicU64,
@@ -37,10 +38,10 @@ struct RegistryState {
 }
 
 impl SemaphoreRegistry {
-    pub(crate) fn new(core: &Arc<Core>, background: mpsc::UnboundedSender<BackgroundTask>) -> Arc<SemaphoreRegistry> {
+    pub(crate) fn new(core: &Arc<Core>, unpolled: Arc<UnpolledRegistry>) -> Arc<SemaphoreRegistry> {
         Arc::new(SemaphoreRegistry {
             core: Arc::clone(core),
-            background,
+            unpolled,
             state: Mutex::default(),
             next_number: AtomicU64::new(1),
             alarm: Wakeup::new(),
@@ -61,7 +62,7 @@ impl SemaphoreRegistry {
 
     /// Runs `work` in a task of the client.
     pub(super) fn spawn_background(&self, work: BackgroundTask) {
-        let _ = self.background.send(work);
+        self.core.spawn_background(work);
     }
 
     /// Adds a request to the queue of a semaphore.

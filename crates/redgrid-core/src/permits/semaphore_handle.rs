@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::{Client, FromReply, Request, Script, ServerError};
 use tokio::sync::watch;
 
 use super::acquire::MAX_PERMITS;
@@ -13,15 +14,12 @@ use super::exchange::SemaphoreKeys;
 use super::permit_set::{PermitId, millis};
 use crate::author::ClientExt;
 use crate::config::LONGEST_LEASE;
-use crate::connection::{Client, FromReply, Request};
-use crate::error::ServerError;
 use crate::exactly_once::{IdempotentRequest, IdempotentScript};
 use crate::failure::{Failure, Operation};
 use crate::lifetime::{LIFETIMES, LIFETIMES_EXPECTED};
 use crate::name::InvalidName;
 use crate::object::layouts::permit_expirable_semaphore;
 use crate::object::{Lifetime, Object};
-use crate::script::Script;
 
 static SET: IdempotentScript<2> = IdempotentScript::new("permits/set", include_str!("scripts/set.lua"));
 static ADD: IdempotentScript<1> = IdempotentScript::new("permits/add", include_str!("scripts/add.lua"));

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::UNSUBSCRIBED_POLL;
+use redgrid_client::internal::Progress;
 use tokio::sync::oneshot;
 
 use super::error::ReleaseError;
@@ -15,10 +17,8 @@ use super::permit_set::{PermitId, PermitLease, PermitSet};
 use super::waiter::Waiter;
 use crate::clock::Instant;
 use crate::config::Durability;
-use crate::connection::Progress;
 use crate::lease::{LeaseMode, Schedule, deadline, retry_pause};
 use crate::lock::{ExtendError, InlineTask, Phantom, YieldPlan};
-use crate::pubsub::UNSUBSCRIBED_POLL;
 use crate::unpolled::Offer;
 
 /// Maximum number of requests in one exchange, and of permit ids: a script that runs for some
@@ -239,7 +239,7 @@ impl SemaphoreState {
         }
         self.held += permits.count;
         let permit = Permit::new(waiter.client, Arc::clone(semaphore), permits);
-        let offer = Offer::new(&semaphore.core.unpolled, permit);
+        let offer = Offer::new(&semaphore.registry.unpolled, permit);
         if let Err(Ok(Some(untaken))) = waiter.result_sender.send(Ok(Some(offer)))
             && let Some(permit) = untaken.take()
         {

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use redgrid_client::Client;
+use redgrid_client::internal::Progress;
 use tokio::sync::oneshot;
 
 use super::local_semaphore::{AcquireResult, LocalSemaphore, PermitRequest};
 use crate::clock::Instant;
-use crate::connection::{Client, Progress};
 
 /// The last exchange that contained a request, and when it was sent. Shared with the caller.
 #[derive(Default)]

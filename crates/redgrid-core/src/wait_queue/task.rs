@@ -4,11 +4,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::{ChannelEvent, OrderedSubscription, ServerError};
+
 use super::{NextPoll, PollFuture, Resource, WaitQueue, WaiterId};
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::error::ServerError;
-use crate::pubsub::{ChannelEvent, OrderedSubscription};
 
 /// While messages are received, polls are a safety net only: the time between them is this many
 /// poll intervals.

@@ -16,14 +16,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::Watch;
+use redgrid_client::internal::once;
 use tokio::sync::Notify;
 
 use super::ServerQueue;
 use crate::clock::Instant;
-use crate::connection::once;
 use crate::lock::table::{Answers, Busy, LockId, LockState, Table, send};
 use crate::observe::count;
-use crate::pubsub::Watch;
 
 /// Interval of the keepalive: 250 ms.
 ///

@@ -14,10 +14,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::{RequestOutcome, RetryPolicy};
+
 use super::pass_request::{NewPosition, PassReply, PassRequest};
 use super::{ReleaseAfterPass, ServerQueue};
 use crate::clock::Instant;
-use crate::connection::{RequestOutcome, RetryPolicy};
 use crate::lease::LONGEST_WINDOW;
 use crate::lock::cleanup::DeferredRelease;
 use crate::lock::error::LostReason;

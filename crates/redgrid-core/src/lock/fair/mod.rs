@@ -15,12 +15,12 @@ mod queue_position;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::Request;
 
 pub(super) use self::local_pass::LocalPass;
 pub(super) use self::queue_position::QueuePosition;
 pub use self::queue_position::QueuePositionView;
 use super::protocol::{HoldArgs, LockKeys};
-use crate::connection::Request;
 
 /// The queue positions that a process reports while it holds the lock.
 #[derive(Debug, Clone, Copy)]

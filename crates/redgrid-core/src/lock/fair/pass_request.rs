@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::{Progress, RequestOutcome, RetryPolicy};
+use redgrid_client::{Reply, ServerError};
+
 use super::{PassArgs, ReleaseAfterPass, ServerQueue};
 use crate::clock::Instant;
-use crate::connection::{Progress, Reply, RequestOutcome, RetryPolicy};
-use crate::error::ServerError;
 use crate::lock::acquire::RequestStatus;
 use crate::lock::hold::ServerLease;
 use crate::lock::protocol::AcquireRequest;

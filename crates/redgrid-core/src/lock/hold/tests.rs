@@ -4,11 +4,12 @@ use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Wake, Waker};
 
+use redgrid_client::Request;
+
 use super::super::hold_watch::HoldWatch;
 use super::super::table::LockState;
 use super::super::takeover::TakeoverFrom;
 use super::*;
-use crate::connection::Request;
 use crate::name::Name;
 
 struct Never;

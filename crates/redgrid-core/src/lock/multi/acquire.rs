@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use redgrid_client::internal::{Progress, RequestOutcome, RetryPolicy, jittered};
+use redgrid_client::{Client, ServerError};
 use tokio::sync::oneshot;
 
 use super::MultiGrant;
 use crate::clock::Instant;
-use crate::connection::{Client, Progress, RequestOutcome, RetryPolicy, jittered};
-use crate::error::ServerError;
 use crate::lease::deadline;
 use crate::lock::acquire::{GRACE, HoldGuard};
 use crate::lock::attempt::{GrantReply, InstallOutcome};

@@ -3,10 +3,11 @@
 mod acquire;
 mod release;
 
+use redgrid_client::Request;
+
 pub use self::acquire::MultiOutcome;
 pub use self::release::MultiGrant;
 use super::protocol::HoldArgs;
-use crate::connection::Request;
 
 /// A lock kind of which one script acquires several keys.
 pub trait MultiKeyProtocol {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
+use redgrid_client::Client;
+use redgrid_client::internal::RetryPolicy;
 use tokio::sync::oneshot;
 
 use crate::author::ClientExt;
 use crate::clock::Instant;
-use crate::connection::{Client, RetryPolicy};
 use crate::lease::margin;
 use crate::lock::acquire::{GRACE, HoldGuard};
 use crate::lock::cleanup::BULK;
@@ -16,6 +17,7 @@ use crate::lock::error::ReleaseError;
 use crate::lock::fairness::SubscriberCount;
 use crate::lock::release::{Dropped, Release, released, yields_to_others};
 use crate::lock::table::Table;
+use crate::service::ClientParts;
 
 /// Guards of several keys of one client, lock kind and hash slot.
 ///

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::Request;
 
 use super::acquire::HoldGuard;
 use super::error::AcquireError;
@@ -20,7 +21,6 @@ use super::hold::{Hold, ServerLease};
 use super::protocol::{AcquireRequest, HoldArgs, Holder, LockKeys, LockProtocol};
 use super::table::{Answers, Busy, LockId, LockState, Schedule, State, Table, Waiter};
 use crate::clock::Instant;
-use crate::connection::Request;
 
 /// How a request arrives, apart from its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use redgrid_client::internal::{RetryPolicy, once};
+use redgrid_client::{Reply, Request};
 
 use super::AcquireContext;
 use crate::clock::Instant;
-use crate::connection::{Reply, Request, RetryPolicy, once};
 use crate::lock::hold::ServerLease;
 use crate::lock::protocol::AcquireRequest;
 use crate::lock::table::{LockId, LockState, Table};
@@ -30,7 +31,7 @@ impl Table {
             && let Some(request) = mode.withdraw(&lock.keys, &self.core.id, self.number())
         {
             // If the withdrawal is lost, the announcement expires.
-            self.run_detached(request);
+            self.core.run_detached(request);
         }
     }
 

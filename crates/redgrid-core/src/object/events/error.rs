@@ -1,8 +1,8 @@
 //! Errors of event streams.
 
+use redgrid_client::{NodeId, ServerError};
+
 use super::super::ObjectError;
-use crate::connection::NodeId;
-use crate::error::ServerError;
 use crate::failure::Failure;
 
 /// Reason why events are not received, or may be incomplete.

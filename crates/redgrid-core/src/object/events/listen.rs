@@ -4,17 +4,17 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use redgrid_client::internal::{MessageBuffer, SubscribeError};
+use redgrid_client::{Client, ServerError};
 
 use super::super::{Object, ObjectError};
 use super::notify_config::{EventSource, NotifyConfig};
 use super::stream::{Filter, Subscription};
 use super::{Events, Kinds, ListenError};
 use crate::author::ClientExt;
-use crate::connection::Client;
-use crate::error::ServerError;
 use crate::failure::{Failure, Operation};
 use crate::into_future;
-use crate::pubsub::{MessageBuffer, SubscribeError};
+use crate::service::ClientParts;
 
 /// Number of notifications that are kept for a slow reader, by default: 1,024. Some hundred
 /// kilobytes.
@@ -182,7 +182,7 @@ impl Listen {
                 // Each denied channel costs a connection, and usually all are denied or none. So
                 // one is tried first.
                 let first = subscriptions.subscribe_buffered_on_primaries(&buffer, channels);
-                client.wait_active(&buffer, until).await.map_err(subscribe_error)?;
+                client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
                 let all = [first].into_iter().chain(
                     (!others.is_empty()).then(|| subscriptions.subscribe_buffered_on_primaries(&buffer, others)),
                 );
@@ -194,8 +194,8 @@ impl Listen {
                 )
             }
         };
-        client.wait_active(&buffer, until).await.map_err(subscribe_error)?;
-        // The server may meanwhile have been replaced by one that was not checked.
+        client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
+        // By now the server may be another one than the one that was checked.
         if let Some(notify_config) = &notify_config {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use redgrid_client::internal::SubscriptionManager;
+use redgrid_client::{Code, Reply, Request, Server, ServerError};
+
 use super::ListenError;
 use super::kind::missing_letters;
 use super::listen::unavailable;
 use crate::clock::Instant;
-use crate::connection::{Reply, Request, Server};
-use crate::error::{Code, ServerError};
 use crate::failure::Failure;
-use crate::pubsub::SubscriptionManager;
 
 const SETTING: &str = "notify-keyspace-events";
 

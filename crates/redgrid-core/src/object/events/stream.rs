@@ -9,11 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
+use redgrid_client::PubSubEvent;
+use redgrid_client::internal::{AllPrimariesSubscription, MessageBuffer, Registration, SubscriptionManager};
 
 use super::notify_config::NotifyConfig;
 use super::{Event, Gap, Kind, Kinds, ListenError, Notice};
 use crate::pattern::matches;
-use crate::pubsub::{AllPrimariesSubscription, MessageBuffer, PubSubEvent, Registration, SubscriptionManager};
 
 /// A stream of the events of an object, or of all objects that match a pattern.
 ///
@@ -161,7 +162,8 @@ impl Stream for Events {
                     return self.poll_next(context);
                 }
                 Some(PubSubEvent::Missed(missed)) => Notice::Gap(Gap::Slow { missed }),
-                Some(PubSubEvent::Denied(_)) => Notice::Uncertain(ListenError::Denied),
+                // `Denied`.
+                Some(_) => Notice::Uncertain(ListenError::Denied),
             }));
         }
     }

@@ -1,0 +1,203 @@
+//! The clock for all deadlines: monotonic, and not stopped while the machine is suspended.
+//!
+//! A lease runs out on the server whether or not this process ran meanwhile. `std::time::Instant`
+//! stands still during a suspend on Linux, so it is the wrong clock for a deadline.
+//! `CLOCK_BOOTTIME` (crate `boot-time`) is the right one. Tests use tokio's clock, which can be
+//! paused.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+#[cfg(any(test, feature = "testing"))]
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Maximum time that one sleep of [`Clock::sleep_until`] lasts before the clock is read again: 1 s.
+///
+/// Timers of the runtime stand still during a suspend. The shorter this is, the sooner a resumed
+/// process notices.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The longest sleep of [`Clock::wait_until`]: 30 s.
+///
+/// A hundred thousand waiters that wait for minutes and read the clock each second would keep a
+/// processor busy.
+const LONGEST_COARSE_SLEEP: Duration = Duration::from_secs(30);
+
+/// A point in time of a [`Clock`], in nanoseconds.
+///
+/// Instants of the machine's clock count from an hour before the process created its first clock,
+/// and can be compared with each other. Instants of a test clock can be compared only with its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// Later than every instant that a clock returns.
+    pub const MAX: Instant = Instant(u64::MAX);
+    /// Earlier than every instant that a clock returns.
+    pub const MIN: Instant = Instant(0);
+
+    /// Returns its nanoseconds; the inverse of [`Instant::from_nanos`].
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Creates an instant from its nanoseconds.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Instant(nanos)
+    }
+
+    /// Returns how long it is after `earlier`; zero if it is not after it.
+    pub const fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+
+    /// Saturates at [`Instant::MAX`].
+    fn add(self, d: Duration) -> Instant {
+        Instant(self.0.saturating_add(nanos(d)))
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Instant;
+
+    /// Saturates at [`Instant::MIN`].
+    fn sub(self, d: Duration) -> Instant {
+        Instant(self.0.saturating_sub(nanos(d)))
+    }
+}
+
+/// Returns the nanoseconds of a duration, saturating.
+///
+/// A clock is read several times in each operation, so this avoids 128-bit arithmetic.
+pub const fn nanos(d: Duration) -> u64 {
+    d.as_secs().saturating_mul(1_000_000_000).saturating_add(d.subsec_nanos() as u64)
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Instant::MAX { f.write_str("never") } else { write!(f, "+{:?}", Duration::from_nanos(self.0)) }
+    }
+}
+
+/// The source of every [`Instant`]. It is cheap to clone; clones show the same time.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    Boot,
+    #[cfg(any(test, feature = "testing"))]
+    Runtime(Arc<tokio::time::Instant>),
+}
+
+/// When the process created its first clock.
+///
+/// It is shared by all clocks, so that values with a clock, such as each hold, need not store it.
+static ORIGIN: OnceLock<boot_time::Instant> = OnceLock::new();
+
+impl Clock {
+    /// Returns the clock of the machine, which counts suspends.
+    pub fn boot() -> Self {
+        ORIGIN.get_or_init(boot_time::Instant::now);
+        Clock(Source::Boot)
+    }
+
+    /// Returns tokio's clock, which stands still while it is paused.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn runtime() -> Self {
+        Clock(Source::Runtime(Arc::new(tokio::time::Instant::now())))
+    }
+
+    /// Returns the present instant.
+    pub fn now(&self) -> Instant {
+        // One hour ahead of zero, so that an instant one lease ago can be represented.
+        Instant::MIN + Duration::from_secs(3600) + self.elapsed()
+    }
+
+    /// Completes at `instant`, or at once if it has passed. It never completes for
+    /// [`Instant::MAX`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn sleep_until(&self, instant: Instant) {
+        self.sleep_in_steps(instant, |_| LONGEST_SLEEP).await;
+    }
+
+    /// Completes like [`Clock::sleep_until`], but after a suspend possibly later.
+    ///
+    /// Use it for waits that may be very many and need no precision, such as waiters for a lock.
+    /// After a suspend it may be late by an eighth of the remaining time, and by 30 s at most.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn wait_until(&self, instant: Instant) {
+        self.sleep_in_steps(instant, |left| (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)).await;
+    }
+
+    async fn sleep_in_steps(&self, instant: Instant, longest: impl Fn(Duration) -> Duration) {
+        if instant == Instant::MAX {
+            return std::future::pending().await;
+        }
+        loop {
+            let left = instant.since(self.now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(longest(left))).await;
+        }
+    }
+
+    fn elapsed(&self) -> Duration {
+        match &self.0 {
+            Source::Boot => ORIGIN.get_or_init(boot_time::Instant::now).elapsed(),
+            #[cfg(any(test, feature = "testing"))]
+            Source::Runtime(origin) => origin.elapsed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sleep_ends_at_its_instant_and_not_before() {
+        let clock = Clock::runtime();
+        let goal = clock.now() + Duration::from_millis(2500);
+        clock.sleep_until(goal).await;
+        assert!(clock.now() >= goal && clock.now() < goal + Duration::from_millis(10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_long_coarse_sleep_reads_the_clock_rarely_and_ends_in_time() {
+        let clock = Clock::runtime();
+        let (goal, readings) = (clock.now() + Duration::from_secs(1200), std::cell::Cell::new(0));
+        let longest = |left: Duration| {
+            readings.set(readings.get() + 1);
+            (left / 8).clamp(LONGEST_SLEEP, LONGEST_COARSE_SLEEP)
+        };
+        clock.sleep_in_steps(goal, longest).await;
+        assert!(readings.get() < 80, "{}", readings.get());
+        let goal = goal + Duration::from_secs(1200);
+        clock.wait_until(goal).await;
+        assert!(clock.now() >= goal && clock.now() < goal + Duration::from_millis(10));
+    }
+
+    #[test]
+    fn arithmetic_saturates_instead_of_wrapping() {
+        assert_eq!(Instant::MAX + Duration::from_secs(1), Instant::MAX);
+        assert_eq!(Instant::MIN - Duration::from_secs(1), Instant::MIN);
+        assert_eq!(Instant::MIN.since(Instant::MAX), Duration::ZERO);
+        assert_eq!(Instant::MIN + Duration::MAX, Instant::MAX);
+        let most = Duration::from_nanos(u64::MAX);
+        assert_eq!((nanos(most), nanos(most + Duration::from_nanos(1))), (u64::MAX, u64::MAX));
+        assert_eq!(nanos(Duration::new(3, 7)), 3_000_000_007);
+    }
+}

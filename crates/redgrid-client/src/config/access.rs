@@ -1,0 +1,245 @@
+//! Logins: passwords, credential providers, and certificates.
+
+use std::error::Error;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+/// How to log in to the servers that hold the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Access {
+    /// The ACL user. `None` means the default user.
+    pub username: Option<String>,
+    /// The password. `None` when the server needs none, or when `provider` supplies it.
+    pub password: Option<Secret>,
+    /// Supplies user and password for each connection, instead of the two fields above.
+    pub provider: Option<Provider>,
+    /// The database, 0 to 255. A cluster has only 0.
+    pub database: u8,
+    /// Encryption. `None` means an unencrypted connection.
+    pub tls: Option<Tls>,
+}
+
+/// An encrypted connection. The server's certificate and its name are verified, unless the
+/// application supplies its own `rustls::ClientConfig` that does otherwise.
+///
+/// Files are read when a client starts, and again before each new connection, so a replaced
+/// certificate takes effect for new connections. Open connections are kept. If the new files are
+/// unusable, the client logs a warning and keeps the certificates that it has. The system's trust
+/// store is read when a client starts, and when one of the files changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tls {
+    /// PEM file with the certificates of the authorities that may sign the server's certificate.
+    /// Without this and `ca_pem`, the system's trust store is used.
+    pub ca_file: Option<PathBuf>,
+    /// PEM file with the client's certificate and its chain.
+    pub cert_file: Option<PathBuf>,
+    /// PEM file with the private key of the client's certificate.
+    pub key_file: Option<PathBuf>,
+    /// The authorities' certificates as PEM text, instead of a file.
+    pub ca_pem: Option<Secret>,
+    /// The client's certificate and its chain as PEM text, instead of a file.
+    pub cert_pem: Option<Secret>,
+    /// The private key as PEM text, instead of a file.
+    pub key_pem: Option<Secret>,
+    /// The name expected in the server's certificate, if it differs from the host that is connected
+    /// to.
+    pub server_name: Option<String>,
+    /// The application's own rustls configuration, instead of all certificates above.
+    pub(crate) own: Option<OwnTls>,
+}
+
+impl Tls {
+    /// Verifies the server's certificate against the system's trust store.
+    pub fn new() -> Self {
+        Tls::default()
+    }
+
+    /// Trusts the authorities in this PEM file instead of the system's.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca_file = Some(path.into());
+        self
+    }
+
+    /// Presents a client certificate. Both files are PEM.
+    pub fn client_certificate(mut self, cert_file: impl Into<PathBuf>, key_file: impl Into<PathBuf>) -> Self {
+        self.cert_file = Some(cert_file.into());
+        self.key_file = Some(key_file.into());
+        self
+    }
+
+    /// Trusts the authorities in this PEM text instead of the system's.
+    pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
+        self.ca_pem = Some(Secret::new(pem));
+        self
+    }
+
+    /// Presents a client certificate that is given as PEM text, as is its key.
+    ///
+    /// ```
+    /// # let (certificate, key) = ("-----BEGIN CERTIFICATE-----", "-----BEGIN PRIVATE KEY-----");
+    /// use redgrid_client::config::Tls;
+    ///
+    /// let tls = Tls::new().ca_file("/etc/redis/ca.pem").client_certificate_pem(certificate, key);
+    /// assert!(!format!("{tls:?}").contains("PRIVATE"));
+    /// ```
+    pub fn client_certificate_pem(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
+        self.cert_pem = Some(Secret::new(certificate));
+        self.key_pem = Some(Secret::new(key));
+        self
+    }
+
+    /// Uses the application's own rustls configuration, with its verifiers, client certificates,
+    /// protocol versions and crypto provider. The crate is re-exported as
+    /// [`rustls`](crate::config::rustls), in the version that is needed here.
+    ///
+    /// Certificates and authorities cannot be set in addition; `server_name` can. The configuration
+    /// is used unchanged: to follow certificates that change, it needs its own resolver or
+    /// verifier.
+    #[cfg(feature = "tls")]
+    pub fn client_config(mut self, config: Arc<rustls::ClientConfig>) -> Self {
+        self.own = Some(OwnTls(config));
+        self
+    }
+
+    /// Expects this name in the server's certificate, whatever host is connected to.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+}
+
+/// The application's own rustls configuration. Two values are equal if they are the same `Arc`.
+#[cfg(feature = "tls")]
+#[derive(Clone)]
+pub(crate) struct OwnTls(pub(crate) Arc<rustls::ClientConfig>);
+
+#[cfg(feature = "tls")]
+impl PartialEq for OwnTls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Eq for OwnTls {}
+
+/// Has no values without the feature `tls`.
+#[cfg(not(feature = "tls"))]
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum OwnTls {}
+
+impl fmt::Debug for OwnTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientConfig")
+    }
+}
+
+/// A password or another secret. `Debug` never shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps the secret.
+    pub fn new(secret: impl Into<String>) -> Self {
+        Secret(secret.into())
+    }
+
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The user and password of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+// Exhaustive: credential providers return it as a literal.
+pub struct Credentials {
+    /// The ACL user; none for the default user.
+    pub username: Option<String>,
+    /// The password.
+    pub password: Secret,
+}
+
+/// Supplies the current password: from a vault, a file that is replaced, or a cloud's short-lived
+/// tokens.
+///
+/// ```
+/// use redgrid_client::config::{CredentialProvider, Credentials, Secret};
+///
+/// struct Mounted(std::path::PathBuf);
+///
+/// #[async_trait::async_trait]
+/// impl CredentialProvider for Mounted {
+///     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
+///         let password = std::fs::read_to_string(&self.0)?;
+///         let password = Secret::new(password.trim_end());
+///         Ok(Credentials { username: Some("app".into()), password })
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = redgrid_client::Config::single("127.0.0.1:6379")?
+///     .password_from(Mounted("/run/secrets/redis".into()));
+/// # Ok(()) }
+/// ```
+#[async_trait]
+pub trait CredentialProvider: Send + Sync + 'static {
+    /// Returns the current user and password. Called before each connection is set up, and every
+    /// `credentials_interval` for open connections. It must answer within `connect_timeout`.
+    ///
+    /// # Errors
+    ///
+    /// The reason why there are no credentials. Open connections stay, and new ones are tried again
+    /// later. The text is shown to users, so it must contain no secrets.
+    async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>>;
+}
+
+/// A [`CredentialProvider`] shared by clones. Two values are equal if they are the same `Arc`.
+#[derive(Clone)]
+pub struct Provider(Arc<dyn CredentialProvider>);
+
+impl Provider {
+    /// Wraps the provider.
+    pub fn new(provider: impl CredentialProvider) -> Self {
+        Provider(Arc::new(provider))
+    }
+
+    /// Returns the current user and password.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CredentialProvider::fetch`].
+    pub async fn fetch(&self) -> Result<Credentials, Box<dyn Error + Send + Sync>> {
+        self.0.fetch().await
+    }
+}
+
+impl From<Arc<dyn CredentialProvider>> for Provider {
+    fn from(provider: Arc<dyn CredentialProvider>) -> Self {
+        Provider(provider)
+    }
+}
+
+impl PartialEq for Provider {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Provider {}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Provider")
+    }
+}

@@ -1,0 +1,267 @@
+//! Settings that are set in code. Bounds and relations are checked when a client is built.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Config;
+use super::access::{CredentialProvider, Provider, Secret, Tls};
+use super::error::{ConfigError, Origin};
+use super::network::{Dialer, Resolver, Socks};
+use super::servers::{Address, Sentinel, Servers};
+use super::settings::{Durability, Protocol, ReadMode, ShardedSubscriptions, SubscriptionMode};
+use crate::name::Namespace;
+
+impl Config {
+    /// Sets the user and password to log in with.
+    pub fn credentials(mut self, username: Option<&str>, password: impl Into<String>) -> Self {
+        self.access.username = username.map(str::to_owned);
+        self.access.password = Some(Secret::new(password));
+        self.access.provider = None;
+        self.set_in_code("password").set_in_code("username")
+    }
+
+    /// Asks `provider` for user and password before each connection, and every
+    /// [`credentials_interval`](Config::credentials_interval) for those that live.
+    pub fn password_from(mut self, provider: impl CredentialProvider) -> Self {
+        self.access.username = None;
+        self.access.password = None;
+        self.access.provider = Some(Provider::new(provider));
+        self
+    }
+
+    /// Sets the user and password for the sentinels. The login for the servers is not used there.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Relation`] if no sentinels are set.
+    pub fn sentinel_credentials(
+        mut self,
+        username: Option<&str>,
+        password: impl Into<String>,
+    ) -> Result<Self, ConfigError> {
+        let sentinel = self.sentinel_for("sentinel_password")?;
+        sentinel.username = username.map(str::to_owned);
+        sentinel.password = Some(Secret::new(password));
+        sentinel.provider = None;
+        Ok(self.set_in_code("sentinel_password").set_in_code("sentinel_username"))
+    }
+
+    /// Asks `provider` for the user and password at the sentinels, as
+    /// [`password_from`](Config::password_from) does for the servers.
+    ///
+    /// ```
+    /// # use redgrid_client::config::{CredentialProvider, Credentials};
+    /// # struct Mounted(&'static str);
+    /// # #[async_trait::async_trait]
+    /// # impl CredentialProvider for Mounted {
+    /// #     async fn fetch(&self) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
+    /// #         Err(self.0.into())
+    /// #     }
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = redgrid_client::Config::sentinel("orders", ["10.0.0.1", "10.0.0.2"])?
+    ///     .password_from(Mounted("/run/secrets/redis"))
+    ///     .sentinel_password_from(Mounted("/run/secrets/sentinel"))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Relation`] if no sentinels are set.
+    pub fn sentinel_password_from(mut self, provider: impl CredentialProvider) -> Result<Self, ConfigError> {
+        let sentinel = self.sentinel_for("sentinel_password")?;
+        sentinel.username = None;
+        sentinel.password = None;
+        sentinel.provider = Some(Provider::new(provider));
+        Ok(self)
+    }
+
+    fn sentinel_for(&mut self, key: &'static str) -> Result<&mut Sentinel, ConfigError> {
+        match &mut self.servers {
+            Servers::Sentinel(sentinel) => Ok(sentinel),
+            _ => Err(ConfigError::Relation {
+                left: Origin::Code { key }.to_string(),
+                right: "no `sentinels`".into(),
+                rule: "it is the login at sentinels",
+            }),
+        }
+    }
+
+    /// Selects the database: 0 unless set. A cluster has only 0.
+    pub fn database(mut self, database: u8) -> Self {
+        self.access.database = database;
+        self.set_in_code("database")
+    }
+
+    /// Encrypts the connections. Needs the feature `tls`. Its files are read when a client starts.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.access.tls = Some(tls);
+        self.set_in_code("tls")
+    }
+
+    /// Sets the prefix of every key and channel: `namespace:name`. Default: none.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Namespace`] when it has braces or more than 256 bytes.
+    pub fn namespace(mut self, namespace: impl AsRef<str>) -> Result<Self, ConfigError> {
+        self.settings.namespace = Namespace::new(namespace).map_err(ConfigError::Namespace)?;
+        Ok(self.set_in_code("namespace"))
+    }
+
+    /// Sets how long tasks of this process may pass a lock to each other without a request, while
+    /// other processes wait. Default: ten round trips, between 10 ms and 500 ms; 500 ms is also the
+    /// maximum.
+    ///
+    /// Longer is not faster; shorter makes processes alternate more often. With zero, every task
+    /// sends a request. A fair lock follows the server's queue however long this is: it sends a
+    /// request at least every 500 ms, and with zero for every task.
+    pub fn local_handover_window(mut self, window: Duration) -> Self {
+        self.settings.handover_window = Some(window);
+        self.set_in_code("local_handover_window")
+    }
+
+    /// Sets the name of the connections in `CLIENT LIST`: `redgrid` unless set. No spaces.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.client_name = name.into();
+        self.set_in_code("client_name")
+    }
+
+    /// Asks `resolver` for the addresses of host names, instead of the system.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.network.resolver = Some(Arc::new(resolver));
+        self
+    }
+
+    /// Opens all connections to servers and sentinels through `dialer`, instead of TCP from this
+    /// machine. A resolver and a SOCKS proxy are then not used.
+    pub fn dialer(mut self, dialer: impl Dialer) -> Self {
+        self.network.dialer = Some(Arc::new(dialer));
+        self
+    }
+
+    /// Connects to other addresses than servers and sentinels announce, for example behind NAT or
+    /// port forwarding. Each pair is the announced address and the address to connect to. Other
+    /// addresses are used unchanged.
+    pub fn address_map(mut self, map: impl IntoIterator<Item = (Address, Address)>) -> Self {
+        self.network.address_map = map.into_iter().collect();
+        self.set_in_code("address_map")
+    }
+
+    /// Opens all connections through the SOCKS5 proxy at `address`, which also resolves host names.
+    /// `login` is the user and password at the proxy.
+    pub fn socks_proxy(mut self, address: Address, login: Option<(&str, &str)>) -> Self {
+        let (username, password) = login.unzip();
+        self.network.socks =
+            Some(Socks { address, username: username.map(str::to_owned), password: password.map(Secret::new) });
+        self.set_in_code("socks_proxy")
+    }
+
+    /// Sets where a grant and its renewals must be stored before they count: in the primary's
+    /// memory unless set.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.settings.durability = durability;
+        self.notes.origins.remove("durability_at_least");
+        self.notes.origins.remove("durability_timeout");
+        self.set_in_code("durability")
+    }
+
+    fn set_in_code(mut self, key: &'static str) -> Self {
+        self.notes.origins.insert(key, Origin::Code { key });
+        self
+    }
+}
+
+/// Defines methods that set one setting of this name.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $setting:ident: $type:ty;)*) => {
+        impl Config {$(
+            $(#[$doc])*
+            pub fn $setting(mut self, $setting: $type) -> Self {
+                self.settings.$setting = $setting;
+                self.set_in_code(stringify!($setting))
+            }
+        )*}
+    };
+}
+
+setters! {
+    /// Sets how often a provider is asked for the password of open connections: every 10 s unless
+    /// set. If the answer has changed, they log in again.
+    credentials_interval: Duration;
+
+    /// Sets how long one answer of a server may take: 3 s unless set. A shorter time detects a hung
+    /// server sooner; a longer one tolerates slow scripts and networks.
+    response_timeout: Duration;
+
+    /// Sets how long setting up one connection may take: 2 s unless set.
+    connect_timeout: Duration;
+
+    /// Sets how often an unanswered request is retried where that is safe: 4 unless set. A call
+    /// without any contact ends after `response_timeout × (retries + 1)`: 15 s unless set.
+    retries: u32;
+
+    /// Sets the mean delay before a retry: 100 ms unless set. Each delay varies by up to half of
+    /// it.
+    retry_delay: Duration;
+
+    /// Sets the lease of holds that are renewed: 30 s unless set, renewed after every third of it.
+    /// A shorter lease frees the locks of a dead process sooner; a longer one survives longer
+    /// pauses and failovers.
+    watchdog_lease: Duration;
+
+    /// Sets how often a waiter polls although its subscription is active: every second unless set.
+    /// It bounds the wait after a lost message.
+    poll_interval: Duration;
+
+    /// Limits the names polled per second and node: 500 unless set.
+    poll_budget: u32;
+
+    /// Selects the nodes that answer reads: the primary unless set. Locks and all writes always use
+    /// the primary.
+    read_mode: ReadMode;
+
+    /// Selects where waiters subscribe: at the primary unless set. Grants and releases always use
+    /// the primary. All services that share locks need the same value.
+    subscription_mode: SubscriptionMode;
+
+    /// Sets how far a replica may lag behind its primary and still serve reads and subscriptions: 1
+    /// s unless set. A usable replica has everything that the primary had that long ago. Offsets
+    /// are compared every [`scan_interval`](Self::scan_interval). A longer time also uses slow
+    /// replicas; a shorter one switches to the primary sooner.
+    max_replica_lag: Duration;
+
+    /// Sets how often the topology is refreshed without a reason: every second unless set. It
+    /// bounds how long a change without a notification goes unnoticed.
+    scan_interval: Duration;
+
+    /// Sets whether a cluster's messages use sharded channels: as Redisson decides it, unless set.
+    sharded_subscriptions: ShardedSubscriptions;
+
+    /// Selects the protocol: RESP3, or RESP2 if a server rejects that, unless set.
+    protocol: Protocol;
+
+    /// Sets how often an idle connection is pinged: every 5 s unless set. A dead one is detected
+    /// after this and one `response_timeout`.
+    ping_interval: Duration;
+
+    /// Sets the number of connections for requests to each node, 1 to 16: one unless set. All
+    /// requests of a name use the same one.
+    connections_per_node: u32;
+
+    /// Limits the requests in flight at one node, 1 to 65,536: 1,024 unless set. Further requests
+    /// wait in the client. The wait counts towards the call's own timeout, not towards
+    /// `response_timeout`. A request that is still waiting then fails with
+    /// [`NotSent`](crate::ServerError::NotSent).
+    ///
+    /// Renewals and releases of single names do not wait; a release of several names at once does.
+    max_in_flight: u32;
+
+    /// Sets how long a position in the queue of a fair lock outlives a silent process: 30 s unless
+    /// set. It must exceed the clock difference to hosts with Java services.
+    fair_wait: Duration;
+
+    /// Limits the waiters of a process with their own position in the queue of a fair lock, 1 to
+    /// 1,000: 16 unless set. The others wait behind them inside the process.
+    fair_depth: u32;
+}

@@ -1,0 +1,311 @@
+//! The settings of a client: plain structs, and one table of names and bounds.
+//!
+//! A configuration comes from code ([`Config::single`] and others), a URL ([`Config::from_url`]), a
+//! file ([`Config::from_file`], including Redisson's own files) or the environment
+//! ([`Config::from_env`]). All of them use the same names, which docs/operating/configuration.md
+//! lists.
+
+mod access;
+mod build;
+mod check;
+mod draft;
+mod env;
+mod error;
+mod explain;
+#[cfg(feature = "config-files")]
+mod file;
+mod form;
+mod hints;
+mod layer;
+pub(crate) mod network;
+#[cfg(feature = "config-files")]
+mod redisson;
+mod servers;
+pub(crate) mod settings;
+mod table;
+mod url;
+
+#[cfg(test)]
+mod tests;
+
+pub use access::{Access, CredentialProvider, Credentials, Provider, Secret, Tls};
+pub use error::{ConfigError, Origin, Warning};
+pub use explain::{Explained, reference};
+pub(crate) use network::Network;
+pub use network::{Dialer, Resolver, Stream};
+pub use servers::{Address, Cluster, MasterSlave, ReplicatedNodes, Sentinel, Servers, Single, UnixSocket};
+pub(crate) use settings::Settings;
+pub use settings::{
+    Durability, LONGEST_LEASE, Protocol, ReadMode, SHORTEST_LEASE, ShardedSubscriptions, SubscriptionMode,
+};
+
+/// The version of rustls that [`Tls::client_config`] takes.
+#[cfg(feature = "tls")]
+pub use ::rustls;
+
+use draft::{Draft, Origins};
+use form::Value;
+use layer::Layer;
+
+/// How a client reaches its servers, and how it behaves.
+///
+/// ```
+/// use std::time::Duration;
+/// use redgrid_client::Config;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::from_url("redis://:secret@127.0.0.1:6379/2")?
+///     .namespace("prod")?
+///     .response_timeout(Duration::from_secs(1));
+/// assert!(!format!("{config:?}").contains("secret"));
+///
+/// let url = "redis-sentinel://10.0.0.1,10.0.0.2/orders?read_mode=replica&response_timeout=500ms";
+/// let config = Config::from_url(url)?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub(crate) servers: Servers,
+    pub(crate) access: Access,
+    pub(crate) settings: Settings,
+    pub(crate) network: Network,
+    notes: Notes,
+}
+
+/// What the loaders of URLs, files and variables recorded about a configuration.
+#[derive(Clone, Debug, Default)]
+struct Notes {
+    origins: Origins,
+    warnings: Vec<Warning>,
+    codec: Option<String>,
+}
+
+impl Config {
+    /// Connects to one server at `host:port` (default port 6379), without a password.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if the address is empty or the port is invalid.
+    pub fn single(address: impl AsRef<str>) -> Result<Self, ConfigError> {
+        Config::of([("single", Value::One(address.as_ref().to_owned()))])
+    }
+
+    /// Connects to a fixed primary and its replicas, each at `host:port`. No replica is promoted
+    /// automatically.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use redgrid_client::{Config, config::ReadMode};
+    ///
+    /// let config = Config::master_slave("10.0.0.1:6379", ["10.0.0.2:6379"])?
+    ///     .read_mode(ReadMode::Replica);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if an address is invalid.
+    pub fn master_slave<A: AsRef<str>>(
+        primary: impl AsRef<str>,
+        replicas: impl IntoIterator<Item = A>,
+    ) -> Result<Self, ConfigError> {
+        let primary = ("primary", Value::One(primary.as_ref().to_owned()));
+        match many(replicas) {
+            Value::Many(none) if none.is_empty() => Config::of([primary]),
+            replicas => Config::of([primary, ("replicas", replicas)]),
+        }
+    }
+
+    /// Connects to a primary and its replicas, each at `host:port`, in any order.
+    ///
+    /// The nodes are asked for their role at every [`scan_interval`](Config::scan_interval), and
+    /// whenever the known primary is suspect. Use it for managed services without sentinels whose
+    /// nodes have their own addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if there is no node, or an address is invalid.
+    pub fn replicated<A: AsRef<str>>(nodes: impl IntoIterator<Item = A>) -> Result<Self, ConfigError> {
+        Config::of([("replicated", many(nodes))])
+    }
+
+    /// Connects to the primary that these sentinels (`host:port`, default port 26379) call
+    /// `master_name`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if there is no sentinel, or an address is invalid.
+    pub fn sentinel<A: AsRef<str>>(
+        master_name: impl Into<String>,
+        sentinels: impl IntoIterator<Item = A>,
+    ) -> Result<Self, ConfigError> {
+        Config::of([("master_name", Value::One(master_name.into())), ("sentinels", many(sentinels))])
+    }
+
+    /// Connects to the cluster of these nodes (`host:port`). Some of its nodes are enough.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if there is no node, or an address is invalid.
+    pub fn cluster<A: AsRef<str>>(seeds: impl IntoIterator<Item = A>) -> Result<Self, ConfigError> {
+        Config::of([("cluster", many(seeds))])
+    }
+
+    /// Connects to a server on this machine through its Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if the path is empty or not UTF-8.
+    pub fn unix(path: impl AsRef<std::path::Path>) -> Result<Self, ConfigError> {
+        Config::of([("unix", Value::One(path.as_ref().to_str().unwrap_or_default().to_owned()))])
+    }
+
+    fn of<const N: usize>(values: [(&'static str, Value); N]) -> Result<Self, ConfigError> {
+        let mut layer = Layer::default();
+        for (key, value) in values {
+            layer.set(key, value, Origin::Code { key })?;
+        }
+        layer::assemble([layer])
+    }
+
+    /// Reads a URL: `redis://`, `redis-sentinel://`, `redis-cluster://`, `redis-master-slave://`,
+    /// `redis-replicated://` or `redis+unix://`, with any setting after the `?`.
+    ///
+    /// ```text
+    /// redis://[user[:password]@]host[:port][/database]
+    /// redis-sentinel://[user[:password]@]host[:port],…/master name[/database]
+    /// redis-cluster://[user[:password]@]host[:port],…
+    /// redis-master-slave://[user[:password]@]primary[:port],replica[:port],…[/database]
+    /// redis-replicated://[user[:password]@]host[:port],…[/database]
+    /// redis+unix://[user[:password]@]/path/of/the/socket          (unix:///path, too)
+    /// ```
+    ///
+    /// `rediss` instead of `redis` encrypts; `valkey` and `valkeys` mean the same. Settings follow
+    /// as in `?response_timeout=1s&namespace=prod&read_mode=replica`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the invalid part and what was expected. It never contains a password.
+    pub fn from_url(url: impl AsRef<str>) -> Result<Self, ConfigError> {
+        layer::assemble([url::read(url.as_ref(), "the URL")?])
+    }
+
+    /// Reads a file: YAML, TOML or JSON by its extension (`yaml`, `yml`, `toml`, `json`). It has
+    /// one key per setting, or `url` for a whole URL. A file of Redisson's (YAML or JSON) is
+    /// recognised by its keys and read as it is.
+    ///
+    /// Settings without an effect here are in [`warnings`](Config::warnings), and logged.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the file, the key, and what was expected.
+    #[cfg(feature = "config-files")]
+    pub fn from_file(path: impl AsRef<std::path::Path>) -> Result<Self, ConfigError> {
+        let config = layer::assemble(file::read(path.as_ref(), &env::variable)?)?;
+        config.log_warnings();
+        Ok(config)
+    }
+
+    /// Reads the environment: the file that `REDGRID_CONFIG` names, then the URL in `REDGRID_URL`,
+    /// then a variable for each setting, such as `REDGRID_RESPONSE_TIMEOUT=1s`. Later ones override
+    /// earlier ones.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] names the variable, and what was expected. An unknown variable is an error
+    /// if it looks like a mistyped setting. Otherwise it is a warning, because clusters and shells
+    /// set their own variables.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Config::from_variables(std::env::vars_os().filter_map(|(name, value)| {
+            // A value that is not UTF-8 fails where it is used; if it were left out, it would look
+            // unset.
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        }))
+    }
+
+    /// Reads the given variables as [`Config::from_env`] does, for tests and other sources.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Config::from_env`].
+    pub fn from_variables(variables: impl IntoIterator<Item = (String, String)>) -> Result<Self, ConfigError> {
+        let config = layer::assemble(env::read(&variables.into_iter().collect())?)?;
+        config.log_warnings();
+        Ok(config)
+    }
+
+    fn log_warnings(&self) {
+        for warning in &self.notes.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
+
+    /// Returns the same settings for one server, whatever its role. For tools that ask each node of
+    /// a deployment separately.
+    pub fn for_server(mut self, address: Address) -> Self {
+        self.servers = Servers::Single(Single { address });
+        self
+    }
+
+    /// Returns the servers.
+    pub fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// Returns the login.
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// Returns the settings that were read and have no effect here.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.notes.warnings
+    }
+
+    /// Returns the Java class of the codec in a Redisson configuration file, or Redisson's default.
+    /// Java services encode their values with it. `None` if the configuration is not from such a
+    /// file.
+    pub fn implied_codec(&self) -> Option<&str> {
+        self.notes.codec.as_deref()
+    }
+
+    /// Checks bounds and relations of all settings. Called when a client is built.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let draft = Draft::from(self);
+        check::all(&draft, &self.notes.origins)?;
+        check::logins(&draft, &self.notes.origins)
+    }
+
+    /// Returns where a setting's value came from.
+    pub(crate) fn origin(&self, name: &'static str) -> Origin {
+        check::origin(name, &self.notes.origins)
+    }
+}
+
+fn many<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> Value {
+    Value::Many(addresses.into_iter().map(|address| address.as_ref().to_owned()).collect())
+}
+
+impl TryFrom<&str> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: &str) -> Result<Self, ConfigError> {
+        Config::from_url(url)
+    }
+}
+
+impl TryFrom<&String> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: &String) -> Result<Self, ConfigError> {
+        Config::from_url(url)
+    }
+}
+
+impl TryFrom<String> for Config {
+    type Error = ConfigError;
+
+    fn try_from(url: String) -> Result<Self, ConfigError> {
+        Config::from_url(&url)
+    }
+}

@@ -1,0 +1,228 @@
+//! The settings of a client's behaviour, and all their defaults in one literal.
+
+use std::time::Duration;
+
+use crate::name::Namespace;
+
+/// The smallest lease: 100 ms. Below it, the safety margin and one round trip leave nothing to work
+/// with.
+pub const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
+/// The longest lease: 30 days. Leave the lease unset for a longer, renewed one.
+pub const LONGEST_LEASE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Longest hand-over window: 500 ms.
+///
+/// A lock that is taken by force is free that much later: until then its former holder may hand on
+/// tokens.
+pub const LONGEST_WINDOW: Duration = Duration::from_millis(500);
+
+/// Which nodes answer reads. Locks and all writes always use the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ReadMode {
+    /// The primary.
+    #[default]
+    Primary,
+    /// The replicas in turn, or the primary if no replica is usable. A usable replica is connected
+    /// to the primary, and lags by at most `max_replica_lag`.
+    Replica,
+    /// The primary and the replicas in turn.
+    Any,
+}
+
+/// Where waiters subscribe to release messages. All services that share locks need the same value:
+/// a primary does not count the subscribers of its replicas, and yields no turns to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SubscriptionMode {
+    /// At the primary.
+    #[default]
+    Primary,
+    /// At one of its replicas, the same one for all waiters of a name; at the primary if none is
+    /// usable.
+    Replica,
+}
+
+/// Whether a cluster's messages use sharded channels. Java services that share locks need the same
+/// value: a subscriber of one kind does not receive messages of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ShardedSubscriptions {
+    /// If the servers have them (Redis 7.0, Valkey), as Redisson does.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+/// The version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// RESP3, or RESP2 if the server or proxy rejects `HELLO 3`.
+    #[default]
+    Auto,
+    /// RESP3 only: a server that rejects it is not used.
+    Resp3,
+    /// RESP2 only; `HELLO` is never sent. For proxies that close the connection on unknown
+    /// commands.
+    Resp2,
+}
+
+/// How durable a grant, and every renewal of it, must be before it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// The primary has it in memory. No further confirmation is requested.
+    #[default]
+    Primary,
+    /// This many replicas have acknowledged it (`WAIT`).
+    Replicas {
+        /// How many; 0 is the same as [`Durability::Primary`].
+        at_least: u32,
+        /// How long they may take.
+        timeout: Duration,
+    },
+    /// The primary's append-only file has it, synced to disk (`WAITAOF`: Redis 7.2 or newer, or
+    /// Valkey).
+    ///
+    /// The server syncs as its `appendfsync` says: `always` at once, `everysec` within about two
+    /// seconds, `no` only when the system does.
+    Disk {
+        /// How long the disk may take.
+        timeout: Duration,
+    },
+}
+
+impl Durability {
+    /// Returns how long the confirmation may take.
+    pub fn timeout(self) -> Duration {
+        match self {
+            Durability::Primary => Duration::ZERO,
+            Durability::Replicas { timeout, .. } | Durability::Disk { timeout } => timeout,
+        }
+    }
+
+    /// Whether a grant with `self` is at least as durable as `other` requires. The timeouts do not
+    /// matter.
+    pub fn covers(self, other: Durability) -> bool {
+        match (self, other) {
+            (_, Durability::Primary | Durability::Replicas { at_least: 0, .. }) => true,
+            (Durability::Replicas { at_least: has, .. }, Durability::Replicas { at_least: asked, .. }) => has >= asked,
+            (Durability::Disk { .. }, Durability::Disk { .. }) => true,
+            // A disk does not replace a second server, nor the other way round.
+            _ => false,
+        }
+    }
+}
+
+/// The settings of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a transmission waits for its reply.
+    pub response_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) retries: u32,
+    /// The mean pause before another transmission.
+    pub retry_delay: Duration,
+    pub(crate) ping_interval: Duration,
+    pub(crate) credentials_interval: Duration,
+    pub(crate) connections_per_node: u32,
+    pub(crate) max_in_flight: u32,
+    pub(crate) scan_interval: Duration,
+    pub(crate) read_mode: ReadMode,
+    pub(crate) subscription_mode: SubscriptionMode,
+    pub(crate) max_replica_lag: Duration,
+    pub(crate) sharded_subscriptions: ShardedSubscriptions,
+    pub(crate) protocol: Protocol,
+    /// The lease of holds that are renewed.
+    pub watchdog_lease: Duration,
+    /// The durability of grants.
+    pub durability: Durability,
+    /// How long a queue position is kept for a silent process.
+    pub fair_wait: Duration,
+    /// How many waiters of a process have positions of their own in a server queue.
+    pub fair_depth: u32,
+    /// How long tasks hand a lock over; `None`: derived from the measured round trip.
+    pub handover_window: Option<Duration>,
+    /// The interval at which waiters poll.
+    pub poll_interval: Duration,
+    pub(crate) poll_budget: u32,
+    /// The prefix of all names.
+    pub namespace: Namespace,
+    pub(crate) client_name: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            response_timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(2),
+            retries: 4,
+            retry_delay: Duration::from_millis(100),
+            ping_interval: Duration::from_secs(5),
+            credentials_interval: Duration::from_secs(10),
+            connections_per_node: 1,
+            max_in_flight: 1024,
+            scan_interval: Duration::from_secs(1),
+            read_mode: ReadMode::Primary,
+            subscription_mode: SubscriptionMode::Primary,
+            max_replica_lag: Duration::from_secs(1),
+            sharded_subscriptions: ShardedSubscriptions::Auto,
+            protocol: Protocol::Auto,
+            watchdog_lease: Duration::from_secs(30),
+            durability: Durability::Primary,
+            fair_wait: Duration::from_secs(30),
+            fair_depth: 16,
+            handover_window: None,
+            poll_interval: Duration::from_secs(1),
+            poll_budget: 500,
+            namespace: Namespace::default(),
+            client_name: "redgrid".into(),
+        }
+    }
+}
+
+impl Settings {
+    /// How long a call without its own timeout may be without contact to the server:
+    /// `response_timeout × (retries + 1)`.
+    pub fn patience(&self) -> Duration {
+        self.response_timeout.saturating_mul(self.retries.saturating_add(1))
+    }
+
+    /// Whether replicas serve reads or subscriptions.
+    pub(crate) fn uses_replicas(&self) -> bool {
+        self.read_mode != ReadMode::Primary || self.subscription_mode != SubscriptionMode::Primary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_covers_weaker_requirements_of_the_same_kind() {
+        let replicas = |at_least, ms| Durability::Replicas { at_least, timeout: Duration::from_millis(ms) };
+        let disk = |ms| Durability::Disk { timeout: Duration::from_millis(ms) };
+        let table = [
+            (Durability::Primary, Durability::Primary, true),
+            (Durability::Primary, replicas(0, 5), true),
+            (Durability::Primary, replicas(1, 5), false),
+            (Durability::Primary, disk(5), false),
+            (replicas(2, 5), Durability::Primary, true),
+            (replicas(2, 5), replicas(1, 9), true),
+            (replicas(2, 9), replicas(2, 5), true),
+            (replicas(1, 5), replicas(2, 5), false),
+            (replicas(9, 5), disk(5), false),
+            (disk(5), Durability::Primary, true),
+            (disk(9), disk(5), true),
+            (disk(5), replicas(1, 5), false),
+        ];
+        for (has, asked, covered) in table {
+            assert_eq!(has.covers(asked), covered, "{has:?} for {asked:?}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The table of settings: names, forms, bounds, and descriptions. Parsing, checks,
+//! `redgrid config check` and docs/operating/configuration.md all read it. The defaults are those
+//! of the literals that it refers to.
+
+use std::time::Duration;
+
+use super::draft::Draft;
+use super::form::Form;
+use super::settings::{LONGEST_LEASE, LONGEST_WINDOW, SHORTEST_LEASE};
+use crate::name::Namespace;
+
+/// One setting.
+pub(super) struct Setting {
+    pub(super) name: &'static str,
+    pub(super) group: Group,
+    pub(super) form: Form,
+    /// A description, with the price of larger and smaller values.
+    pub(super) about: &'static str,
+}
+
+impl Setting {
+    /// Whether the draft has a value for it. A switch has one if it is on.
+    pub(super) fn is_set(&self, draft: &mut Draft) -> bool {
+        match self.form {
+            Form::Switch(at) => *at(draft),
+            _ => self.form.show(draft).is_some(),
+        }
+    }
+}
+
+/// The group of a setting; a heading of the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    Servers,
+    Access,
+    Connections,
+    Holds,
+    Waiting,
+    Names,
+}
+
+impl Group {
+    pub(super) const ALL: [Group; 6] =
+        [Group::Servers, Group::Access, Group::Connections, Group::Holds, Group::Waiting, Group::Names];
+}
+
+/// Returns the setting of this name.
+pub(super) fn setting(name: &str) -> Option<&'static Setting> {
+    TABLE.iter().find(|setting| setting.name == name)
+}
+
+/// Returns all names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|setting| setting.name)
+}
+
+/// Builds the table: for each setting of a group its name, its form and its description.
+macro_rules! table {
+    ($($group:ident { $($name:ident: $form:expr => $about:literal;)* })*) => {
+        &[$($(Setting { name: stringify!($name), group: Group::$group, form: $form, about: $about },)*)*]
+    };
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Upper bound of all times except leases. A longer one is a mistake in the unit.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) const READ_MODES: &[&str] = &["primary", "replica", "any"];
+pub(super) const SUBSCRIPTION_MODES: &[&str] = &["primary", "replica"];
+pub(super) const SHARDED: &[&str] = &["auto", "on", "off"];
+pub(super) const PROTOCOLS: &[&str] = &["auto", "resp3", "resp2"];
+pub(super) const DURABILITIES: &[&str] = &["primary", "replicas", "disk"];
+
+use Form::{Address, AddressMap, Addresses, AutoTime, Choice, Count, File, Pem, Secret, Switch, Text, Time};
+
+pub(super) static TABLE: &[Setting] = table! {
+    Servers {
+        single: Address(|d| &mut d.single, 6379) => "One server.";
+        unix: File(|d| &mut d.unix) => "One server on this machine, by the path of its socket.";
+        primary: Address(|d| &mut d.primary, 6379) => "The primary of a fixed pair or group. No service promotes a replica.";
+        replicas: Addresses(|d| &mut d.replicas, 6379) => "The replicas of that primary, for reads.";
+        replicated: Addresses(|d| &mut d.replicated, 6379) =>
+            "All nodes of a group without sentinels, in any order. The client asks them which one is the primary.";
+        sentinels: Addresses(|d| &mut d.sentinels, 26379) =>
+            "The sentinels that know the primary. One reachable sentinel is enough.";
+        master_name: Text(|d| &mut d.master_name, some) => "The name that the sentinels use for the primary.";
+        sentinel_username: Text(|d| &mut d.sentinel_access.username, some) =>
+            "The user at the sentinels, if it is not `default`.";
+        sentinel_password: Secret(|d| &mut d.sentinel_access.password) =>
+            "The password at the sentinels. The password of the servers is not used there. A password that changes comes from a provider, which is set in code.";
+        cluster: Addresses(|d| &mut d.cluster, 6379) =>
+            "Some nodes of a cluster. One reachable node is enough: it reports all others.";
+    }
+    Access {
+        username: Text(|d| &mut d.access.username, some) => "The ACL user, if it is not `default`.";
+        password: Secret(|d| &mut d.access.password) => "The password of that user. A password that changes comes from a provider, which is set in code.";
+        credentials_interval: Time(|d| &mut d.settings.credentials_interval, ms(10), DAY) =>
+            "How often a provider is asked for the password of open connections, once for all of them. Each new connection asks separately. A shorter interval follows a rotation sooner; a longer one asks the provider less often.";
+        database: Count(|d| &mut d.database, 0, 255) => "The database; a cluster has only 0.";
+        tls: Switch(|d| &mut d.tls) => "Encryption. The server's certificate and name are always verified.";
+        tls_ca_file: File(|d| &mut d.tls_options.ca_file) =>
+            "PEM file with the authorities that may sign the server's certificate, instead of the system's. This file and the next two are read before each new connection.";
+        tls_cert_file: File(|d| &mut d.tls_options.cert_file) => "PEM file with the client's certificate.";
+        tls_key_file: File(|d| &mut d.tls_options.key_file) => "PEM file with the private key of that certificate.";
+        tls_ca_pem: Pem(|d| &mut d.tls_options.ca_pem) => "The authorities as PEM text, instead of a file.";
+        tls_cert_pem: Pem(|d| &mut d.tls_options.cert_pem) => "The client's certificate as PEM text, instead of a file.";
+        tls_key_pem: Pem(|d| &mut d.tls_options.key_pem) => "The private key of that certificate as PEM text, instead of a file.";
+        tls_server_name: Text(|d| &mut d.tls_options.server_name, some) =>
+            "The name in the server's certificate, if it differs from the host that is connected to.";
+    }
+    Connections {
+        response_timeout: Time(|d| &mut d.settings.response_timeout, ms(10), DAY) =>
+            "How long one answer may take, unless a long request or reply is still being transferred. A longer time tolerates slow scripts and networks; a shorter one detects a hung server sooner. A call without its own timeout ends after `response_timeout × (retries + 1)` without contact.";
+        connect_timeout: Time(|d| &mut d.settings.connect_timeout, ms(10), DAY) =>
+            "How long setting up one connection may take, including names and certificates. A longer time tolerates distant servers; a shorter one tries the next server sooner.";
+        retries: Count(|d| &mut d.settings.retries, 0, 1000) =>
+            "How often a request without an answer is retried, if that is safe. With more retries, a call waits longer without contact; with fewer, it gives up sooner.";
+        retry_delay: Time(|d| &mut d.settings.retry_delay, ms(1), DAY) =>
+            "The mean delay before a retry. Each delay varies by up to half of it. A longer delay spares a server in trouble; a shorter one recovers sooner.";
+        ping_interval: Time(|d| &mut d.settings.ping_interval, ms(10), DAY) =>
+            "How often an idle connection is pinged. A dead one is detected after this and one `response_timeout`. A shorter interval sends more requests.";
+        connections_per_node: Count(|d| &mut d.settings.connections_per_node, 1, 16) =>
+            "The number of connections for requests to each node. Subscriptions have a separate one. A connection is pipelined; more of them help if the server has I/O threads. All requests of a name use the same one.";
+        max_in_flight: Count(|d| &mut d.settings.max_in_flight, 1, 65_536) =>
+            "How many requests may be in flight at one node. Further requests wait in the client; that wait is not part of their `response_timeout`. A higher limit takes more memory, and each answer waits for more others. A lower limit leaves a distant server idle.";
+        address_map: AddressMap(|d| &mut d.network.address_map, 6379) =>
+            "Addresses that servers and sentinels announce, each with the address to connect to instead (NAT, port forwarding). Other addresses are used unchanged.";
+        socks_proxy: Address(|d| &mut d.socks_proxy, 1080) =>
+            "A SOCKS5 proxy that opens all connections. It also resolves the host names of servers.";
+        socks_username: Text(|d| &mut d.socks_username, some) => "The user at the proxy.";
+        socks_password: Secret(|d| &mut d.socks_password) => "The password at the proxy.";
+        scan_interval: Time(|d| &mut d.settings.scan_interval, ms(10), DAY) =>
+            "How often the topology is checked without a notification of a change. It bounds how long an unreported change goes unnoticed; a shorter interval sends more requests. While a primary does not answer, a cluster or sentinels are asked every 100 ms, less often after 10 s, for one minute.";
+        read_mode: Choice(READ_MODES, |d| &mut d.read_mode) =>
+            "Which nodes answer reads: the primary, the replicas, or all. Replicas are behind the primary by the replication lag. Locks and all writes always use the primary.";
+        subscription_mode: Choice(SUBSCRIPTION_MODES, |d| &mut d.subscription_mode) =>
+            "Where waiters subscribe: at the primary, or at one of its replicas. A replica takes load off the primary, but two servers then answer each release. If no replica is usable, waiters subscribe at the primary. All services that share locks need the same value.";
+        max_replica_lag: Time(|d| &mut d.settings.max_replica_lag, ms(10), DAY) =>
+            "How far a replica may lag behind its primary and still be used: it has everything that the primary had that long ago. Offsets are compared every `scan_interval`, so a lagging replica is detected that much later. A longer time also uses slow replicas; a shorter one switches to the primary sooner.";
+        sharded_subscriptions: Choice(SHARDED, |d| &mut d.sharded_subscriptions) =>
+            "Whether a cluster's messages use sharded channels. `auto` uses them if the servers have them, as Redisson does. All services that share locks need the same value.";
+        protocol: Choice(PROTOCOLS, |d| &mut d.protocol) =>
+            "The version of the protocol. `auto` is RESP3, or RESP2 if a server or proxy rejects `HELLO 3`. `resp2` never sends HELLO, for proxies that close the connection on it.";
+    }
+    Holds {
+        watchdog_lease: Time(|d| &mut d.settings.watchdog_lease, SHORTEST_LEASE, LONGEST_LEASE) =>
+            "The lease of holds that are renewed. They are renewed after every third of it. A longer lease survives longer pauses and failovers; a shorter one frees the locks of a dead process sooner.";
+        durability: Choice(DURABILITIES, |d| &mut d.durability) =>
+            "Where a grant and its renewals must be stored before they count: in the primary's memory, on replicas, or on the primary's disk. Replicas and disk survive more failures, and cost a round trip of the servers each time.";
+        durability_at_least: Count(|d| &mut d.durability_at_least, 1, 100) =>
+            "How many replicas, with `durability: replicas`. For locks that survive any failover, set it to the number of replicas that may be promoted. Then one missing replica stops new grants.";
+        durability_timeout: Time(|d| &mut d.durability_timeout, ms(10), DAY) =>
+            "How long the replicas or the disk may take. After that, the grant is given back. A longer time tolerates lagging replicas; a shorter one reports the failure sooner.";
+        fair_wait: Time(|d| &mut d.settings.fair_wait, ms(1000), DAY) =>
+            "How long a position in the queue of a fair lock outlives a silent process. It must exceed the difference between the clocks of hosts with Java services. A shorter time skips dead processes sooner.";
+        fair_depth: Count(|d| &mut d.settings.fair_depth, 1, 1000) =>
+            "How many waiters of a process have their own positions in the queue of a fair lock. The others wait behind them inside the process. With more positions, the processes' shares follow their demand; fewer cost the server less.";
+        local_handover_window: AutoTime(|d| &mut d.settings.handover_window, Duration::ZERO, LONGEST_WINDOW)
+            =>
+            "How long a lock may pass between the tasks of one process while other processes wait. `auto` is ten round trips, at least 10 ms. A longer window is not faster; a shorter one makes processes alternate more often. With `0s`, every task sends a request.";
+    }
+    Waiting {
+        poll_interval: Time(|d| &mut d.settings.poll_interval, ms(10), DAY) =>
+            "How often a waiter polls although its subscription is active. It bounds the wait after a lost message. A longer interval sends fewer requests.";
+        poll_budget: Count(|d| &mut d.settings.poll_budget, 1, 1_000_000) =>
+            "How many names the waiters poll, per second and node. It bounds the cost of waiters for the server. A higher limit notices a release without a message sooner.";
+    }
+    Names {
+        namespace: Text(|d| &mut d.namespace, namespace) =>
+            "The prefix of every key and channel: `namespace:name`. It has no braces, and at most 256 bytes.";
+        client_name: Text(|d| &mut d.client_name, client_name) =>
+            "The name of the connections in `CLIENT LIST`: printable ASCII without spaces.";
+    }
+};
+
+fn some(text: &str) -> Result<(), &'static str> {
+    if text.is_empty() { Err("at least one character") } else { Ok(()) }
+}
+
+fn namespace(text: &str) -> Result<(), &'static str> {
+    Namespace::new(text).map(drop).map_err(|invalid| match invalid.rule {
+        rule if rule.contains("braces") => "a namespace without braces",
+        _ => "a namespace of at most 256 bytes",
+    })
+}
+
+fn client_name(text: &str) -> Result<(), &'static str> {
+    if text.is_empty() || text.contains(|c: char| !c.is_ascii_graphic()) {
+        Err("printable ASCII without spaces, at least one character")
+    } else {
+        Ok(())
+    }
+}

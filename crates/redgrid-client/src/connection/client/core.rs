@@ -1,0 +1,150 @@
+//! State that all objects of one client share.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::clock::{Clock, Instant};
+use crate::config::Settings;
+use crate::connection::events::Events;
+use crate::connection::given_back::GivenBack;
+use crate::connection::lifecycle::Lifecycle;
+use crate::connection::service::BackgroundTask;
+use crate::connection::{Progress, Reply, Request, RetryPolicy, Server, Topology, once};
+use crate::error::{Code, ServerError, after_unanswered};
+use crate::inline_bytes::InlineBytes;
+use crate::participant::Participants;
+use crate::pubsub::SubscriptionManager;
+
+/// Returns whether the current runtime has one thread.
+///
+/// If client and server are close to each other, a single call in flight then leaves each of them
+/// idle half of the time.
+pub(in crate::connection) fn is_one_thread() -> bool {
+    Handle::current().metrics().num_workers() == 1
+}
+
+/// The state that all objects of one client share.
+pub struct Core {
+    /// The id of the client.
+    pub id: String,
+    /// The clock of the client.
+    pub clock: Clock,
+    /// The settings of the client.
+    pub settings: Settings,
+    /// The database of the connections.
+    pub database: u8,
+    /// The current nodes.
+    pub topology: Arc<dyn Topology>,
+    /// The subscriptions of all objects.
+    pub subscriptions: Arc<SubscriptionManager>,
+    pub(in crate::connection) events: Arc<Events>,
+    pub(crate) participants: Participants,
+    /// The releases that are repeated after a failover.
+    pub given_back: GivenBack,
+    /// Queue of background tasks, so that `Drop` need not spawn.
+    pub(in crate::connection) background: mpsc::UnboundedSender<BackgroundTask>,
+    /// Whether the runtime of the client has one thread.
+    pub one_thread: bool,
+    /// The life of the client.
+    pub life: Lifecycle,
+    /// The runtime in which the client's tasks run.
+    pub(crate) runtime: tokio::runtime::Id,
+}
+
+impl Core {
+    /// Returns the primary of a key.
+    pub fn home(&self, key: &[u8]) -> Arc<dyn Server> {
+        self.topology.primary(key)
+    }
+
+    /// Returns whether there is a connection to the primary of a key.
+    pub fn is_connected(&self, key: &[u8]) -> bool {
+        self.home(key).current_connection_id().is_some()
+    }
+
+    /// Returns the last contact with the primary of `key`, while a caller waits.
+    ///
+    /// It is now if the connection is up and no reply is overdue. `None` without a connection.
+    pub fn contact(&self, key: &[u8]) -> Option<Instant> {
+        let home = self.home(key);
+        home.current_connection_id().is_some().then(|| self.clock.now() - home.silent_for())
+    }
+
+    /// Returns the error of a request for `key` that was not sent in time, with its cause.
+    pub fn no_contact(&self, key: &[u8]) -> ServerError {
+        let home = self.home(key);
+        self.hinted(match home.current_connection_id() {
+            None => home.unreached(),
+            Some(_) => ServerError::not_sent(format!("there was no contact with {} in time", home.id())),
+        })
+    }
+
+    /// Adds a hint to the error if the request came from another runtime than the client's.
+    ///
+    /// The client's runtime may not be driven then.
+    pub(crate) fn hinted(&self, error: ServerError) -> ServerError {
+        const HINT: &str = "the client was created in another Tokio runtime, which has to be driven";
+        if Handle::try_current().is_ok_and(|here| here.id() == self.runtime) {
+            return error;
+        }
+        match error {
+            ServerError::NotSent { reason } => ServerError::not_sent(format!("{reason} ({HINT})")),
+            ServerError::Unknown { reason } => ServerError::unknown(format!("{reason} ({HINT})")),
+            other => other,
+        }
+    }
+
+    /// Sends a request until it is finally answered or `until` has passed.
+    ///
+    /// # Errors
+    ///
+    /// The error applies to all transmissions of the request.
+    pub async fn ask(&self, request: Request, until: Instant, persistence: RetryPolicy) -> Result<Reply, ServerError> {
+        let progress = Progress::default();
+        tokio::select! {
+            biased;
+            asked = self.exchange(request, until, persistence, &progress) => match asked.result {
+                // Reported unchanged, even after an unanswered transmission: the caller retries
+                // with fewer keys in any case.
+                Err(error) if persistence == RetryPolicy::Together && error.code() == Some(Code::TryAgain) => Err(error),
+                Err(error) if asked.retransmission_ends.is_some() => Err(after_unanswered(error)),
+                result => result,
+            },
+            () = self.clock.wait_until(until) => Err(progress.at_the_end()),
+        }
+    }
+
+    /// Spawns a background task. After the client has gone none is run, and leases end what is
+    /// left.
+    pub fn spawn_background(&self, work: BackgroundTask) {
+        let _ = self.background.send(work);
+    }
+
+    /// Sends `request` once from a background task and ignores the outcome.
+    pub fn run_detached(self: &Arc<Self>, request: Request) {
+        let (core, limit) = (Arc::clone(self), self.clock.now() + self.settings.response_timeout);
+        self.spawn_background(Box::pin(async move {
+            let _ = once(&*core.topology, request, limit).await;
+        }));
+    }
+
+    /// Returns the holder field for a number, in Redisson's form `<uuid>:<number>`.
+    pub fn field(&self, number: u64) -> Bytes {
+        let text = InlineBytes::new().with(self.id.as_bytes()).and_then(|id| id.with(b":")?.with_number(number));
+        text.map_or_else(|| format!("{}:{number}", self.id).into(), InlineBytes::into_bytes)
+    }
+
+    /// Returns the channel that notifies this client of holds taken over by force: prefix, id and
+    /// `}`.
+    pub(in crate::connection) fn notices(&self) -> Bytes {
+        format!("{}{}}}", self.notice_prefix(), self.id).into()
+    }
+
+    /// Returns the prefix of the notice channels; the client's id follows.
+    pub fn notice_prefix(&self) -> String {
+        self.settings.namespace.notice_prefix()
+    }
+}

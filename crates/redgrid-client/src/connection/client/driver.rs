@@ -1,0 +1,137 @@
+//! The tasks of a client: background work and the shutdown, and the topology.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::reconnect::after_reconnects;
+use crate::connection::core::Core;
+use crate::connection::events::Watching;
+use crate::connection::service::{BackgroundTask, ServiceSlot};
+use crate::connection::views::Views;
+use crate::connection::{Deployment, Server, is_same};
+
+/// Time limit of background work after the last handle was dropped without a shutdown: 5 s.
+pub(in crate::connection) const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Drives the background work of a client.
+///
+/// It is created before its task, because the task may be dropped before its first poll. If it is
+/// dropped before the shutdown has ended, the runtime has ended. All pending calls end then, as
+/// they could not complete any more.
+pub(in crate::connection) struct Driver {
+    pub(in crate::connection) core: Arc<Core>,
+    pub(in crate::connection) service: Arc<ServiceSlot>,
+    pub(in crate::connection) tasks: JoinSet<()>,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if self.core.life.abandon(self.core.clock.now()) {
+            drop(self.service.get().map(|service| service.close()));
+            self.core.subscriptions.close();
+        }
+    }
+}
+
+impl Driver {
+    /// Drives background work, and shuts the client down on request.
+    pub(in crate::connection) async fn run(mut self, mut work: mpsc::UnboundedReceiver<BackgroundTask>) {
+        let Driver { core, service, tasks: others } = &mut self;
+        let mut tasks = JoinSet::new();
+        loop {
+            tokio::select! {
+                Some(next) = work.recv() => { tasks.spawn(next); }
+                Some(_) = tasks.join_next() => {}
+                () = core.life.closing() => break,
+            }
+        }
+        let by = core.life.closes_by().unwrap_or_else(|| core.clock.now());
+        core.life.close();
+        for left in service.get().map(|service| service.close()).unwrap_or_default() {
+            tasks.spawn(left);
+        }
+        core.participants.take_leave_requests().into_iter().for_each(|leave_request| core.run_detached(leave_request));
+        let drained = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(next) = work.recv() => { tasks.spawn(next); }
+                    joined = tasks.join_next() => if joined.is_none() { return },
+                }
+            }
+        };
+        let in_time = tokio::select! {
+            // Polled first, so that work that completes at the deadline counts as done in time.
+            biased;
+            () = drained => true,
+            () = core.clock.sleep_until(by) => false,
+        };
+        tasks.abort_all();
+        core.life.set_over();
+        core.events.close();
+        others.abort_all();
+        core.subscriptions.close();
+        let mut closed = core.topology.close();
+        // Connections that do not end in time end by themselves soon after. They carry no requests
+        // for holds any more.
+        loop {
+            tokio::select! {
+                // This branch is polled first, even if the deadline has passed: its first poll
+                // makes all connections begin to close.
+                biased;
+                () = &mut closed => break,
+                () = core.clock.sleep_until(by) => break,
+                // Work is not driven any more. Its callers are notified when it is dropped.
+                Some(_) = work.recv() => {}
+            }
+        }
+        core.life.finish(in_time);
+    }
+}
+
+/// Follows the topology: holds and waiters are moved to the current primary of their names.
+pub(in crate::connection) async fn follow(core: Arc<Core>, service: Arc<ServiceSlot>) {
+    let mut changes = core.topology.changes();
+    let mut watched: Vec<(Arc<dyn Server>, JoinSet<()>)> = Vec::new();
+    let mut views = Views::new(core.topology.kind());
+    let mut reported: Vec<Watching> = Vec::new();
+    loop {
+        report(&core, &mut views, &mut reported);
+        let primaries = core.topology.primaries();
+        watched.retain(|(server, _)| primaries.iter().any(|primary| is_same(primary, server)));
+        for server in primaries {
+            if !watched.iter().any(|(known, _)| is_same(known, &server)) {
+                let mut tasks = JoinSet::new();
+                let (core, service) = (Arc::clone(&core), Arc::clone(&service));
+                tasks.spawn(after_reconnects(Arc::clone(&server), move |server| {
+                    core.given_back.look();
+                    service.get().inspect(|service| service.reconnected(server));
+                }));
+                watched.push((server, tasks));
+            }
+        }
+        core.subscriptions.reassign();
+        core.given_back.look();
+        service.get().inspect(|service| service.topology_changed());
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Publishes topology changes, and watches the connections of the current nodes.
+fn report(core: &Core, views: &mut Views, reported: &mut Vec<Watching>) {
+    let shards = core.topology.shards();
+    let nodes: Vec<_> =
+        shards.into_iter().flat_map(|shard| shard.replicas.into_iter().chain([shard.primary])).collect();
+    reported.retain(|known| nodes.iter().any(|node| is_same(node, &known.server)));
+    core.events.changed(views, Deployment::of(&*core.topology));
+    for node in nodes {
+        if !reported.iter().any(|known| is_same(&known.server, &node)) {
+            reported.push(core.events.watch(node));
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The health of a client and its servers, checked by a request to each of them.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::join_all;
+
+use crate::clock::Clock;
+use crate::connection::{Client, NodeId, Request, Server};
+use crate::error::ServerError;
+use crate::pubsub::SubscriptionManager;
+
+/// A health check that pings every node when awaited; made by [`Client::health`].
+#[must_use = "does nothing until awaited"]
+#[derive(Debug, Clone)]
+pub struct HealthCheck {
+    client: Client,
+    within: Duration,
+}
+
+impl HealthCheck {
+    pub(in crate::connection) fn new(client: Client, within: Duration) -> Self {
+        HealthCheck { client, within }
+    }
+
+    /// Sets how long to wait for replies; `response_timeout` of the settings by default.
+    ///
+    /// A shorter time completes the check sooner, but reports a slow server as dead.
+    pub fn timeout(mut self, within: Duration) -> Self {
+        self.within = within;
+        self
+    }
+
+    async fn run(self) -> Health {
+        let core = self.client.core();
+        let mut asked = Vec::new();
+        let shards = core.topology.shards();
+        if shards.is_empty() {
+            // No node is known: the placeholder reports why.
+            asked.extend(core.topology.primaries().into_iter().map(|server| (server, NodePart::Primary)));
+        }
+        for shard in shards {
+            asked.push((shard.primary, NodePart::Primary));
+            asked.extend(shard.replicas.into_iter().map(|replica| (replica, NodePart::Replica)));
+        }
+        let (clock, manager) = (&core.clock, &core.subscriptions);
+        let nodes = asked.into_iter().map(|(server, part)| ask(server, part, self.within, clock, manager));
+        let nodes = join_all(nodes).await;
+        let stats = self.client.stats();
+        Health {
+            nodes,
+            trouble: core.topology.trouble(),
+            held: stats.holds,
+            waiting: stats.waiting,
+            is_shut_down: core.life.is_closed(),
+        }
+    }
+}
+
+impl IntoFuture for HealthCheck {
+    type Output = Health;
+    type IntoFuture = Pin<Box<dyn Future<Output = Health> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// The health of a client and its servers.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Health {
+    /// The known nodes, each primary followed by its replicas. While none is known, one entry says
+    /// why.
+    pub nodes: Vec<NodeHealth>,
+    /// Why a failover would not be noticed at the moment: no sentinel answered the last time.
+    ///
+    /// `None` if one has answered, and without sentinels. Requests can succeed all the same.
+    pub trouble: Option<String>,
+    /// Number of holds that are valid by the local clock.
+    pub held: usize,
+    /// Number of requests that wait in this process.
+    pub waiting: usize,
+    /// Whether the client is shut down, or about to be.
+    pub is_shut_down: bool,
+}
+
+impl Health {
+    /// Returns whether requests can be expected to succeed.
+    ///
+    /// That is so if every primary has answered and the client is not shut down. A dead replica
+    /// does not count, because reads go elsewhere.
+    pub fn is_ready(&self) -> bool {
+        let mut primaries = self.nodes.iter().filter(|node| node.part == NodePart::Primary).peekable();
+        !self.is_shut_down && primaries.peek().is_some() && primaries.all(NodeHealth::is_well)
+    }
+}
+
+/// The role of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NodePart {
+    /// The node is a primary.
+    Primary,
+    /// The node is a replica and used for reads.
+    Replica,
+}
+
+/// The health of one node.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct NodeHealth {
+    /// The node.
+    pub node: NodeId,
+    /// The node's role.
+    pub part: NodePart,
+    /// Whether there is a connection that has answered its handshake.
+    pub connected: bool,
+    /// The `run_id` of the server process. `None` without a connection, or if the user may not read
+    /// it.
+    pub run_id: Option<String>,
+    /// Round-trip time of the ping; `None` without a reply.
+    pub round_trip: Option<Duration>,
+    /// By how many microseconds the server's wall clock is ahead of this machine's, or a little
+    /// less.
+    ///
+    /// `None` before the first contact. Nothing depends on it: a large value hints at a wrong
+    /// clock.
+    pub clock_offset_micros: Option<i64>,
+    /// Why the node does not answer, as reported by the server or the system.
+    pub trouble: Option<String>,
+    /// Whether the node refuses the password, user or certificate of this client, or its own
+    /// certificate is refused. Calls then end early with `Unauthorized`.
+    pub is_unauthorized: bool,
+    /// Why RESP2 is used with this node. `None` if RESP3 is used, or if the setting `protocol` asks
+    /// for RESP2.
+    pub without_resp3: Option<String>,
+    /// Whether the node is a replica that lags by more than `max_replica_lag`, and so is not used
+    /// for reads.
+    pub is_behind: bool,
+    /// Number of channels that should be subscribed at this node.
+    pub channels: usize,
+    /// Number of channels whose subscription the server has confirmed. The others are replaced by
+    /// polling.
+    pub subscribed: usize,
+    /// Why a channel is not confirmed, in the server's words; for example, the user may not
+    /// subscribe.
+    ///
+    /// `None` if all are confirmed, or none has been tried yet.
+    pub subscription_trouble: Option<String>,
+}
+
+impl NodeHealth {
+    /// Returns whether the node has answered the ping.
+    pub fn is_well(&self) -> bool {
+        self.round_trip.is_some()
+    }
+}
+
+async fn ask(
+    server: Arc<dyn Server>,
+    part: NodePart,
+    within: Duration,
+    clock: &Clock,
+    manager: &SubscriptionManager,
+) -> NodeHealth {
+    let asked = clock.now();
+    let answer = tokio::time::timeout(within, server.call_one(Request::command("PING"))).await;
+    let now = clock.now();
+    let trouble = match answer {
+        Ok(Ok(_)) => None,
+        // A reply that refuses the PING is a sign of life, too.
+        Ok(Err(ServerError::Refused { code, .. })) if !code.is_passing() => None,
+        Ok(Err(ServerError::NotSent { reason })) => Some(server.trouble().unwrap_or_else(|| reason.into_owned())),
+        Ok(Err(ServerError::Unauthorized { message })) => Some(message),
+        Ok(Err(error)) => Some(error.to_string()),
+        Err(_) => Some(format!("no answer within {within:?}")),
+    };
+    let epoch = server.current_connection_id();
+    let subscriptions = manager.counts_at(server.id());
+    NodeHealth {
+        node: server.id().clone(),
+        part,
+        connected: epoch.is_some(),
+        run_id: epoch.map(|epoch| epoch.run_id.to_string()).filter(|run_id| !run_id.is_empty()),
+        round_trip: trouble.is_none().then(|| now.since(asked)),
+        clock_offset_micros: server.time().at(now, now).and_then(ahead_of_here),
+        trouble,
+        is_unauthorized: matches!(*server.refusal().borrow(), Some(ServerError::Unauthorized { .. })),
+        without_resp3: server.without_resp3(),
+        is_behind: server.is_lagging(),
+        channels: subscriptions.wanted,
+        subscribed: subscriptions.confirmed,
+        subscription_trouble: subscriptions.last_error.map(|error| error.to_string()),
+    }
+}
+
+/// Returns by how many microseconds the server's wall clock is ahead, for display only.
+fn ahead_of_here(server_micros: u64) -> Option<i64> {
+    let here = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_micros();
+    i64::try_from(i128::from(server_micros) - i128::try_from(here).ok()?).ok()
+}

@@ -1,0 +1,108 @@
+//! The service of a client: everything that is held through it.
+//!
+//! The client knows connections and requests, and nothing of locks. It has one slot for a service,
+//! which the crate above attaches on its first use. The client runs the service, notifies it of new
+//! connections and topology changes, and closes it before the connections close.
+
+use std::any::Any;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::Notify;
+
+use crate::connection::{Core, Server};
+use crate::pubsub::OrderedSubscription;
+
+/// Work that ends by itself and delivers its own result.
+pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is held through a client.
+pub trait Service: Any + Send + Sync {
+    /// Does the work of the service until it is dropped, beside the other tasks of the client.
+    ///
+    /// `notices` are the messages of the client's own channel.
+    fn run(self: Arc<Self>, notices: OrderedSubscription) -> BackgroundTask;
+
+    /// Handles a new connection of a node: the server behind it may have lost what is held.
+    fn reconnected(&self, server: &Arc<dyn Server>);
+
+    /// Handles a change of the topology: keys may have another primary.
+    fn topology_changed(&self);
+
+    /// Rejects new requests from now on, and ends all waits and holds.
+    ///
+    /// Returns the work that a shutdown waits for. A second call has no effect.
+    fn close(&self) -> Vec<BackgroundTask>;
+
+    /// Returns the names that are held, without waiting for a mutex.
+    fn held_names(&self) -> Vec<String>;
+
+    /// Returns the current numbers, for tests and diagnosis.
+    fn stats(&self) -> ServiceStats;
+}
+
+/// The numbers of a service, as in [`ClientStats`](crate::ClientStats).
+#[derive(Default)]
+// Exhaustive: only redgrid-core uses it.
+pub struct ServiceStats {
+    /// Names that are held, awaited or being released.
+    pub names: usize,
+    /// Holds that are valid by the local clock, and permits.
+    pub holds: usize,
+    /// Requests that wait in this process.
+    pub waiting: usize,
+}
+
+/// The slot of a client for its service.
+#[derive(Default)]
+pub struct ServiceSlot {
+    service: OnceLock<Arc<dyn Service>>,
+    attached: Notify,
+}
+
+impl ServiceSlot {
+    pub(in crate::connection) fn get(&self) -> Option<&Arc<dyn Service>> {
+        self.service.get()
+    }
+
+    /// Returns the service. The first call attaches it.
+    ///
+    /// # Panics
+    ///
+    /// If a service of another type is attached: one crate attaches all of them.
+    #[inline]
+    pub fn get_or_attach<S: Service>(&self, core: &Arc<Core>, make: impl FnOnce() -> S) -> &S {
+        let service = match self.service.get() {
+            Some(service) => service,
+            None => self.attach(core, make),
+        };
+        let service: &dyn Any = &**service;
+        service.downcast_ref().expect("one type of service")
+    }
+
+    #[cold]
+    fn attach<S: Service>(&self, core: &Arc<Core>, make: impl FnOnce() -> S) -> &Arc<dyn Service> {
+        let service = self.service.get_or_init(|| Arc::new(make()));
+        self.attached.notify_one();
+        // A shutdown closes the service that it finds. It found none if it has begun before.
+        if core.life.is_closed() {
+            service.close().into_iter().for_each(|work| core.spawn_background(work));
+        }
+        service
+    }
+}
+
+/// Runs the service once it is attached. Notices before that concern nothing that is held.
+pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
+    let service = loop {
+        if let Some(service) = slot.get() {
+            break Arc::clone(service);
+        }
+        tokio::select! {
+            biased;
+            () = slot.attached.notified() => {}
+            _ = notices.next() => {}
+        }
+    };
+    service.run(notices).await;
+}

@@ -1,0 +1,88 @@
+//! Values that the objects of one client share, by key.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+
+use crate::sync::Mutex;
+
+type Known = HashMap<(TypeId, Bytes), Weak<dyn Any + Send + Sync>>;
+type Values = HashMap<(TypeId, Bytes), Arc<dyn Any + Send + Sync>>;
+
+/// One value for each type and key, kept while an object holds it.
+#[derive(Default)]
+pub struct Shared(Mutex<Known>);
+
+/// One value for each type and key, kept from its first use until the client ends.
+///
+/// Its lock is not the one of [`Shared`], because values of `Shared` are created from these while
+/// that one is locked.
+#[derive(Default)]
+pub struct Kept(Mutex<Values>);
+
+impl Kept {
+    /// Returns the value for a key; `make` creates it if there is none.
+    pub fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
+        let of = (TypeId::of::<T>(), key.clone());
+        let mut values = self.0.lock();
+        if let Some(value) = values.get(&of).and_then(|value| Arc::clone(value).downcast().ok()) {
+            return value;
+        }
+        let value = Arc::new(make());
+        values.insert(of, Arc::clone(&value) as Arc<dyn Any + Send + Sync>);
+        value
+    }
+}
+
+impl Shared {
+    /// Returns the value for a key; `make` creates it if there is none.
+    pub fn get<T: Send + Sync + 'static>(&self, key: &Bytes, make: impl FnOnce() -> T) -> Arc<T> {
+        let of = (TypeId::of::<T>(), key.clone());
+        let mut known = self.0.lock();
+        if let Some(value) = known.get(&of).and_then(Weak::upgrade).and_then(|value| value.downcast().ok()) {
+            return value;
+        }
+        // Remove entries without a holder whenever the map is full, that is, about twice as large
+        // as after the last removal.
+        if known.len() == known.capacity() {
+            known.retain(|_, value| value.strong_count() > 0);
+        }
+        let value = Arc::new(make());
+        known.insert(of, Arc::downgrade(&value) as Weak<dyn Any + Send + Sync>);
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_value_per_type_and_key_is_shared_while_it_is_in_use() {
+        let (shared, key) = (Shared::default(), Bytes::from_static(b"a"));
+        let one = shared.get(&key, || 1_u32);
+        assert_eq!(*shared.get(&key, || 2_u32), 1);
+        assert_eq!((*shared.get(&Bytes::from_static(b"b"), || 2_u32), *shared.get(&key, || 3_u64)), (2, 3));
+        drop(one);
+        assert_eq!(*shared.get(&key, || 4_u32), 4);
+    }
+
+    #[test]
+    fn a_kept_value_stays_although_it_is_not_in_use() {
+        let (kept, key) = (Kept::default(), Bytes::from_static(b"a"));
+        assert_eq!(*kept.get(&key, || 1_u32), 1);
+        assert_eq!((*kept.get(&key, || 2_u32), *kept.get(&key, || 3_u64)), (1, 3));
+        assert_eq!(*kept.get(&Bytes::from_static(b"b"), || 4_u32), 4);
+    }
+
+    #[test]
+    fn an_unused_value_is_forgotten() {
+        let shared = Shared::default();
+        for n in 0..10_000_u32 {
+            shared.get(&n.to_string().into(), || n);
+        }
+        assert!(shared.0.lock().len() < 100);
+    }
+}

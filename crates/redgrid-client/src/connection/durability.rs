@@ -1,0 +1,252 @@
+//! Group commit: waits, on dedicated connections, until replies of a node are as durable as
+//! requested.
+//!
+//! WAIT blocks its connection, and covers only writes of that connection. So all waiters share one
+//! tiny write and one WAIT after it. Replication is one stream: a replica that acknowledged this
+//! write has everything that the server did before it, on any connection. The next group collects
+//! while one is in flight; there is no timer.
+//!
+//! # One connection for each level
+//!
+//! WAITs of one connection cannot overlap. A group that waits for a dead replica must not delay
+//! waiters that need less. So each *level* in use ([`Level`]: a number of replicas, or the disk)
+//! has a connection and a queue. Nearly always one level is in use. Its connection is opened at the
+//! first commit of that level and named `<client name>:commit`.
+//!
+//! Inside a level the groups wait one after the other, which delays none of them: a replica that
+//! has acknowledged a later write has the earlier ones, too.
+//!
+//! Rejected alternative: one connection for all levels, with alternating short WAITs. Each group's
+//! write moves the goal for the others. A replica that lags by more than one slice would never be
+//! seen to arrive.
+//!
+//! # What counts as proof
+//!
+//! The grant must be in the stream that the replicas acknowledged. Every commit fails unless it
+//! shows all of the following:
+//!
+//! - The process is the same. The commit connection read the `run_id` of the connection id it
+//!   confirms. Write and WAIT used one connection. (A WAIT alone on a fresh connection counts
+//!   replicas without proving anything.)
+//! - Its data is the same, and the server is a primary. The `master_replid`, read in the handshake
+//!   and again after the WAIT, is unchanged. It changes with every promotion. So it exposes a
+//!   primary that was demoted, copied the data of another and was promoted again. The `run_id` and
+//!   the connections may survive that. (It also changes when the first replica joins, and after an
+//!   hour without any replica. Commits in flight at that moment fail needlessly, once.)
+//! - The connection id is still the current one, before the write and after the WAIT.
+
+mod lane;
+mod question;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use self::lane::{Lane, Member};
+use super::ConnectionId;
+use super::endpoint::{Connections, Target};
+use super::link::Handshake;
+use super::pool::ConnectionPool;
+use crate::config::{Durability, Settings};
+use crate::error::{Code, ServerError};
+use crate::sync::Mutex;
+
+/// Why it is not proven that a reply is as durable as requested.
+///
+/// The write remains on the primary, unless something else undid it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// The timeout passed, and too few replicas had acknowledged.
+    #[error("{}", shortfall(.asked, *.acknowledged))]
+    Shortfall {
+        /// The requested durability.
+        asked: Durability,
+        /// Number of replicas that are known to have acknowledged.
+        ///
+        /// It is 0 for [`Durability::Disk`]. It is also 0 for a waiter still queued behind an
+        /// earlier write that too few replicas had acknowledged.
+        acknowledged: u32,
+    },
+    /// The server cannot provide this durability, however long the caller waits.
+    #[error("the server does not support this durability: {missing}")]
+    Unsupported {
+        /// The missing feature, as a clause.
+        missing: Cow<'static, str>,
+    },
+    /// The process, its data or the connection may have changed since the reply.
+    #[error("cannot confirm the durability: {reason}")]
+    Unproven {
+        /// The change, as a clause.
+        reason: Cow<'static, str>,
+    },
+    /// The request was not sent, was refused, or was not answered.
+    #[error("cannot confirm the durability: {0}")]
+    Asking(#[from] ServerError),
+}
+
+impl CommitError {
+    /// Returns whether the same commit may succeed a little later, without intervention.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            CommitError::Unproven { .. } => true,
+            CommitError::Asking(error) => error.code().is_some_and(Code::is_passing),
+            CommitError::Shortfall { .. } | CommitError::Unsupported { .. } => false,
+        }
+    }
+
+    fn unproven(reason: &'static str) -> Self {
+        CommitError::Unproven { reason: reason.into() }
+    }
+
+    fn closed() -> Self {
+        ServerError::not_sent("the client is shut down").into()
+    }
+}
+
+fn shortfall(asked: &Durability, acknowledged: u32) -> String {
+    match asked {
+        Durability::Replicas { at_least, timeout } => {
+            format!("{acknowledged} of {at_least} replicas acknowledged within {timeout:?}")
+        }
+        Durability::Disk { timeout } => format!("it was not synced to the server's disk within {timeout:?}"),
+        Durability::Primary => "the primary did not have it".into(),
+    }
+}
+
+pub(super) struct DurabilityWaiter {
+    commands: Arc<ConnectionPool>,
+    connections: Arc<Connections>,
+    lanes: Mutex<HashMap<Level, mpsc::UnboundedSender<Member>>>,
+}
+
+impl DurabilityWaiter {
+    /// Creates the waiter without connecting. Replies on the connections `commands` are to be
+    /// confirmed.
+    pub(super) fn new(commands: Arc<ConnectionPool>, connections: Arc<Connections>) -> Self {
+        DurabilityWaiter { commands, connections, lanes: Mutex::default() }
+    }
+
+    pub(super) async fn commit(&self, since: ConnectionId, asked: Durability, tag: &[u8]) -> Result<(), CommitError> {
+        let Some((level, timeout)) = Level::of(asked) else { return Ok(()) };
+        // Checked here, too, to avoid opening a connection for an unprovable commit.
+        check_provable(&self.commands, &since)?;
+        let (answer, answered) = oneshot::channel();
+        let by = self.connections.target.clock.now() + timeout;
+        let member = Member { since, asked, tag: Bytes::copy_from_slice(tag), by, answer };
+        self.lane(level).send(member).map_err(|_| CommitError::closed())?;
+        answered.await.unwrap_or_else(|_| Err(CommitError::closed()))
+    }
+
+    fn lane(&self, level: Level) -> mpsc::UnboundedSender<Member> {
+        let mut lanes = self.lanes.lock();
+        if let Some(members) = lanes.get(&level) {
+            return members.clone();
+        }
+        // One WAIT may take `response_timeout`. Commands get three times that, so the connection
+        // survives a WAIT. Silence ends it after two thirds, and its keep-alive PING may queue
+        // behind a WAIT.
+        let target = &self.connections.target;
+        let slice = target.settings.response_timeout;
+        let settings = Settings { response_timeout: slice * 3, ..target.settings.clone() };
+        let patient = Arc::new(Target { settings, ..Target::clone(target) });
+        let name = format!("{}:commit", target.settings.client_name);
+        let link = self.connections.open_to(&patient, name, Handshake::Identity, None);
+        let (members, waiting) = mpsc::unbounded_channel();
+        let (commands, clock) = (Arc::clone(&self.commands), target.clock.clone());
+        let lane = Lane { level, link, commands, clock, slice, waiting, queue: Vec::new(), groups: 0 };
+        // It ends with its connection. Its waiters then learn that the client is shut down.
+        tokio::spawn(lane.run());
+        lanes.insert(level, members.clone());
+        members
+    }
+}
+
+/// Commits that share a connection: their WAIT commands differ only in the timeout.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Level {
+    Replicas(u32),
+    Disk,
+}
+
+impl Level {
+    /// Returns the level and the timeout; `None` if there is nothing to wait for.
+    fn of(asked: Durability) -> Option<(Level, Duration)> {
+        match asked {
+            Durability::Primary | Durability::Replicas { at_least: 0, .. } => None,
+            Durability::Replicas { at_least, timeout } => Some((Level::Replicas(at_least), timeout)),
+            Durability::Disk { timeout } => Some((Level::Disk, timeout)),
+        }
+    }
+
+    fn needs(self) -> u32 {
+        match self {
+            Level::Replicas(at_least) => at_least,
+            Level::Disk => 1,
+        }
+    }
+
+    fn refused(self, error: ServerError) -> CommitError {
+        match (self, &error) {
+            (Level::Disk, ServerError::Refused { code: Code::Other, message })
+                if message.contains("unknown command") =>
+            {
+                CommitError::Unsupported { missing: "WAITAOF needs Redis 7.2 or newer, or Valkey".into() }
+            }
+            (Level::Disk, ServerError::Refused { code: Code::Other, message }) if message.contains("appendonly") => {
+                CommitError::Unsupported { missing: "it keeps no append-only file (`appendonly` is `no`)".into() }
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+/// Checks whether a reply on connection `since` can be proven durable.
+fn check_provable(commands: &ConnectionPool, since: &ConnectionId) -> Result<(), CommitError> {
+    if since.run_id.is_empty() || commands.history().is_empty() {
+        let missing =
+            "the user may not read its `run_id` and `master_replid` (INFO), without which nothing can be proven";
+        return Err(CommitError::Unsupported { missing: missing.into() });
+    }
+    match commands.epoch().borrow().as_ref() == Some(since) {
+        true => Ok(()),
+        false => Err(CommitError::unproven("the connection that answered is no longer the present one")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_millis(40);
+
+    #[test]
+    fn callers_with_equal_requirements_share_a_level() {
+        let replicas = |at_least, timeout| Level::of(Durability::Replicas { at_least, timeout });
+        assert_eq!(Level::of(Durability::Primary), None);
+        assert_eq!(replicas(0, WITHIN), None);
+        assert_eq!(replicas(2, WITHIN), Some((Level::Replicas(2), WITHIN)));
+        assert_eq!(replicas(2, 2 * WITHIN).map(|(level, _)| level), Some(Level::Replicas(2)));
+        assert_eq!(Level::of(Durability::Disk { timeout: WITHIN }), Some((Level::Disk, WITHIN)));
+    }
+
+    #[test]
+    fn an_unsupported_command_is_distinguished_from_a_refused_one() {
+        let refused = |message: &str| Level::Disk.refused(ServerError::refused(message));
+        let old = refused("ERR unknown command 'WAITAOF', with args beginning with: '1' '0' '5' ");
+        assert!(matches!(&old, CommitError::Unsupported { missing } if missing.contains("7.2")), "{old}");
+        let off = refused("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
+        assert!(matches!(&off, CommitError::Unsupported { missing } if missing.contains("appendonly")), "{off}");
+        let denied = refused("NOPERM this user has no permissions to run the 'waitaof' command");
+        assert_eq!(
+            denied,
+            CommitError::Asking(ServerError::refused(
+                "NOPERM this user has no permissions to run the 'waitaof' command"
+            ))
+        );
+    }
+}

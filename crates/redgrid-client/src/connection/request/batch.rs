@@ -1,0 +1,203 @@
+//! Many requests at once: each node receives those of its keys, in order and without waiting
+//! between them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream;
+
+use crate::clock::Instant;
+use crate::config::Durability;
+use crate::connection::route::is_doubtful;
+use crate::connection::send::commit;
+use crate::connection::{
+    CommitError, ConnectionId, Core, Progress, Reply, Request, RetryPolicy, Server, TopologyHint, is_same, jittered,
+};
+use crate::error::{ServerError, after_unanswered};
+
+/// Maximum number of requests in flight per node. Each occupies memory until its reply arrives.
+const AT_ONCE: usize = 1000;
+
+/// Maximum number of slots that are served concurrently when requests are sent one by one.
+const SLOTS_AT_ONCE: usize = 16;
+
+/// The outcome of one request of a batch.
+#[derive(Debug, Clone)]
+// Exhaustive: only authors of objects use it.
+pub struct Batched {
+    /// The reply.
+    pub result: Result<Reply, ServerError>,
+    /// Whether the reply is as durable as requested.
+    pub durable: Result<(), CommitError>,
+}
+
+/// A reply, the node that sent it, and the connection.
+type Answered = (Result<Reply, ServerError>, Arc<dyn Server>, Option<ConnectionId>);
+
+impl Core {
+    /// Sends many requests until `until`, and returns one result for each, in their order.
+    pub async fn send_batch(&self, requests: Vec<Request>, until: Instant, durability: Durability) -> Vec<Batched> {
+        if self.life.is_closed() {
+            let shut = || Err(ServerError::not_sent("the client is shut down"));
+            return requests.iter().map(|_| Batched { result: shut(), durable: Ok(()) }).collect();
+        }
+        let mut answers: Vec<Option<Answered>> = requests.iter().map(|_| None).collect();
+        let mut open: Vec<usize> = (0..requests.len()).collect();
+        let mut alone: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        while !open.is_empty() {
+            let again = one_round(self, &requests, std::mem::take(&mut open), &mut answers, &mut alone).await;
+            let pause = self.clock.now() + jittered(self.settings.retry_delay);
+            if again.is_empty() || pause >= until || self.life.is_closed() {
+                break;
+            }
+            self.clock.sleep_until(pause).await;
+            open = again;
+        }
+        let answered = &answers;
+        let by_slot = alone.into_values().map(|those| one_by_one(self, &requests, answered, those, until));
+        let late: Vec<_> = stream::iter(by_slot).buffer_unordered(SLOTS_AT_ONCE).collect().await;
+        for (at, answer) in late.into_iter().flatten() {
+            answers[at] = Some(answer);
+        }
+        let durable = committed(&requests, &answers, durability).await;
+        let unasked = || Err(ServerError::not_sent("its time was over before it left"));
+        let results = answers.into_iter().map(|answer| answer.map_or_else(unasked, |(result, ..)| result));
+        results.zip(durable).map(|(result, durable)| Batched { result, durable }).collect()
+    }
+}
+
+/// Sends to each node once.
+///
+/// Returns the requests that were not sent. Adds to `alone` the requests that must be retried one
+/// by one, by slot.
+async fn one_round(
+    core: &Core,
+    requests: &[Request],
+    open: Vec<usize>,
+    answers: &mut [Option<Answered>],
+    alone: &mut BTreeMap<u16, Vec<usize>>,
+) -> Vec<usize> {
+    let mut homes: Vec<(Arc<dyn Server>, Vec<usize>)> = Vec::new();
+    for at in open {
+        let home = core.home(requests[at].first_key());
+        match homes.iter_mut().find(|(known, _)| is_same(known, &home)) {
+            Some((_, those)) => those.push(at),
+            None => homes.push((home, vec![at])),
+        }
+    }
+    let asked = homes.into_iter().map(|(home, those)| async move {
+        let limit = core.clock.now() + core.settings.response_timeout;
+        let epoch = home.current_connection_id();
+        let mut results = Vec::with_capacity(those.len());
+        for some in those.chunks(AT_ONCE) {
+            let copies = some.iter().map(|at| requests[*at].clone().not_after(limit)).collect();
+            results.extend(home.call(copies).await);
+            if results.iter().any(|result| result.as_ref().is_err_and(ServerError::is_not_sent)) {
+                // Later requests must not overtake those that are sent again.
+                break;
+            }
+        }
+        results.resize_with(those.len(), || Err(ServerError::not_sent("one in front of it was not sent")));
+        (home, epoch, those, results)
+    });
+    let mut again = Vec::new();
+    for (home, epoch, those, results) in join_all(asked).await {
+        if results.iter().any(|result| result.as_ref().is_err_and(is_doubtful)) {
+            core.topology.suspect(TopologyHint::Node(home.id().clone()));
+        }
+        let replaced = !core.topology.primaries().iter().any(|primary| is_same(primary, &home));
+        for (at, result) in those.into_iter().zip(results) {
+            let request = &requests[at];
+            let result = match result {
+                // The former primary hung and does not know yet that it was replaced.
+                Ok(_) if replaced => {
+                    Err(ServerError::unknown("the node that answered does not decide for the key any more"))
+                }
+                result => result,
+            };
+            let by_itself = match &result {
+                Err(ServerError::NotSent { .. }) => {
+                    again.push(at);
+                    false
+                }
+                Err(ServerError::Refused { code, message }) => code.is_passing() && request.is_servers_own(message),
+                Err(ServerError::Unknown { .. }) => request.is_idempotent(),
+                Ok(_)
+                | Err(ServerError::Decode { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown) => {
+                    false
+                }
+            };
+            if by_itself {
+                alone.entry(core.topology.slot(request.first_key())).or_default().push(at);
+            }
+            answers[at] = Some((result, Arc::clone(&home), epoch.clone()));
+        }
+    }
+    again
+}
+
+/// Retries the requests of a slot one after another, to keep their order.
+async fn one_by_one(
+    core: &Core,
+    requests: &[Request],
+    before: &[Option<Answered>],
+    mut those: Vec<usize>,
+    until: Instant,
+) -> Vec<(usize, Answered)> {
+    those.sort_unstable();
+    let mut answers = Vec::with_capacity(those.len());
+    for at in those {
+        if core.clock.now() >= until {
+            // The time is over: keep the known outcome.
+            continue;
+        }
+        let progress = Progress::default();
+        let work = core.exchange(requests[at].clone(), until, RetryPolicy::Retries, &progress);
+        let answer = tokio::select! {
+            biased;
+            asked = work => {
+                let copied = matches!(&before[at], Some((Err(ServerError::Unknown { .. }), ..))) || asked.was_retransmitted();
+                let result = asked.result.map_err(|error| if copied { after_unanswered(error) } else { error });
+                (result, asked.by, asked.epoch)
+            }
+            () = core.clock.sleep_until(until) => (Err(progress.at_the_end()), core.home(requests[at].first_key()), None),
+        };
+        answers.push((at, answer));
+    }
+    answers
+}
+
+/// Returns whether each reply is as durable as requested, by one check per node and connection.
+async fn committed(
+    requests: &[Request],
+    answers: &[Option<Answered>],
+    durability: Durability,
+) -> Vec<Result<(), CommitError>> {
+    let mut durable = vec![Ok(()); requests.len()];
+    if Durability::Primary.covers(durability) {
+        return durable;
+    }
+    let mut nodes: HashMap<(crate::connection::NodeId, Option<u64>), Vec<usize>> = HashMap::new();
+    for (at, answer) in answers.iter().enumerate() {
+        if let Some((Ok(_), by, epoch)) = answer {
+            let connection = epoch.as_ref().map(|epoch| epoch.connection);
+            nodes.entry((by.id().clone(), connection)).or_default().push(at);
+        }
+    }
+    let asked = nodes.into_values().map(|those| async move {
+        let (first, answered) = (those[0], answers[those[0]].as_ref());
+        let proven = match answered {
+            Some((_, by, epoch)) => commit(&**by, epoch.as_ref(), durability, requests[first].first_key()).await,
+            None => Ok(()),
+        };
+        (those, proven)
+    });
+    for (those, proven) in join_all(asked).await {
+        for at in those {
+            durable[at].clone_from(&proven);
+        }
+    }
+    durable
+}

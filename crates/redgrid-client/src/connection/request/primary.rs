@@ -1,0 +1,191 @@
+//! Requests to a primary itself instead of to the primary of a key.
+//!
+//! They serve requests that concern every primary: counting keys, listing their names, or loading
+//! scripts.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use crate::clock::Instant;
+use crate::connection::route::is_doubtful;
+use crate::connection::{
+    ConnectionId, Core, FromReply, NodeId, Reply, Request, Server, TopologyHint, is_same, jittered,
+};
+use crate::error::{ServerError, after_unanswered};
+
+/// The result of a request at each node that it was sent to.
+pub type ByNode<T> = Vec<(NodeId, Result<T, ServerError>)>;
+
+/// A node that was primary when the client was asked for its primaries. A node that replaces it is
+/// another `Primary`.
+#[derive(Clone)]
+pub struct Primary {
+    server: Arc<dyn Server>,
+    slots: Vec<RangeInclusive<u16>>,
+}
+
+impl Primary {
+    /// Returns the id of the node.
+    pub fn id(&self) -> &NodeId {
+        self.server.id()
+    }
+
+    /// Returns the slots that it served, in order. Empty outside a cluster, where it serves every
+    /// key.
+    pub fn slots(&self) -> &[RangeInclusive<u16>] {
+        &self.slots
+    }
+
+    /// Returns the id of the current connection; `None` while there is none.
+    pub fn epoch(&self) -> Option<ConnectionId> {
+        self.server.current_connection_id()
+    }
+}
+
+impl fmt::Debug for Primary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Primary").field("id", self.id()).field("slots", &self.slots).finish()
+    }
+}
+
+impl Core {
+    /// Returns whether a node is still a primary.
+    pub fn is_primary(&self, primary: &Primary) -> bool {
+        decides(self, &primary.server)
+    }
+
+    /// Returns the current primaries; waits for them until `until`.
+    pub async fn primaries_until(&self, until: Instant) -> Result<Vec<Primary>, ServerError> {
+        let mut changes = self.topology.changes();
+        loop {
+            self.is_open()?;
+            changes.mark_unchanged();
+            let shards = self.topology.shards();
+            if !shards.is_empty() {
+                let primary =
+                    |shard: crate::connection::ShardServers| Primary { server: shard.primary, slots: shard.slots };
+                return Ok(shards.into_iter().map(primary).collect());
+            }
+            let unknown = || match self.topology.primary(b"").trouble() {
+                Some(why) => ServerError::not_sent(why),
+                None => ServerError::not_sent("the primaries are not known yet"),
+            };
+            let mut refusal = self.topology.primary(b"").refusal();
+            tokio::select! {
+                Ok(refused) = refusal.wait_for(Option::is_some) => {
+                    return Err(refused.clone().unwrap_or_else(unknown));
+                }
+                changed = changes.changed() => if changed.is_err() { return Err(unknown()) },
+                () = self.life.closing() => {}
+                () = self.clock.sleep_until(until) => return Err(unknown()),
+            }
+        }
+    }
+
+    /// Sends a request to a primary, and retries it while the node is one.
+    pub async fn run_at(&self, primary: &Primary, request: Request, until: Instant) -> Result<Reply, ServerError> {
+        self.is_open()?;
+        ask(self, &primary.server, request, until).await
+    }
+
+    /// Sends a request to every primary concurrently.
+    pub async fn run_at_primaries<T: FromReply>(
+        &self,
+        request: Request,
+        until: Instant,
+    ) -> Result<ByNode<T>, ServerError> {
+        let primaries = self.primaries_until(until).await?;
+        let asked = primaries.iter().map(async |primary| {
+            let answer = ask(self, &primary.server, request.clone(), until).await.and_then(Reply::into_typed);
+            (primary.id().clone(), answer)
+        });
+        Ok(join_all(asked).await)
+    }
+
+    fn is_open(&self) -> Result<(), ServerError> {
+        match self.life.closes_by() {
+            Some(_) => Err(self.life.why()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn decides(core: &Core, server: &Arc<dyn Server>) -> bool {
+    core.topology.primaries().iter().any(|primary| is_same(primary, server))
+}
+
+/// Sends a request to one node until it is finally answered, the node is not a primary any more, or
+/// `until` has passed.
+///
+/// A refused login and the begin of a shutdown end it at once. So does [`Server::refusal`], unless
+/// a transmission is unanswered.
+async fn ask(core: &Core, server: &Arc<dyn Server>, request: Request, until: Instant) -> Result<Reply, ServerError> {
+    let request = Arc::new(request);
+    // Number of transmissions without a reply. Each may have been executed; no reply to a later
+    // one rules that out.
+    let mut unanswered = 0;
+    let error = loop {
+        let replaced = || format!("{} is no primary any more", server.id());
+        if !decides(core, server) {
+            break ServerError::not_sent(replaced());
+        }
+        let sent = core.clock.now();
+        let error = match server.ask(&request, sent + core.settings.response_timeout).await {
+            Ok(_) if !decides(core, server) => return Err(ServerError::unknown(replaced())),
+            Ok(reply) => {
+                server.time().observe_round_trip(sent, core.clock.now());
+                return Ok(reply);
+            }
+            Err(error) => error,
+        };
+        if is_doubtful(&error) {
+            core.topology.suspect(TopologyHint::Node(server.id().clone()));
+        }
+        // A refusal concerns the shared connections, not a dedicated one.
+        let heeds_refusal = unanswered == 0 && !request.dedicated;
+        let again = match &error {
+            ServerError::NotSent { .. } => match server.refusal().borrow().clone() {
+                Some(lasting) if heeds_refusal => break lasting,
+                _ => true,
+            },
+            ServerError::Refused { code, message } => code.is_passing() && request.is_servers_own(message),
+            ServerError::Unknown { .. } => {
+                unanswered += 1;
+                request.is_idempotent() && unanswered <= core.settings.retries
+            }
+            ServerError::Unauthorized { .. } | ServerError::ShuttingDown | ServerError::Decode { .. } => false,
+        };
+        if !again || !pause(core, server, &request, until).await {
+            let is_down = matches!(error, ServerError::NotSent { .. }) && server.current_connection_id().is_none();
+            // The reason why the server is unreachable may be known by now.
+            break if is_down && !request.dedicated { server.unreached() } else { error };
+        }
+    };
+    Err(if unanswered > 0 { after_unanswered(error) } else { error })
+}
+
+/// Waits for the retry delay and a connection, or a topology change, or a refusal of this client.
+///
+/// Returns false if `until` passes first or the client shuts down.
+async fn pause(core: &Core, server: &Arc<dyn Server>, request: &Request, until: Instant) -> bool {
+    let (mut changes, mut epoch, mut refusal) = (core.topology.changes(), server.connection_id(), server.refusal());
+    let up = async {
+        tokio::time::sleep(jittered(core.settings.retry_delay)).await;
+        // Dedicated connections are opened for the request.
+        if !request.dedicated && epoch.wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let is_refused = refusal.borrow().is_some();
+    tokio::select! {
+        () = up => {}
+        Ok(()) = changes.changed() => {}
+        Ok(_) = refusal.wait_for(Option::is_some), if !is_refused => {}
+        () = core.clock.sleep_until(until) => return false,
+        () = core.life.closing() => return false,
+    }
+    core.clock.now() < until
+}

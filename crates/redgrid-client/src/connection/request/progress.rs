@@ -1,0 +1,117 @@
+//! The send state of a request, and the obstacle to its next transmission.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::connection::Server;
+use crate::error::ServerError;
+use crate::sync::Mutex;
+
+/// The send state of a request, for a caller that leaves before the reply.
+#[derive(Debug, Default)]
+pub struct Progress {
+    stage: AtomicU8,
+    obstacle: Mutex<Option<Obstacle>>,
+}
+
+/// An obstacle to a transmission of a request.
+#[derive(Clone)]
+pub(super) enum Obstacle {
+    /// The request was rejected temporarily, or a queue is full.
+    Error(ServerError),
+    Node(Arc<dyn Server>),
+}
+
+impl fmt::Debug for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Obstacle::Error(error) => error.fmt(f),
+            Obstacle::Node(node) => write!(f, "no connection to {}", node.id()),
+        }
+    }
+}
+
+impl Progress {
+    const NOT_SENT: u8 = 0;
+    const SENT: u8 = 1;
+    /// A transmission got no answer. Whatever becomes of later ones, the request may be executed.
+    const UNANSWERED: u8 = 2;
+    const ABANDONED: u8 = 3;
+
+    fn step(&self, from: u8, to: u8) -> Result<u8, u8> {
+        self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+    }
+
+    /// Notes that a transmission is about to be sent; returns false if the request was abandoned.
+    pub fn begin(&self) -> bool {
+        self.step(Self::NOT_SENT, Self::SENT) != Err(Self::ABANDONED)
+    }
+
+    /// Notes that neither this transmission nor an earlier one was executed.
+    pub fn not_done(&self) {
+        let _ = self.step(Self::SENT, Self::NOT_SENT);
+    }
+
+    /// Notes that the last transmission arrived too late and did nothing.
+    ///
+    /// With `repeated`, an earlier one may have been executed.
+    pub(in crate::connection) fn came_late(&self, repeated: bool) {
+        match repeated {
+            true => self.unanswered(),
+            false => self.not_done(),
+        }
+    }
+
+    /// Notes that nothing was executed and no transmission is in flight.
+    ///
+    /// The next request starts over.
+    pub fn settled(&self) {
+        let _ = self.step(Self::SENT, Self::NOT_SENT);
+        let _ = self.step(Self::UNANSWERED, Self::NOT_SENT);
+    }
+
+    /// Notes that a transmission was sent and got no answer.
+    pub fn unanswered(&self) {
+        let _ = self.step(Self::SENT, Self::UNANSWERED);
+    }
+
+    /// Notes an answer that is valid for all transmissions.
+    pub(super) fn answered(&self) {
+        let _ = self.step(Self::UNANSWERED, Self::SENT);
+    }
+
+    /// Abandons the request if nothing was sent; then nothing will be. Returns whether it is
+    /// abandoned.
+    pub fn abandon(&self) -> bool {
+        matches!(self.step(Self::NOT_SENT, Self::ABANDONED), Ok(_) | Err(Self::ABANDONED))
+    }
+
+    /// Returns whether a transmission was executed, or may have reached a server that may execute
+    /// it.
+    pub fn is_sent(&self) -> bool {
+        matches!(self.stage.load(Ordering::Relaxed), Self::SENT | Self::UNANSWERED)
+    }
+
+    pub(super) fn refused(&self, error: &ServerError) {
+        self.not_done();
+        self.waits(Some(Obstacle::Error(error.clone())));
+    }
+
+    pub(super) fn waits(&self, obstacle: Option<Obstacle>) {
+        *self.obstacle.lock() = obstacle;
+    }
+
+    /// Returns the error that describes the state at the deadline.
+    pub fn at_the_end(&self) -> ServerError {
+        if self.is_sent() {
+            return ServerError::unknown("no answer came in time");
+        }
+        let obstacle = self.obstacle.lock().clone();
+        match obstacle {
+            Some(Obstacle::Error(error)) => error,
+            Some(Obstacle::Node(node)) if node.current_connection_id().is_none() => node.unreached(),
+            _ => ServerError::not_sent("there was no contact in time"),
+        }
+    }
+}

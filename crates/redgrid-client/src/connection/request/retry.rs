@@ -1,0 +1,346 @@
+//! Retries in one place, by error class, within one deadline.
+//!
+//! A request that was not sent, or was refused for a passing reason, is retried with jittered
+//! waits. A request that may have been executed is sent again only if it is idempotent.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::progress::{Obstacle, Progress};
+use super::send::RequestOutcome;
+use crate::clock::{Clock, Instant};
+use crate::connection::{Core, Request, Server, Topology, TopologyHint, is_same};
+use crate::error::{Code, ServerError};
+
+/// How long a request is sent again after lost replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only redgrid-core uses it.
+pub enum RetryPolicy {
+    /// As often as the settings say.
+    Retries,
+    /// Until its time is over: releases are not given up earlier.
+    ToTheEnd,
+    /// Like `ToTheEnd`, for exactly-once requests. A refused login ends it, unless a transmission
+    /// may still execute.
+    Once,
+    /// Like `Once`, for several keys. Keys on both sides of a migration are left to the caller.
+    /// They can be requested one by one, but not together before all have moved.
+    Together,
+    /// As often as the settings say, but no transmission executes later than this after the first
+    /// one.
+    ///
+    /// After that, the first transmission's effect may have ended, and another would act a second
+    /// time.
+    Within(Duration),
+}
+
+/// The transmissions of one request so far.
+pub(super) struct Tries {
+    policy: RetryPolicy,
+    until: Instant,
+    /// When the first transmission that was not answered was sent.
+    ///
+    /// If a later transmission is answered as too late, this is not reset: the first one may have
+    /// executed.
+    first: Option<Instant>,
+    /// Number of unanswered transmissions that may still execute.
+    ///
+    /// If a later transmission is answered as too late, this is set to 0: the limits of earlier
+    /// ones were not later.
+    unknowns: u32,
+    /// Until when an unanswered transmission may execute. `Some` if one may have executed.
+    pub(super) unanswered: Option<Instant>,
+}
+
+impl Tries {
+    pub(super) fn new(policy: RetryPolicy, until: Instant) -> Self {
+        Tries { policy, until, first: None, unknowns: 0, unanswered: None }
+    }
+
+    /// Returns until when a transmission that is sent now may execute.
+    pub(super) fn limit(&self, sent: Instant, timeout: Duration) -> Instant {
+        match (self.policy, self.first) {
+            (RetryPolicy::Within(window), Some(first)) => (sent + timeout).min(first + window),
+            _ => sent + timeout,
+        }
+    }
+
+    /// Returns the outcome of a request whose last transmission was not sent.
+    pub(super) fn unsent(&self, error: ServerError, to: &Arc<dyn Server>, now: Instant) -> RequestOutcome {
+        let (by, retransmission_ends) = (Arc::clone(to), self.unanswered);
+        RequestOutcome { result: Err(error), sent: now, received: now, retransmission_ends, by, epoch: None }
+    }
+
+    /// Returns whether a refused login or a wrong target ends the request. Exceptions are releases,
+    /// and requests of which a transmission may still execute.
+    fn heeds_refusal(&self) -> bool {
+        self.policy != RetryPolicy::ToTheEnd && self.unknowns == 0
+    }
+
+    /// Decides whether a transmission without success is the last one.
+    ///
+    /// If another may follow, [`Tries::pause`] waits for it.
+    pub(super) fn decide(
+        &mut self,
+        core: &Core,
+        request: &Request,
+        mut outcome: RequestOutcome,
+        limit: Instant,
+        progress: &Progress,
+    ) -> ControlFlow<RequestOutcome, RequestOutcome> {
+        let mut is_lasting = false;
+        if matches!(outcome.result, Err(ServerError::NotSent { .. }))
+            && self.heeds_refusal()
+            && let Some(lasting) = outcome.by.refusal().borrow().clone()
+        {
+            (outcome.result, is_lasting) = (Err(lasting), true);
+        }
+        let again = match &outcome.result {
+            Err(error @ ServerError::NotSent { .. }) => {
+                progress.not_done();
+                progress.waits(Some(match is_lasting {
+                    true => Obstacle::Error(error.clone()),
+                    false => Obstacle::Node(Arc::clone(&outcome.by)),
+                }));
+                !is_lasting
+            }
+            Err(error @ ServerError::Unauthorized { .. }) => {
+                progress.refused(error);
+                !self.heeds_refusal()
+            }
+            Err(ServerError::ShuttingDown) => {
+                progress.not_done();
+                false
+            }
+            Err(ServerError::Refused { code: Code::TryAgain, .. }) if self.policy == RetryPolicy::Together => false,
+            Err(error @ ServerError::Refused { code, message }) => {
+                progress.refused(error);
+                code.is_passing() && request.is_servers_own(message)
+            }
+            Err(ServerError::Unknown { .. }) => {
+                progress.unanswered();
+                self.unanswered = self.unanswered.max(Some(may_execute_until(limit, core.settings.response_timeout)));
+                self.unknowns += 1;
+                let first = *self.first.get_or_insert(outcome.sent);
+                let more = match self.policy {
+                    RetryPolicy::ToTheEnd | RetryPolicy::Once | RetryPolicy::Together => true,
+                    RetryPolicy::Retries => self.unknowns <= core.settings.retries,
+                    RetryPolicy::Within(window) => {
+                        self.unknowns <= core.settings.retries && outcome.received < first + window
+                    }
+                };
+                request.is_idempotent() && more
+            }
+            Ok(_) | Err(ServerError::Decode { .. }) => return ControlFlow::Continue(outcome),
+        };
+        outcome.retransmission_ends = self.unanswered;
+        if !again || outcome.received >= self.until {
+            return ControlFlow::Break(outcome);
+        }
+        if let Some(end) = core.life.error() {
+            // `retransmission_ends` covers an earlier transmission.
+            outcome.result = Err(end);
+            return ControlFlow::Break(outcome);
+        }
+        ControlFlow::Continue(outcome)
+    }
+
+    /// Waits for the next transmission. Returns the final outcome if there is no time for it.
+    pub(super) async fn pause(
+        &mut self,
+        core: &Core,
+        request: &Request,
+        mut outcome: RequestOutcome,
+        at_home: bool,
+        progress: &Progress,
+    ) -> Option<RequestOutcome> {
+        if matches!(outcome.result, Ok(_) | Err(ServerError::Decode { .. })) {
+            return self.too_late(core, outcome, progress).await;
+        }
+        pause(core, request.first_key(), (&outcome.by, at_home), self.heeds_refusal(), self.until).await;
+        if core.clock.now() < self.until {
+            return None;
+        }
+        if matches!(outcome.result, Err(ServerError::NotSent { .. })) && outcome.by.current_connection_id().is_none() {
+            // The cause may have been found meanwhile.
+            outcome.result = Err(outcome.by.unreached());
+        }
+        Some(outcome)
+    }
+
+    /// Handles a transmission that reached the server too late, and had no effect. An earlier one
+    /// may have.
+    async fn too_late(
+        &mut self,
+        core: &Core,
+        mut outcome: RequestOutcome,
+        progress: &Progress,
+    ) -> Option<RequestOutcome> {
+        self.unknowns = 0;
+        progress.came_late(self.unanswered.is_some());
+        let again = core.clock.now() + jittered(core.settings.retry_delay);
+        if again < self.until {
+            core.clock.sleep_until(again).await;
+            return None;
+        }
+        outcome.result = Err(match self.unanswered {
+            Some(_) => ServerError::unknown("the server found the last copy of the request too late"),
+            None => ServerError::not_sent("the server found the request too late"),
+        });
+        Some(outcome)
+    }
+}
+
+/// Waits until fewer requests than the limit are in flight.
+///
+/// The wait does not count as transmission time: the time of the transmission starts afterwards.
+///
+/// # Errors
+///
+/// [`ServerError::NotSent`] when `until` has passed.
+///
+/// # Cancel safety
+///
+/// Dropping the future gives up its position in the queue.
+pub(super) async fn admitted<'a>(
+    limit: &'a Semaphore,
+    clock: &Clock,
+    until: Instant,
+    progress: &Progress,
+) -> Result<SemaphorePermit<'a>, ServerError> {
+    let waited = || ServerError::not_sent("too many requests were under way (see `max_in_flight`)");
+    progress.waits(Some(Obstacle::Error(waited())));
+    let permit = async {
+        tokio::select! {
+            biased;
+            permit = limit.acquire() => permit.map_err(|_| waited()),
+            // Not the client's clock, which wakes every second to detect suspension: very many
+            // callers wait here.
+            () = tokio::time::sleep(until.since(clock.now())) => Err(waited()),
+        }
+    };
+    // Exempt from the runtime's budget: with thousands of calls in one task, each poll would go
+    // through all.
+    let permit = tokio::task::unconstrained(permit).await?;
+    if clock.now() >= until {
+        return Err(waited());
+    }
+    progress.waits(None);
+    Ok(permit)
+}
+
+/// Completes when a primary without a reply has been replaced, and has had the time `last_words`
+/// for late replies.
+///
+/// Never completes if another node has received the request.
+pub(super) async fn replaced(
+    topology: &dyn Topology,
+    home: &Arc<dyn Server>,
+    is_replaced: impl Fn() -> bool,
+    last_words: Duration,
+    sent_on: &AtomicBool,
+) {
+    let mut changes = topology.changes();
+    let mut doubted = false;
+    while !is_replaced() {
+        if !doubted && !home.answers() {
+            topology.suspect(TopologyHint::Silent(home.id().clone()));
+            doubted = true;
+        }
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { std::future::pending::<()>().await },
+            () = tokio::time::sleep(last_words), if !doubted => {}
+        }
+    }
+    tokio::time::sleep(last_words).await;
+    if sent_on.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Returns when, by the local clock, a transmission with this `limit` can certainly not execute any
+/// more.
+///
+/// The server's clock may be slower than the local one by twice the allowed drift (500 ppm each),
+/// and its resolution is one microsecond.
+///
+/// The model (`redgrid-models`) shows what happens without this margin: the transmission is
+/// released and forgotten a moment before it executes.
+pub fn may_execute_until(limit: Instant, window: Duration) -> Instant {
+    limit + window / 1000 + Duration::from_millis(1)
+}
+
+/// Waits for the retry delay and then for a connection, at most until `until`.
+///
+/// A topology change and the end of the client end the wait at once, and so does a refusal of this
+/// client, if it is heeded.
+async fn pause(
+    core: &Core,
+    key: &[u8],
+    (asked, at_home): (&Arc<dyn Server>, bool),
+    heeds_refusal: bool,
+    until: Instant,
+) {
+    let mut changes = core.topology.changes();
+    if at_home && !is_same(&core.topology.primary(key), asked) {
+        return;
+    }
+    let mut epoch = asked.connection_id();
+    let is_up = epoch.borrow().is_some();
+    let wait = async {
+        if is_up || !at_home {
+            tokio::time::sleep(jittered(core.settings.retry_delay)).await;
+        }
+        if !at_home {
+            // It was redirected to this node, or read there: the next target is chosen anew.
+            return;
+        }
+        if epoch.wait_for(Option::is_some).await.is_err() {
+            // Closed for good: another node replaces it, or none.
+            std::future::pending::<()>().await;
+        }
+    };
+    let mut refusal = asked.refusal();
+    tokio::select! {
+        () = wait => {}
+        Ok(()) = changes.changed() => {}
+        Ok(_) = refusal.wait_for(Option::is_some), if heeds_refusal => {}
+        () = core.life.over() => {}
+        () = core.clock.sleep_until(until) => {}
+    }
+}
+
+/// Returns a random duration, evenly distributed from half of `mean` to one and a half of it.
+pub fn jittered(mean: Duration) -> Duration {
+    mean.mul_f64(0.5 + fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn after_a_lost_answer_no_copy_executes_after_the_first_ones_window() {
+        let sent = Instant::MIN + 100 * MS;
+        let limits = |policy| {
+            let first = Tries::new(policy, Instant::MAX);
+            let again = Tries { first: Some(sent), ..Tries::new(policy, Instant::MAX) };
+            (first.limit(sent, 30 * MS), again.limit(sent + 40 * MS, 30 * MS))
+        };
+        assert_eq!(limits(RetryPolicy::Within(50 * MS)), (sent + 30 * MS, sent + 50 * MS));
+        assert_eq!(limits(RetryPolicy::Retries), (sent + 30 * MS, sent + 70 * MS));
+    }
+
+    #[test]
+    fn a_refusal_of_the_login_ends_a_request_unless_it_releases_or_a_copy_may_execute() {
+        let heeds = |policy, unknowns| Tries { unknowns, ..Tries::new(policy, Instant::MAX) }.heeds_refusal();
+        assert!(heeds(RetryPolicy::Retries, 0) && heeds(RetryPolicy::Once, 0));
+        assert!(!heeds(RetryPolicy::ToTheEnd, 0) && !heeds(RetryPolicy::Retries, 1));
+    }
+}

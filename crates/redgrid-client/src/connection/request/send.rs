@@ -1,0 +1,267 @@
+//! Sends one request until it is finally answered: to the node of its key, with a time limit for
+//! each transmission.
+//!
+//! A request that is answered at once passes this file from top to bottom. Everything else is in
+//! `retry` (other transmissions and the pauses before them) and in `route` (redirects).
+
+use std::ops::ControlFlow;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::progress::Progress;
+use super::retry::{RetryPolicy, Tries, admitted, replaced};
+use super::route::{follow, is_doubtful};
+use crate::clock::Instant;
+use crate::config::Durability;
+use crate::connection::link::patience;
+use crate::connection::slot::hash_tag;
+use crate::connection::{CommitError, ConnectionId, Core, Reply, Request, Server, Topology, is_same};
+use crate::error::ServerError;
+use crate::pinned::pinned;
+
+/// The outcome of a request, and of its last transmission.
+// Exhaustive: only redgrid-core uses it.
+pub struct RequestOutcome {
+    /// The reply, which is valid for all transmissions.
+    pub result: Result<Reply, ServerError>,
+    /// The instant before the answered (or last) transmission was sent.
+    pub sent: Instant,
+    /// When the reply arrived.
+    pub received: Instant,
+    /// Until when an unanswered transmission may still execute; `None` if every transmission was
+    /// answered.
+    pub retransmission_ends: Option<Instant>,
+    /// The node that answered (or did not).
+    pub by: Arc<dyn Server>,
+    /// The connection on which it was sent.
+    pub epoch: Option<ConnectionId>,
+}
+
+impl Core {
+    /// Sends a request until it is finally answered or `until` has passed.
+    ///
+    /// Boxed once, here: every operation contains this future, and would reserve its size two or
+    /// three times over.
+    pub fn exchange<'a>(
+        &'a self,
+        request: Request,
+        until: Instant,
+        policy: RetryPolicy,
+        progress: &'a Progress,
+    ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
+        self.exchange_shared(Arc::new(request), until, policy, progress)
+    }
+
+    /// Sends a release until it is answered or `until` has passed, and remembers it for a failover.
+    ///
+    /// The release must be idempotent, and harmless to any later holder of the name.
+    pub async fn give_back(&self, request: Request, until: Instant, policy: RetryPolicy) -> RequestOutcome {
+        let request = Arc::new(request);
+        let outcome = self.exchange_shared(Arc::clone(&request), until, policy, &Progress::default()).await;
+        if outcome.result.is_ok() {
+            self.given_back.remember(&request, &outcome);
+        }
+        outcome
+    }
+
+    /// Sends a shared request; see [`Core::exchange`].
+    ///
+    /// It is an `Arc`: a request waiting to be batched is also owned by the batch that sends it.
+    fn exchange_shared<'a>(
+        &'a self,
+        request: Arc<Request>,
+        until: Instant,
+        policy: RetryPolicy,
+        progress: &'a Progress,
+    ) -> Pin<Box<dyn Future<Output = RequestOutcome> + Send + 'a>> {
+        pinned(|| async move {
+            let topology = &*self.topology;
+            let mut tries = Tries::new(policy, until);
+            loop {
+                let to = match request.reads {
+                    true => topology.reader(request.first_key()),
+                    false => topology.primary(request.first_key()),
+                };
+                // Held until this transmission is answered. Releases bypass the limit.
+                let permit = match to.in_flight_limit() {
+                    Some(limit) if policy != RetryPolicy::ToTheEnd => match limit.try_acquire() {
+                        Ok(permit) => Some(permit),
+                        Err(_) => match Box::pin(admitted(limit, &self.clock, until, progress)).await {
+                            // The primary was replaced during the wait. The permit is for the
+                            // former one.
+                            Ok(_) if !request.reads && !is_same(&topology.primary(request.first_key()), &to) => {
+                                continue;
+                            }
+                            Ok(permit) => Some(permit),
+                            Err(error) => return tries.unsent(error, &to, self.clock.now()),
+                        },
+                    },
+                    _ => None,
+                };
+                let sent = self.clock.now();
+                let limit = tries.limit(sent, self.settings.response_timeout);
+                if !progress.begin() {
+                    return tries.unsent(ServerError::not_sent("it was given up"), &to, sent);
+                }
+                let answer = match request.reads {
+                    true => transmit(topology, Arc::clone(&to), &request, limit, &AtomicBool::new(false)).await,
+                    false => by_primary(topology, Arc::clone(&to), &request, limit).await,
+                };
+                let received = self.clock.now();
+                let Answer { result, by, epoch, at_home } = answer;
+                let outcome =
+                    RequestOutcome { result, sent, received, retransmission_ends: tries.unanswered, by, epoch };
+                if let Ok(_) | Err(ServerError::Decode { .. }) = &outcome.result {
+                    outcome.by.time().observe_round_trip(sent, received);
+                    progress.answered();
+                    if !request.late_reply_has_time || !outcome.has_reported_time() {
+                        return outcome;
+                    }
+                }
+                drop(permit);
+                let failed = match tries.decide(self, &request, outcome, limit, progress) {
+                    ControlFlow::Continue(failed) => failed,
+                    ControlFlow::Break(last) => return last,
+                };
+                // Boxed, like everything rare: every request would reserve its size.
+                if let Some(last) = Box::pin(tries.pause(self, &request, failed, at_home, progress)).await {
+                    return last;
+                }
+            }
+        })
+    }
+
+    /// Waits until the reply of a request about `key` is as durable as requested.
+    pub async fn commit(&self, asked: &RequestOutcome, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
+        commit(&*asked.by, asked.epoch.as_ref(), durability, key).await
+    }
+}
+
+impl RequestOutcome {
+    /// Returns whether an earlier transmission may have executed before the answered one.
+    pub fn was_retransmitted(&self) -> bool {
+        self.retransmission_ends.is_some()
+    }
+
+    /// Returns whether the server found the transmission too late and returned -1 and its time.
+    ///
+    /// That time is passed to the server's clock estimate.
+    fn has_reported_time(&self) -> bool {
+        let Ok(Reply::Array(parts)) = &self.result else { return false };
+        let [late, time] = &parts[..] else { return false };
+        let (Ok(-1), Ok(time)) = (late.clone().into_typed::<i64>(), time.clone().into_typed::<u64>()) else {
+            return false;
+        };
+        self.report_time(time);
+        true
+    }
+
+    /// Records the server's time from the reply to a late transmission.
+    pub fn report_time(&self, time: u64) {
+        // If the clock was reset meanwhile, it belongs to another process.
+        if self.by.current_connection_id() == self.epoch {
+            self.by.time().observe_exchange(time, self.sent, self.received);
+        }
+    }
+}
+
+/// The answer to one transmission.
+pub struct Answer {
+    /// The reply.
+    pub result: Result<Reply, ServerError>,
+    /// The node that answered.
+    pub by: Arc<dyn Server>,
+    /// The connection on which it was sent.
+    pub epoch: Option<ConnectionId>,
+    /// Whether the node was the primary of the key at the time of sending. False after a redirect,
+    /// and for reads, which may go to a replica.
+    pub(in crate::connection) at_home: bool,
+}
+
+impl Answer {
+    /// Waits until the reply about `key` is as durable as requested.
+    pub async fn commit(&self, durability: Durability, key: &[u8]) -> Result<(), CommitError> {
+        commit(&*self.by, self.epoch.as_ref(), durability, key).await
+    }
+}
+
+/// Waits until the reply of `by` on connection `epoch`, about `key`, is as durable as requested.
+pub(in crate::connection) async fn commit(
+    by: &dyn Server,
+    epoch: Option<&ConnectionId>,
+    durability: Durability,
+    key: &[u8],
+) -> Result<(), CommitError> {
+    if Durability::Primary.covers(durability) {
+        return Ok(());
+    }
+    match epoch {
+        // Boxed because it is rare: the future of every acquire would reserve its size.
+        Some(epoch) => Box::pin(by.commit(epoch.clone(), durability, hash_tag(key))).await,
+        None => Err(ServerError::not_sent("no connection").into()),
+    }
+}
+
+/// Sends one transmission to the primary of its key; see [`by_primary`].
+pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
+    by_primary(topology, topology.primary(request.first_key()), request, limit).await
+}
+
+/// Sends one transmission, and rejects the reply of a primary that was replaced meanwhile.
+///
+/// A primary that hung and continues does not know of its replacement yet, and its grants are void.
+/// The wait for a hanging primary is limited to the time in which a live one answers. Then the
+/// topology is checked for a replacement.
+///
+/// An idempotent request goes to the new primary even if the old one only gave the slot away. For
+/// other requests the old primary's reply counts then, because it answers with a redirect once it
+/// has given the slot away.
+async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Arc<Request>, limit: Instant) -> Answer {
+    let last_words = patience(home.time().round_trip());
+    let is_replaced = || {
+        !is_same(&topology.primary(request.first_key()), &home)
+            && (request.is_idempotent() || !topology.primaries().iter().any(|primary| is_same(primary, &home)))
+    };
+    let sent_on = AtomicBool::new(false);
+    let mut asked = pin!(transmit(topology, Arc::clone(&home), request, limit, &sent_on));
+    let given_up = async {
+        tokio::time::sleep(last_words).await;
+        Box::pin(replaced(topology, &home, is_replaced, last_words, &sent_on)).await;
+    };
+    let void = || ServerError::unknown("the node that was to answer does not decide for the key any more");
+    tokio::select! {
+        biased;
+        answer = &mut asked => match answer.result.is_ok() && answer.at_home && is_replaced() {
+            true => Answer { result: Err(void()), ..answer },
+            false => answer,
+        },
+        () = given_up => Answer { result: Err(void()), by: home, epoch: None, at_home: true },
+    }
+}
+
+/// Sends one transmission to the node of its key, without a look at who replaces it.
+pub async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
+    let key = request.first_key();
+    let to = if request.reads { topology.reader(key) } else { topology.primary(key) };
+    transmit(topology, to, &Arc::new(request), limit, &AtomicBool::new(false)).await
+}
+
+/// Sends one transmission to `by` and follows its redirects; sets `sent_on` at the first of them.
+async fn transmit(
+    topology: &dyn Topology,
+    by: Arc<dyn Server>,
+    request: &Arc<Request>,
+    limit: Instant,
+    sent_on: &AtomicBool,
+) -> Answer {
+    let epoch = by.current_connection_id();
+    let result = by.ask(request, limit).await;
+    // A redirect counts as doubtful, too, so `follow` handles it.
+    let is_final = !result.as_ref().is_err_and(is_doubtful);
+    let answer = Answer { result, by, epoch, at_home: !request.reads };
+    if is_final { answer } else { Box::pin(follow(topology, answer, request, limit, sent_on)).await }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,374 @@
+//! The two interfaces to the servers: [`Server`] is one node, [`Topology`] says which node serves a
+//! key.
+//!
+//! All other modules use these traits only. Tests can therefore lose, delay and repeat requests and
+//! replies, and the Redis client below can be replaced.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+use super::{CommitError, DeploymentKind, Reply, Request, ResponseFuture, ServerClock};
+use crate::clock::Instant;
+use crate::config::Durability;
+use crate::error::ServerError;
+
+/// Identifies a node by its address, or by `unix:` and the path of its socket.
+///
+/// Equal ids mean the same address, not the same server process.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+// Exhaustive: it is a name for its text.
+pub struct NodeId(pub Arc<str>);
+
+impl NodeId {
+    /// Returns the host name or IP address.
+    pub fn host(&self) -> &str {
+        self.0.rsplit_once(':').map_or(&*self.0, |(host, _)| host.trim_start_matches('[').trim_end_matches(']'))
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Identifies one generation of a connection: the server process and the number of the connection.
+///
+/// A changed `run_id` means another process, possibly with other data. It is empty if the user may
+/// not read it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+// Exhaustive: only authors of objects use it.
+pub struct ConnectionId {
+    /// The `run_id` of the server process.
+    pub run_id: Arc<str>,
+    /// Number of the connection. It grows with every new connection of this process, to any node,
+    /// so no two connections share it.
+    pub connection: u64,
+}
+
+/// How the messages of a channel are published.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+// Exhaustive: only authors of objects use it.
+pub enum ChannelKind {
+    /// PUBLISH; in a cluster the message reaches all nodes.
+    Plain,
+    /// SPUBLISH; the message reaches the nodes of the channel's slot.
+    Sharded,
+    /// Keyspace events, published by the server itself: one kind of event on each channel
+    /// (`__keyevent@0__:del`).
+    ///
+    /// They are subscribed like plain channels, but on a separate connection. Their large number
+    /// then does not delay the messages that wake waiters.
+    Events,
+    /// PUBLISH, to channels whose names match a pattern. PSUBSCRIBE uses separate connections.
+    Patterns,
+}
+
+/// An event on a subscriber connection of a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+// Exhaustive: only authors of objects use it.
+pub enum Push {
+    /// A message of a subscribed channel.
+    Message {
+        /// The channel.
+        channel: Bytes,
+        /// The published payload.
+        payload: Bytes,
+    },
+    /// A message that was published with SPUBLISH.
+    ShardedMessage {
+        /// The channel.
+        channel: Bytes,
+        /// The published payload.
+        payload: Bytes,
+    },
+    /// A message of a channel whose name matches a subscribed pattern.
+    PatternMessage {
+        /// The pattern.
+        pattern: Bytes,
+        /// The channel.
+        channel: Bytes,
+        /// The published payload.
+        payload: Bytes,
+    },
+    /// The server has confirmed that these subscriptions have ended. None of their messages
+    /// follows.
+    Ended {
+        /// The channels.
+        channels: Vec<Bytes>,
+    },
+    /// The server has ended this sharded subscription by itself, because the slot of the channel
+    /// has moved.
+    Lost {
+        /// The channel.
+        channel: Bytes,
+    },
+    /// The connection was lost, or is new. Nothing is subscribed on it, and messages may have been
+    /// missed.
+    Gap,
+    /// A gap on the connection that carries [`ChannelKind::Events`]; see [`Push::Gap`].
+    EventsGap,
+    /// A gap on a connection that carries [`ChannelKind::Patterns`]; see [`Push::Gap`].
+    PatternsGap,
+}
+
+/// Channels whose subscription the server refused, with the error.
+pub type Refused = Vec<(Bytes, ServerError)>;
+
+/// One node: a server that answers requests.
+#[async_trait]
+pub trait Server: Send + Sync + 'static {
+    /// Returns the id of the node.
+    fn id(&self) -> &NodeId;
+
+    /// Sends requests and returns one result for each.
+    ///
+    /// Requests of one name (one key, or one hash tag) are executed in their order, on one
+    /// connection.
+    ///
+    /// A request is sent at most once. Its result arrives within the client's `response_timeout`,
+    /// or is [`Unknown`](ServerError::Unknown). Without a connection the result is
+    /// [`NotSent`](ServerError::NotSent) at once.
+    async fn call(&self, requests: Vec<Request>) -> Vec<Result<Reply, ServerError>>;
+
+    /// Sends one request, which the server must not execute after `limit`; the request's own limit
+    /// is ignored.
+    ///
+    /// Requests that may be [batched](Request::batchable) are ordered only if the second is issued
+    /// after the first was answered.
+    fn ask<'a>(&'a self, request: &'a Arc<Request>, limit: Instant) -> ResponseFuture<'a> {
+        ResponseFuture::inline(|| self.call_one(Request::clone(request).not_after(limit)))
+    }
+
+    /// Sends one request; see [`Server::call`].
+    async fn call_one(&self, request: Request) -> Result<Reply, ServerError> {
+        self.call(vec![request]).await.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")))
+    }
+
+    /// Sends one request right after ASKING: to the target of a slot that is being moved.
+    async fn call_asking(&self, request: Request) -> Result<Reply, ServerError> {
+        of_asking(self.call(vec![Request::command("ASKING"), request]).await)
+    }
+
+    /// Waits until everything that was answered on connection `since` before this call is as
+    /// durable as requested.
+    ///
+    /// With [`Durability::Primary`] it sends nothing and returns at once.
+    ///
+    /// `tag` is the part of a written key that a cluster hashes: its hash tag, or the whole key.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError`] whenever the durability is not proven.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind and does not affect concurrent callers.
+    async fn commit(&self, _since: ConnectionId, durability: Durability, _tag: &[u8]) -> Result<(), CommitError> {
+        if Durability::Primary.covers(durability) {
+            return Ok(());
+        }
+        Err(CommitError::Unsupported { missing: "this kind of server knows no durability".into() })
+    }
+
+    /// Watches the current connection for requests; `None` while there is none.
+    fn connection_id(&self) -> watch::Receiver<Option<ConnectionId>>;
+
+    /// Returns the current connection for requests. Cheaper than [`Server::connection_id`], for use
+    /// with every request.
+    fn current_connection_id(&self) -> Option<ConnectionId> {
+        self.connection_id().borrow().clone()
+    }
+
+    /// Returns whether the node is connected and no reply has been overdue for long.
+    fn answers(&self) -> bool {
+        self.connection_id().borrow().is_some()
+    }
+
+    /// Returns the limit on requests in flight at the node; `None` if there is no limit.
+    fn in_flight_limit(&self) -> Option<&Semaphore> {
+        None
+    }
+
+    /// Returns for how long the node has sent nothing while a reply is outstanding.
+    ///
+    /// It is zero while no reply is outstanding. The value has no meaning without a connection.
+    fn silent_for(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Returns why there is no connection, or why the last one was lost, if known.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    /// Watches the error that makes waiting for this node useless; `None` while waiting may help.
+    ///
+    /// The error ends calls early. [`ServerError::Unauthorized`] means that the node refuses this
+    /// client, or that its certificate is refused. [`ServerError::NotSent`] means that its name is
+    /// unknown, or that it does not speak the protocol.
+    fn refusal(&self) -> watch::Receiver<Option<ServerError>> {
+        watch::channel(None).1
+    }
+
+    /// Returns what the node lacks because it does not speak RESP3, and why it does not.
+    ///
+    /// `None` if it speaks RESP3, or if RESP2 is configured.
+    fn without_resp3(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the error of a request that is not sent because there is no connection.
+    ///
+    /// It names the node and the cause.
+    fn unreached(&self) -> ServerError {
+        if let Some(refusal) = self.refusal().borrow().clone() {
+            return refusal;
+        }
+        match self.trouble() {
+            Some(trouble) => ServerError::not_sent(format!("no connection to {}: {trouble}", self.id())),
+            None => ServerError::not_sent(format!("no connection to {}", self.id())),
+        }
+    }
+
+    /// Returns whether the node is a replica that lags behind its primary by more than allowed.
+    fn is_lagging(&self) -> bool {
+        false
+    }
+
+    /// Returns the estimate of the server's clock.
+    fn time(&self) -> &ServerClock;
+
+    /// Subscribes channels and returns once the server has confirmed or refused each of them.
+    ///
+    /// # Errors
+    ///
+    /// After an error none of them counts as subscribed. A [`Push::Gap`] signals when to try again.
+    async fn subscribe(&self, kind: ChannelKind, channels: Vec<Bytes>) -> Result<Refused, ServerError>;
+
+    /// Ends subscriptions. Errors are not reported, because a superfluous message does no harm.
+    async fn unsubscribe(&self, kind: ChannelKind, channels: Vec<Bytes>);
+
+    /// Returns the stream of pushed events; to be called once.
+    ///
+    /// The result of a further call depends on the implementation. Either the earlier stream ends
+    /// and the new one continues, or the new one is empty.
+    fn pushes(&self) -> mpsc::UnboundedReceiver<Push>;
+
+    /// Closes the connections.
+    async fn close(&self);
+}
+
+/// Returns the result of a request after ASKING, which is the last reply.
+///
+/// If the ASKING was refused, the target answers with a redirect back to the source node. The
+/// refusal of ASKING is then the cause, and is returned.
+pub(super) fn of_asking(mut answers: Vec<Result<Reply, ServerError>>) -> Result<Reply, ServerError> {
+    let answer = answers.pop().unwrap_or_else(|| Err(ServerError::unknown("no result")));
+    match (answer, answers.pop()) {
+        (Err(ServerError::Refused { .. }), Some(Err(asking @ ServerError::Refused { .. }))) => Err(asking),
+        (answer, _) => answer,
+    }
+}
+
+/// Returns whether both are the same node object, not merely nodes with the same address.
+pub fn is_same(one: &Arc<dyn Server>, other: &Arc<dyn Server>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
+/// A hint that the topology is stale.
+#[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub enum TopologyHint {
+    /// A node says that the slot is served at this address (`host:port`).
+    Moved(u16, String),
+    /// A supposed primary says that it is not one, or does not answer.
+    Node(NodeId),
+    /// A reply of this node is overdue, but may still arrive.
+    Silent(NodeId),
+}
+
+/// The servers that serve the same slots.
+// Exhaustive: only authors of objects use it.
+pub struct ShardServers {
+    /// The primary.
+    pub primary: Arc<dyn Server>,
+    /// The slots, in order; empty outside a cluster.
+    pub slots: Vec<RangeInclusive<u16>>,
+    /// The replicas that are used for reads or subscriptions.
+    pub replicas: Vec<Arc<dyn Server>>,
+}
+
+/// Maps keys to servers. The mapping changes when a primary is replaced or a slot moves.
+#[async_trait]
+pub trait Topology: Send + Sync + 'static {
+    /// Returns the primary of the slot of `key`. While it is unknown, returns a placeholder that
+    /// answers nothing.
+    fn primary(&self, key: &[u8]) -> Arc<dyn Server>;
+
+    /// Returns all primaries.
+    fn primaries(&self) -> Vec<Arc<dyn Server>>;
+
+    /// Returns the kind of the deployment.
+    fn kind(&self) -> DeploymentKind {
+        DeploymentKind::Single
+    }
+
+    /// Returns the known shards.
+    fn shards(&self) -> Vec<ShardServers> {
+        let all = |primary| ShardServers { primary, slots: Vec::new(), replicas: Vec::new() };
+        self.primaries().into_iter().map(all).collect()
+    }
+
+    /// Returns the sentinels that report the primary; empty without sentinels.
+    fn sentinels(&self) -> Vec<Arc<dyn Server>> {
+        Vec::new()
+    }
+
+    /// Returns a node to read `key` from, according to the read mode.
+    fn reader(&self, key: &[u8]) -> Arc<dyn Server> {
+        self.primary(key)
+    }
+
+    /// Returns the node where waiters of `key` subscribe, according to the subscription mode.
+    fn listener(&self, key: &[u8]) -> Arc<dyn Server> {
+        self.primary(key)
+    }
+
+    /// Returns the slot of a key. One request may use several keys only if their slots are equal.
+    fn slot(&self, _key: &[u8]) -> u16 {
+        0
+    }
+
+    /// Returns whether messages are published on sharded channels.
+    fn is_sharded(&self) -> bool {
+        false
+    }
+
+    /// Returns the node at an address that another node has named.
+    fn at(&self, _address: &str) -> Option<Arc<dyn Server>> {
+        None
+    }
+
+    /// Schedules a refresh of the topology in the background. Concurrent hints lead to a single
+    /// refresh.
+    fn suspect(&self, _doubt: TopologyHint) {}
+
+    /// Returns why the topology cannot be refreshed at the moment, if so. The last known topology
+    /// stays in use.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    /// Watches the number of topology changes.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Closes all connections.
+    async fn close(&self);
+}

@@ -1,0 +1,298 @@
+//! The outcome of one request to one server. Each object has its own errors above these.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Reason why a request failed. The variants differ in what is now true on the server.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// The request never left this process. Nothing happened on the server.
+    #[error("not sent: {reason}")]
+    NotSent {
+        /// The reason, as a clause.
+        reason: Cow<'static, str>,
+    },
+    /// The server answered with an error. The request was not executed.
+    #[error("the server refused: {message}")]
+    Refused {
+        /// The class of the refusal.
+        code: Code,
+        /// The server's message.
+        message: String,
+    },
+    /// The server does not accept this client (WRONGPASS, NOAUTH), or one of both refuses the
+    /// other's certificate.
+    ///
+    /// The request was not executed. The client keeps trying; only a change of password, user or
+    /// certificate helps.
+    #[error("not authorized: {message}")]
+    Unauthorized {
+        /// The server's message, or what is wrong with the certificate.
+        message: String,
+    },
+    /// The client was shut down. The request never left this process.
+    #[error("the client is shut down")]
+    ShuttingDown,
+    /// The request may have been sent, and no reply arrived. It may be executed, now or later.
+    #[error("no answer: {reason}")]
+    Unknown {
+        /// The reason, as a clause.
+        reason: Cow<'static, str>,
+    },
+    /// The request was executed, but its reply is not what the caller expected.
+    #[error("unexpected reply: expected {expected}, got {got}")]
+    Decode {
+        /// The expected type.
+        expected: &'static str,
+        /// The reply.
+        got: String,
+    },
+}
+
+impl ServerError {
+    /// Creates the error of a request that was not sent.
+    pub fn not_sent(reason: impl Into<Cow<'static, str>>) -> Self {
+        ServerError::NotSent { reason: reason.into() }
+    }
+
+    /// Creates the error of a request that was sent, and may have been executed.
+    pub fn unknown(reason: impl Into<Cow<'static, str>>) -> Self {
+        ServerError::Unknown { reason: reason.into() }
+    }
+
+    /// Creates the error of a request that the server refused with this message.
+    pub fn refused(message: impl Into<String>) -> Self {
+        let message = message.into();
+        match LOGIN_REFUSALS.iter().any(|words| message.starts_with(words)) {
+            true => ServerError::Unauthorized { message },
+            false => ServerError::Refused { code: Code::of(&message), message },
+        }
+    }
+
+    /// Returns the class of the refusal, if the server refused.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            ServerError::Refused { code, .. } => Some(*code),
+            ServerError::Unauthorized { message } => Some(Code::of(message)).filter(|code| *code != Code::Other),
+            _ => None,
+        }
+    }
+
+    /// Converts the error for the caller of an object.
+    ///
+    /// If the key holds another type, the message says so, instead of the position in a script.
+    pub fn of_object(self) -> Self {
+        match self {
+            ServerError::Refused { code: code @ Code::WrongType, .. } => {
+                let message =
+                    "WRONGTYPE the key holds a value of another type: the name of an object is its key".into();
+                ServerError::Refused { code, message }
+            }
+            other => other,
+        }
+    }
+
+    /// Returns whether the request was certainly not executed.
+    pub fn is_not_done(&self) -> bool {
+        match self {
+            ServerError::NotSent { .. }
+            | ServerError::Refused { .. }
+            | ServerError::Unauthorized { .. }
+            | ServerError::ShuttingDown => true,
+            ServerError::Unknown { .. } | ServerError::Decode { .. } => false,
+        }
+    }
+
+    /// Returns whether the request never left this process, or was stopped by the login.
+    pub fn is_not_sent(&self) -> bool {
+        matches!(self, ServerError::NotSent { .. } | ServerError::Unauthorized { .. } | ServerError::ShuttingDown)
+    }
+
+    /// Returns whether the server refused a sum because it exceeds its range of numbers.
+    pub fn is_overflow(&self) -> bool {
+        let ServerError::Refused { code: Code::Other, message } = self else { return false };
+        OVERFLOW_MESSAGES.iter().any(|words| message.contains(words))
+    }
+
+    /// Returns whether the server does not know a command or subcommand of the request or its
+    /// script.
+    pub fn is_unknown_command(&self) -> bool {
+        let ServerError::Refused { code: Code::Other, message } = self else { return false };
+        let unknown = ["nknown command", "nknown subcommand", "nknown Redis command", "nknown Valkey command"];
+        unknown.iter().any(|words| message.contains(words))
+    }
+
+    /// Returns whether the request may have been executed although no reply arrived.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, ServerError::Unknown { .. })
+    }
+}
+
+/// Beginnings of messages by which a server refuses or requires a login. A script's own error may
+/// begin with `NOAUTH` alone.
+const LOGIN_REFUSALS: [&str; 3] = ["NOAUTH Authentication required", "NOAUTH HELLO must be called", "WRONGPASS "];
+
+/// Returns the error of a request that ended with `error` after an earlier transmission was not
+/// answered.
+pub fn after_unanswered(error: ServerError) -> ServerError {
+    match error.is_not_done() {
+        true => ServerError::unknown(format!("an earlier copy may have been carried out; then {error}")),
+        false => error,
+    }
+}
+
+/// Parts of messages by which a server refuses a sum: of integers, and of floating-point numbers.
+const OVERFLOW_MESSAGES: [&str; 2] = ["would overflow", "would produce NaN or Infinity"];
+
+/// The class of a refusal: the first word of a Redis error, also if a script wraps the error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Code {
+    /// The script is not in the server's cache.
+    NoScript,
+    /// The server is a replica and takes no writes.
+    ReadOnly,
+    /// The server is reading its data from disk.
+    Loading,
+    /// The slot belongs to another node.
+    Moved,
+    /// The slot is being migrated to another node.
+    Ask,
+    /// The keys of the request are on both sides of a slot migration.
+    TryAgain,
+    /// The cluster does not serve the slot at the moment.
+    ClusterDown,
+    /// The replica has lost its primary.
+    MasterDown,
+    /// A script of any client has been running for too long.
+    Busy,
+    /// The server is out of memory.
+    OutOfMemory,
+    /// The server cannot persist its data, and is configured to refuse writes then.
+    MisConf,
+    /// The server has fewer replicas than it is configured to need.
+    NoReplicas,
+    /// The key holds another type.
+    WrongType,
+    /// The user has no permission.
+    NoPermission,
+    /// The connection is not authenticated.
+    NoAuth,
+    /// The password is wrong.
+    WrongPass,
+    /// The keys of the request are in different slots.
+    CrossSlot,
+    /// An argument is above the server's limit of 512 MiB. It was not sent.
+    TooLarge,
+    /// Any other error.
+    Other,
+}
+
+/// First words of Redis errors, with their class. The order matters only for errors wrapped by
+/// scripts.
+const CODES: [(&str, Code); 18] = [
+    ("NOSCRIPT", Code::NoScript),
+    ("READONLY", Code::ReadOnly),
+    ("LOADING", Code::Loading),
+    ("MOVED", Code::Moved),
+    ("ASK", Code::Ask),
+    ("TRYAGAIN", Code::TryAgain),
+    ("CLUSTERDOWN", Code::ClusterDown),
+    ("MASTERDOWN", Code::MasterDown),
+    ("BUSY", Code::Busy),
+    ("OOM", Code::OutOfMemory),
+    ("MISCONF", Code::MisConf),
+    ("NOREPLICAS", Code::NoReplicas),
+    ("WRONGTYPE", Code::WrongType),
+    ("NOPERM", Code::NoPermission),
+    ("NOAUTH", Code::NoAuth),
+    ("WRONGPASS", Code::WrongPass),
+    ("CROSSSLOT", Code::CrossSlot),
+    ("UNKILLABLE", Code::Busy),
+];
+
+impl Code {
+    /// Returns the class of a server's error message.
+    ///
+    /// Before 7.0 an error inside a script has the form `ERR Error running script (…):
+    /// @user_script:3: -READONLY …`, or contains the word elsewhere. Since 7.0 the word comes
+    /// first. Both are recognized.
+    pub fn of(message: &str) -> Code {
+        let first = message.split([' ', ':']).next().unwrap_or_default().trim_start_matches('-');
+        if let Some((_, code)) = CODES.iter().find(|(word, _)| *word == first) {
+            return *code;
+        }
+        if message.contains("script") {
+            let inside = message.split([' ', ':']).map(|word| word.trim_start_matches('-'));
+            for word in inside {
+                if let Some((_, code)) = CODES.iter().find(|(known, _)| *known == word) {
+                    return *code;
+                }
+            }
+            // The servers' messages for a denied command or key inside a script, which have no
+            // first word.
+            if message.contains("The user executing the script can't") || message.contains("ACL failure") {
+                return Code::NoPermission;
+            }
+        }
+        if message.starts_with("ERR max number of clients") {
+            return Code::Busy;
+        }
+        Code::Other
+    }
+
+    /// Returns whether the same request may be accepted a little later without any intervention.
+    pub fn is_passing(self) -> bool {
+        matches!(
+            self,
+            Code::ReadOnly
+                | Code::Loading
+                | Code::TryAgain
+                | Code::ClusterDown
+                | Code::MasterDown
+                | Code::Busy
+                | Code::Moved
+                | Code::Ask
+                | Code::NoReplicas
+        )
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = CODES.iter().find(|(_, code)| code == self).map_or("ERR", |(word, _)| word);
+        f.write_str(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_class_is_read_in_front_and_inside_a_script_error() {
+        let cases = [
+            ("WRONGTYPE Operation against a key holding the wrong kind of value", Code::WrongType),
+            ("WRONGTYPE Operation against a key … script: 41a4…, on @user_script:3.", Code::WrongType),
+            (
+                "ERR Error running script (call to f_41a4): @user_script:3: WRONGTYPE Operation against a key",
+                Code::WrongType,
+            ),
+            ("ERR Error running script (call to f_1): @user_script: 5: -READONLY You can't write", Code::ReadOnly),
+            (
+                "ERR Error running script (call to f_1): @user_script:2: The user executing the script can't run this \
+                 command or subcommand: ACL failure in script",
+                Code::NoPermission,
+            ),
+            ("ERR The user executing the script can't run this command or subcommand", Code::NoPermission),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Code::OutOfMemory),
+            ("MOVED 3999 127.0.0.1:6381", Code::Moved),
+            ("NOSCRIPT No matching script. Please use EVAL.", Code::NoScript),
+            ("ERR unknown command 'FOO'", Code::Other),
+        ];
+        for (message, code) in cases {
+            assert_eq!(Code::of(message), code, "{message}");
+        }
+    }
+}

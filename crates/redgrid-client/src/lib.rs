@@ -1,0 +1,55 @@
+//! The client of redgrid: connections to Redis or Valkey, and everything that is sent on them.
+//!
+//! Most applications use the facade `redgrid`, or the crate of one object (`redgrid-locks`). These
+//! re-export the necessary parts of this crate. It has a client that sends each request once, on
+//! one server, with replicas, behind Sentinel and in a cluster. It has no objects: locks and
+//! everything else that is built on the client are in `redgrid-core` and the crates above it.
+//!
+//! ```no_run
+//! # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
+//! use redgrid_client::Client;
+//!
+//! let client = Client::connect("redis://127.0.0.1:6379").await?;
+//! let answer: String = client.command("PING").query().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! It requires the Tokio runtime.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod arg;
+pub mod clock;
+pub mod config;
+mod connection;
+mod count;
+mod error;
+mod inline_bytes;
+#[doc(hidden)]
+pub mod internal;
+pub mod name;
+mod participant;
+mod pinned;
+mod pubsub;
+mod script;
+mod shrink;
+mod sync;
+
+pub use arg::IntoArg;
+pub use config::{Config, ConfigError};
+#[cfg(feature = "testing")]
+pub use connection::server;
+pub use connection::{
+    Arg, Batched, ByNode, ChannelKind, Client, ClientStats, Command, CommitError, ConnectError, ConnectionEvent,
+    ConnectionEvents, ConnectionId, Deployment, DeploymentKind, FromReply, Health, HealthCheck, NodeHealth, NodeId,
+    NodePart, NotClosed, NotReady, Pairs, Primary, Push, Refused, Reply, Request, ResponseFuture, Server, ServerClock,
+    Shard, ShardServers, Topology, TopologyHint, WeakClient,
+};
+pub use error::{Code, ServerError};
+pub use name::{InvalidName, Name};
+pub use participant::Participant;
+pub use pubsub::{
+    ChannelEvent, ChannelSelector, DrainingSubscription, Generation, OrderedSubscription, PubSubEvent, PubSubStream,
+    UNSUBSCRIBED_POLL, Wake, Watch,
+};
+pub use script::{BatchPhase, BatchScript, BulkScript, OwnedScript, Script, ScriptText};

@@ -1,0 +1,301 @@
+//! Names of objects, the namespace before them, and the keys and channels of each.
+//!
+//! The format is Redisson's. Companion keys are `prefix:{name}`, or `prefix:name` if the name has a
+//! hash tag. So all keys of one object share a slot.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::connection::hash_tag;
+
+/// Maximum length of a name in bytes, with its namespace. Redis allows 512 MiB, which is unreadable
+/// in a log.
+const MAX_LEN: usize = 1024;
+
+/// The validated name of an object, as the caller gave it. It is cheap to clone.
+///
+/// # Rules
+///
+/// A name has 1 to 1,024 bytes of UTF-8. Braces are allowed only as a complete hash tag: the first
+/// `{` is followed by at least one character and a `}`. (Redisson accepts `a{b` and `{}x`, and in a
+/// cluster the release of such a lock then fails.)
+///
+/// A name that is only a hash tag, `{a}`, is rejected. In Redisson's format its companion keys are
+/// those of `a`, so two semaphores would share their permits and two fair locks their queue.
+/// `{a}:lock` has the same slot and its own companions.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Validates `name` by the rules above.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] names the rule that is broken.
+    pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidName> {
+        let name = name.as_ref();
+        if name.starts_with('{') && name.find('}') == Some(name.len() - 1) && name.len() > 2 {
+            let rule = "it is only a hash tag, and would share its companion keys with the name inside the braces";
+            return Err(InvalidName { name: name.chars().take(64).collect(), rule });
+        }
+        Name::of_key(name)
+    }
+
+    /// Validates the name of a single key without companions: `{a}` is allowed, too.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] names the rule that is broken.
+    pub fn of_key(name: impl AsRef<str>) -> Result<Self, InvalidName> {
+        let name = name.as_ref();
+        let invalid = |rule| Err(InvalidName { name: name.chars().take(64).collect(), rule });
+        if name.is_empty() {
+            return invalid("a name has at least one character");
+        }
+        if name.len() > MAX_LEN {
+            return invalid("a name has at most 1024 bytes");
+        }
+        match (name.find('{'), name.find('}')) {
+            (None, None) => {}
+            (Some(open), _) => match name[open + 1..].find('}') {
+                None => return invalid("a `{` begins a hash tag and needs its `}`"),
+                Some(0) => return invalid("the hash tag between `{` and `}` has at least one character"),
+                Some(_) => {}
+            },
+            (None, Some(_)) => return invalid("a `}` closes a hash tag and needs its `{`"),
+        }
+        Ok(Name(name.into()))
+    }
+
+    /// Returns the name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&str> for Name {
+    type Error = InvalidName;
+
+    fn try_from(name: &str) -> Result<Self, InvalidName> {
+        Name::new(name)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = InvalidName;
+
+    fn try_from(name: String) -> Result<Self, InvalidName> {
+        Name::new(name)
+    }
+}
+
+impl TryFrom<&String> for Name {
+    type Error = InvalidName;
+
+    fn try_from(name: &String) -> Result<Self, InvalidName> {
+        Name::new(name)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> String {
+        name.as_str().to_owned()
+    }
+}
+
+impl From<&Name> for String {
+    fn from(name: &Name) -> String {
+        name.as_str().to_owned()
+    }
+}
+
+impl AsRef<str> for Name {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A name that cannot be used, and the rule it breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid name `{name}`: {rule}")]
+// Exhaustive: object crates return it, too.
+pub struct InvalidName {
+    /// The first 64 characters of the name.
+    pub name: String,
+    /// The rule, as a clause.
+    pub rule: &'static str,
+}
+
+/// The prefix of every key and channel of a client: `namespace:name`. Empty by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Namespace(Arc<str>);
+
+impl Namespace {
+    /// Checks that the namespace has no braces and at most 256 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidName`] names the rule that is broken.
+    pub fn new(namespace: impl AsRef<str>) -> Result<Self, InvalidName> {
+        let text = namespace.as_ref();
+        let invalid = |rule| Err(InvalidName { name: text.chars().take(64).collect(), rule });
+        if text.contains(['{', '}']) {
+            return invalid("a namespace has no braces");
+        }
+        if text.len() > 256 {
+            return invalid("a namespace has at most 256 bytes");
+        }
+        Ok(Namespace(text.into()))
+    }
+
+    /// Returns the namespace as text, without the colon that follows it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the key of an object: its name, after the namespace.
+    pub fn key(&self, name: &Name) -> Bytes {
+        if self.0.is_empty() {
+            Bytes::copy_from_slice(name.0.as_bytes())
+        } else {
+            format!("{}:{}", self.0, name).into()
+        }
+    }
+
+    /// Returns the beginning of the channel on which a client is notified of lost holds.
+    ///
+    /// The client's id follows it: `redgrid_client:{namespace:`.
+    pub fn notice_prefix(&self) -> String {
+        if self.0.is_empty() { "redgrid_client:{".into() } else { format!("redgrid_client:{{{}:", self.0) }
+    }
+}
+
+/// Returns the companion key or channel of `key` with `prefix`, in the slot of `key`.
+///
+/// This is Redisson's `prefixName`.
+pub fn companion(prefix: &str, key: &[u8]) -> Bytes {
+    [prefix.as_bytes(), b":", &tagged(key)].concat().into()
+}
+
+/// Returns a copy of a key, and its [`companion`]s with these prefixes, in one allocation.
+///
+/// An object with many companions keeps them for each name that it holds.
+pub fn with_companions<const N: usize>(key: &[u8], prefixes: [&str; N]) -> (Bytes, [Bytes; N]) {
+    let tagged = tagged(key);
+    let capacity = prefixes.iter().map(|prefix| prefix.len() + 1 + tagged.len()).sum();
+    let mut text = Vec::with_capacity(capacity);
+    let ends = prefixes.map(|prefix| {
+        [prefix.as_bytes(), b":", &tagged].iter().for_each(|part| text.extend_from_slice(part));
+        text.len()
+    });
+    let text = Bytes::from(text);
+    let mut start = 0;
+    let companions = ends.map(|end| text.slice(std::mem::replace(&mut start, end)..end));
+    // The first companion contains the key: after its prefix, inside the braces if they were added.
+    let key_bytes = match (prefixes.first(), tagged.len() - key.len()) {
+        (Some(first), added) => text.slice(first.len() + 1 + added / 2..).slice(..key.len()),
+        (None, _) => Bytes::copy_from_slice(key),
+    };
+    (key_bytes, companions)
+}
+
+/// Returns the companion key of `key` with `suffix`, in the slot of `key`.
+///
+/// This is Redisson's `suffixName`.
+pub fn suffixed(key: &[u8], suffix: &str) -> Bytes {
+    [&*tagged(key), b":", suffix.as_bytes()].concat().into()
+}
+
+/// Returns the key in braces, as its own hash tag, unless it has one already.
+pub fn tagged(key: &[u8]) -> Cow<'_, [u8]> {
+    match key.contains(&b'{') {
+        true => Cow::Borrowed(key),
+        false => Cow::Owned([b"{", key, b"}"].concat()),
+    }
+}
+
+/// Returns whether two keys share a slot on every server, by their hash tags.
+pub fn same_slot(one: &[u8], other: &[u8]) -> bool {
+    hash_tag(one) == hash_tag(other)
+}
+
+/// Returns the slot of a key in a cluster, 0 to 16,383, whatever the topology.
+///
+/// It depends on the hash tag, if the key has one.
+pub fn slot_of(key: &[u8]) -> u16 {
+    crate::connection::slot_of(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_form_a_complete_hash_tag_or_are_absent() {
+        for good in ["a", "a{b}", "{a}b", "x{y}z{", "ключ", "a:b c"] {
+            assert!(Name::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a{b", "{}x", "x}", "}{a}x{"] {
+            let result = Name::new(bad);
+            // `}{a}x{` has a complete hash tag after a stray brace: Redis hashes the tag, so it is
+            // valid.
+            assert_eq!(result.is_ok(), bad == "}{a}x{", "{bad}");
+        }
+        assert!(Name::new("x".repeat(1025)).is_err());
+    }
+
+    #[test]
+    fn companions_are_named_as_redisson_names_them() {
+        assert_eq!(companion("redisson_lock__channel", b"R"), "redisson_lock__channel:{R}");
+        assert_eq!(companion("redisson_lock__channel", b"a{R}"), "redisson_lock__channel:a{R}");
+        assert_eq!(suffixed(b"R", "timeout"), "{R}:timeout");
+        assert_eq!(suffixed(b"a{R}", "timeout"), "a{R}:timeout");
+        let prod = Namespace::new("prod").unwrap();
+        assert_eq!(prod.key(&Name::new("R").unwrap()), "prod:R");
+        assert_eq!(prod.notice_prefix(), "redgrid_client:{prod:");
+    }
+
+    #[test]
+    fn keys_in_one_allocation_are_the_same() {
+        for key in ["R", "a{R}", "{R}", "prod:R", "ключ"].map(str::as_bytes) {
+            let (own, [one, other]) = with_companions(key, ["redisson_lock__channel", "redgrid_wait"]);
+            assert_eq!(own, key);
+            assert_eq!(one, companion("redisson_lock__channel", key));
+            assert_eq!(other, companion("redgrid_wait", key));
+            assert_eq!(with_companions(key, []).0, key);
+        }
+    }
+
+    #[test]
+    fn no_two_names_have_a_companion_in_common() {
+        let names = ["a", "{a}:tag", "{a}:ta", "{a}b", "b{a}", "{a}{a}", "{a}:tag}", "a:tag", "{a}}", "x{a}"];
+        let mut seen = std::collections::HashSet::new();
+        for name in names {
+            let key = Name::new(name).unwrap();
+            let key = key.as_str().as_bytes();
+            for companion in [companion("redgrid_latch", key), suffixed(key, "timeout")] {
+                assert!(same_slot(&companion, key), "{name}");
+                assert!(seen.insert(companion.clone()), "{name}: {companion:?}");
+            }
+        }
+        let error = Name::new("{a}").unwrap_err();
+        assert!(error.to_string().contains("only a hash tag"), "{error}");
+        assert_eq!(Name::of_key("{a}").unwrap().as_str(), "{a}");
+        assert!(Name::of_key("{}").is_err());
+    }
+}

@@ -1,0 +1,119 @@
+//! Participation in shared objects: a number of this client under a key, and the request that gives
+//! it up.
+//!
+//! A participant has an id on the server, `<client id>:<number>`, and a generation that grows with
+//! each participant of that number. So the state on the server is bounded by the number of
+//! simultaneous participants. Late requests of an earlier generation can be distinguished from
+//! those of the current one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::connection::{Client, Progress, Request, RetryPolicy};
+use crate::sync::Mutex;
+
+/// The participants of a client, by key.
+#[derive(Default)]
+pub(crate) struct Participants(Mutex<ParticipantsState>);
+
+#[derive(Default)]
+struct ParticipantsState {
+    numbers: HashMap<Bytes, BTreeSet<u32>>,
+    /// The leave requests of armed participants, by generation.
+    leave_requests: HashMap<u64, Request>,
+    last_generation: u64,
+}
+
+impl Participants {
+    fn release(&self, key: &Bytes, number: u32) {
+        let mut state = self.0.lock();
+        if let Some(numbers) = state.numbers.get_mut(key) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                state.numbers.remove(key);
+            }
+        }
+    }
+
+    /// Takes all leave requests. From then on only the caller sends them.
+    pub(crate) fn take_leave_requests(&self) -> Vec<Request> {
+        self.0.lock().leave_requests.drain().map(|(_, request)| request).collect()
+    }
+}
+
+/// A participant under one key.
+///
+/// If it is dropped while it is [armed](Participant::arm), its leave request is sent in the
+/// background. Its number is not reused before that. A shutdown sends the request, too.
+#[must_use = "dropping it ends the participation"]
+pub struct Participant {
+    client: Client,
+    key: Bytes,
+    number: u32,
+    generation: u64,
+}
+
+impl Participant {
+    /// Returns the id on the server: `<client id>:<number>`.
+    pub fn id(&self) -> Bytes {
+        format!("{}:{}", self.client.id(), self.number).into()
+    }
+
+    /// Returns the generation. It is higher than that of all earlier participants with this number.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Sets the request that gives up the participation, unless it is
+    /// [disarmed](Participant::disarm) before.
+    pub fn arm(&self, leave_request: Request) {
+        self.client.core().participants.0.lock().leave_requests.insert(self.generation, leave_request);
+    }
+
+    /// Removes the leave request: the participation need not be given up any more.
+    pub fn disarm(&self) {
+        let _ = self.client.core().participants.0.lock().leave_requests.remove(&self.generation);
+    }
+}
+
+impl Drop for Participant {
+    fn drop(&mut self) {
+        let core = self.client.core();
+        let Some(leave_request) = core.participants.0.lock().leave_requests.remove(&self.generation) else {
+            return core.participants.release(&self.key, self.number);
+        };
+        // The number is not reused before the request has ended: a new participant would overwrite
+        // the outcome of this generation.
+        let (core, key, number) = (Arc::clone(core), self.key.clone(), self.number);
+        self.client.core().spawn_background(Box::pin(async move {
+            let until = core.clock.now() + core.settings.patience();
+            let _ = core.exchange(leave_request, until, RetryPolicy::Retries, &Progress::default()).await;
+            core.participants.release(&key, number);
+        }));
+    }
+}
+
+impl std::fmt::Debug for Participant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Participant")
+            .field("key", &self.key)
+            .field("number", &self.number)
+            .field("turn", &self.generation)
+            .finish()
+    }
+}
+
+/// Creates a participant with the lowest number under `key` that the client does not use.
+pub fn participant(client: &Client, key: &Bytes) -> Participant {
+    let mut state = client.core().participants.0.lock();
+    state.last_generation += 1;
+    let generation = state.last_generation;
+    let numbers = state.numbers.entry(key.clone()).or_default();
+    let free = numbers.iter().zip(0..).find_map(|(used, number)| (*used != number).then_some(number));
+    let number = free.unwrap_or_else(|| numbers.last().map_or(0, |last| last + 1));
+    numbers.insert(number);
+    drop(state);
+    Participant { client: client.clone(), key: key.clone(), number, generation }
+}

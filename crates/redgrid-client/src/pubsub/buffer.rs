@@ -1,0 +1,276 @@
+//! A bounded buffer of the messages of several channels, for one reader. Dropped messages are
+//! counted at their position.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+
+use super::stream::PubSubEvent;
+use crate::error::ServerError;
+
+/// The message buffer of one reader. The manager has it for each of the reader's channels.
+pub struct MessageBuffer {
+    state: Mutex<State>,
+    reader: AtomicWaker,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<PubSubEvent>,
+    last_channel_id: u64,
+    /// Channels from before the start of the stream that have not been active yet.
+    pending: HashSet<u64>,
+    /// Channels whose gap is already reported, and which have not been active since.
+    gap_reported: HashSet<u64>,
+    started: bool,
+    denied: Option<ServerError>,
+    closed: bool,
+}
+
+impl State {
+    fn push_gap(&mut self) {
+        if self.events.back() != Some(&PubSubEvent::Gap) {
+            self.events.push_back(PubSubEvent::Gap);
+        }
+    }
+}
+
+/// Why a subscription is not active.
+#[derive(Debug, PartialEq, Eq)]
+// Exhaustive: only redgrid-core uses it.
+pub enum SubscribeError {
+    /// The server refuses a channel.
+    Denied(ServerError),
+    /// Waiting does not help: the servers refuse this client, or are the wrong ones.
+    ClientRefused(ServerError),
+    /// The client has ended, or is shutting down.
+    ShutDown,
+    /// No server has confirmed the channels in time.
+    Timeout,
+}
+
+impl MessageBuffer {
+    /// Creates a buffer of `capacity` messages.
+    pub fn new(capacity: usize) -> MessageBuffer {
+        MessageBuffer { state: Mutex::default(), reader: AtomicWaker::new(), capacity }
+    }
+
+    /// Returns an id for a new channel.
+    pub(super) fn add_channel(&self) -> u64 {
+        let mut state = self.state();
+        state.last_channel_id += 1;
+        let channel_id = state.last_channel_id;
+        if !state.started {
+            state.pending.insert(channel_id);
+        }
+        channel_id
+    }
+
+    /// Records that a channel is active: later messages are received.
+    ///
+    /// For a channel that was awaited this is the beginning. For others it is the end of a gap,
+    /// which is reported unless it already was.
+    pub(super) fn channel_active(&self, channel_id: u64) {
+        let mut state = self.state();
+        let is_reported = state.pending.remove(&channel_id) | state.gap_reported.remove(&channel_id);
+        if !is_reported {
+            state.push_gap();
+        }
+        drop(state);
+        self.reader.wake();
+    }
+
+    /// Adds a message of a channel that is not known to be active yet, with the gap before it.
+    ///
+    /// A message from before the beginning is discarded.
+    pub(super) fn push_unconfirmed(&self, channel_id: u64, channel: &Bytes, payload: &Bytes) {
+        let mut state = self.state();
+        if state.pending.contains(&channel_id) {
+            return;
+        }
+        if state.gap_reported.insert(channel_id) {
+            state.push_gap();
+        }
+        drop(state);
+        self.push(channel, payload);
+    }
+
+    /// Records that a channel is not active any more: its next message will have a gap before it.
+    pub(super) fn channel_interrupted(&self, channel_id: u64) {
+        self.state().gap_reported.remove(&channel_id);
+    }
+
+    /// Removes a channel.
+    pub(super) fn channel_removed(&self, channel_id: u64) {
+        let mut state = self.state();
+        state.pending.remove(&channel_id);
+        state.gap_reported.remove(&channel_id);
+        drop(state);
+        self.reader.wake();
+    }
+
+    pub(super) fn channel_denied(&self, why: &ServerError) {
+        let mut state = self.state();
+        state.denied = Some(why.clone());
+        if state.started && !matches!(state.events.back(), Some(PubSubEvent::Denied(_))) {
+            state.events.push_back(PubSubEvent::Denied(why.clone()));
+        }
+        drop(state);
+        self.reader.wake();
+    }
+
+    pub(super) fn push(&self, channel: &Bytes, payload: &Bytes) {
+        let mut state = self.state();
+        if state.events.len() < self.capacity {
+            state.events.push_back(PubSubEvent::Message { channel: channel.clone(), payload: payload.clone() });
+        } else {
+            match state.events.back_mut() {
+                Some(PubSubEvent::Missed(count)) => *count += 1,
+                // The gap already covers the message.
+                Some(PubSubEvent::Gap) => {}
+                _ => state.events.push_back(PubSubEvent::Missed(1)),
+            }
+        }
+        drop(state);
+        self.reader.wake();
+    }
+
+    pub(super) fn close(&self) {
+        self.state().closed = true;
+        self.reader.wake();
+    }
+
+    /// Starts the stream: from now on each channel that becomes active reports a gap.
+    pub fn start(&self) {
+        self.state().started = true;
+    }
+
+    /// Polls whether all channels are active.
+    pub(crate) fn poll_active(&self, context: &mut Context<'_>) -> Poll<Result<(), SubscribeError>> {
+        self.reader.register(context.waker());
+        let state = self.state();
+        match &state.denied {
+            _ if state.closed => Poll::Ready(Err(SubscribeError::ShutDown)),
+            Some(why) => Poll::Ready(Err(SubscribeError::Denied(why.clone()))),
+            None if state.last_channel_id > 0 && state.pending.is_empty() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Polls for the next event; `None` when the client has ended.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<PubSubEvent>> {
+        self.reader.register(context.waker());
+        let mut state = self.state();
+        match state.events.pop_front() {
+            Some(event) => Poll::Ready(Some(event)),
+            None if state.closed => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    fn next(buffer: &MessageBuffer) -> Option<PubSubEvent> {
+        match buffer.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(next) => next,
+            Poll::Pending => None,
+        }
+    }
+
+    fn is_active(buffer: &MessageBuffer) -> bool {
+        buffer.poll_active(&mut Context::from_waker(Waker::noop())) == Poll::Ready(Ok(()))
+    }
+
+    #[test]
+    fn a_slow_reader_learns_how_much_it_missed_and_where() {
+        let buffer = MessageBuffer::new(2);
+        let message = |text: &'static str| (Bytes::from_static(b"c"), Bytes::from_static(text.as_bytes()));
+        let push = |text| buffer.push(&message(text).0, &message(text).1);
+        let is = |text| Some(PubSubEvent::Message { channel: message(text).0, payload: message(text).1 });
+        ["1", "2", "3", "4"].into_iter().for_each(push);
+        assert_eq!(next(&buffer), is("1"));
+        // A `Missed` event occupies capacity, too, until it is read.
+        push("5");
+        assert_eq!((next(&buffer), next(&buffer)), (is("2"), Some(PubSubEvent::Missed(3))));
+        push("6");
+        assert_eq!((next(&buffer), next(&buffer)), (is("6"), None));
+        // The buffer stays small, however many messages arrive.
+        for _ in 0..100 {
+            push("7");
+            buffer.channel_active(1);
+        }
+        assert!(buffer.state().events.len() <= 4, "{:?}", buffer.state().events);
+        buffer.close();
+        while next(&buffer).is_some() {}
+        assert_eq!(buffer.poll_next(&mut Context::from_waker(Waker::noop())), Poll::Ready(None));
+    }
+
+    #[test]
+    fn the_first_confirmation_is_the_start_and_each_later_one_a_gap() {
+        let buffer = MessageBuffer::new(2);
+        assert!(!is_active(&buffer), "no channel is active yet");
+        let (one, other, leaves) = (buffer.add_channel(), buffer.add_channel(), buffer.add_channel());
+        buffer.channel_active(one);
+        buffer.channel_active(other);
+        assert!(!is_active(&buffer));
+        buffer.channel_removed(leaves);
+        assert!(is_active(&buffer));
+        let more = buffer.add_channel();
+        assert!(!is_active(&buffer), "more of the beginning");
+        buffer.channel_active(more);
+        assert!(is_active(&buffer));
+        buffer.start();
+        assert_eq!(next(&buffer), None);
+        buffer.channel_active(one);
+        buffer.channel_active(other);
+        assert_eq!((next(&buffer), next(&buffer)), (Some(PubSubEvent::Gap), None), "one for both");
+        let later = buffer.add_channel();
+        buffer.channel_active(later);
+        assert_eq!(next(&buffer), Some(PubSubEvent::Gap), "a node that has come");
+    }
+
+    #[test]
+    fn a_gap_precedes_messages_from_before_the_confirmation() {
+        let buffer = MessageBuffer::new(8);
+        let message = |text: &'static str| (Bytes::from_static(b"c"), Bytes::from_static(text.as_bytes()));
+        let early = |channel_id, text| buffer.push_unconfirmed(channel_id, &message(text).0, &message(text).1);
+        let is = |text| Some(PubSubEvent::Message { channel: message(text).0, payload: message(text).1 });
+        let one = buffer.add_channel();
+        early(one, "before the beginning");
+        buffer.channel_active(one);
+        buffer.start();
+        assert_eq!(next(&buffer), None);
+        buffer.channel_interrupted(one);
+        early(one, "1");
+        early(one, "2");
+        buffer.channel_active(one);
+        assert_eq!(
+            (next(&buffer), next(&buffer), next(&buffer), next(&buffer)),
+            (Some(PubSubEvent::Gap), is("1"), is("2"), None)
+        );
+        // A second interruption, before the channel was active.
+        buffer.channel_interrupted(one);
+        early(one, "3");
+        buffer.channel_interrupted(one);
+        early(one, "5");
+        buffer.channel_active(one);
+        let expected = [Some(PubSubEvent::Gap), is("3"), Some(PubSubEvent::Gap), is("5"), None];
+        assert_eq!([(); 5].map(|()| next(&buffer)), expected);
+        buffer.channel_interrupted(one);
+        buffer.channel_active(one);
+        assert_eq!((next(&buffer), next(&buffer)), (Some(PubSubEvent::Gap), None));
+    }
+}

@@ -1,0 +1,125 @@
+//! The state of the subscriptions: counts, and the last contact.
+
+use bytes::Bytes;
+
+use super::channel::SubscriptionState;
+use super::manager::SubscriptionManager;
+use super::stream::ChannelSelector;
+use crate::clock::Instant;
+use crate::connection::NodeId;
+use crate::error::ServerError;
+
+/// Counts of the subscriptions at one node.
+#[derive(Debug, Default)]
+pub(crate) struct SubscriptionCounts {
+    /// Number of channels with watchers.
+    pub(crate) wanted: usize,
+    /// Number of these that the server has confirmed.
+    pub(crate) confirmed: usize,
+    /// The error of one that is not confirmed.
+    pub(crate) last_error: Option<ServerError>,
+}
+
+/// The subscription of this process to a channel.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only redgrid-core uses it.
+pub struct OwnSubscription {
+    /// Number of received messages; `None` unless the server has confirmed the subscription.
+    pub message_count: Option<u64>,
+    /// Whether the server may count the subscription although it is not confirmed, or not any more.
+    pub is_pending: bool,
+}
+
+impl OwnSubscription {
+    /// Returns what the server may have counted in a request that was sent at `self`, when the
+    /// state is `after` at its reply.
+    ///
+    /// A subscription that began in between may be among the subscribers of the reply.
+    pub fn counted_until(self, after: OwnSubscription) -> OwnSubscription {
+        let has_begun = self.message_count.is_none() && after.message_count.is_some();
+        OwnSubscription { is_pending: self.is_pending || has_begun || after.is_pending, ..self }
+    }
+}
+
+impl SubscriptionManager {
+    /// Returns the number of messages received on a channel; `None` while it is not active.
+    pub fn message_count(&self, channel: &Bytes) -> Option<u64> {
+        self.own_subscription(channel).message_count
+    }
+
+    /// Returns the state of this process's subscription to a channel.
+    pub fn own_subscription(&self, channel: &Bytes) -> OwnSubscription {
+        let state = self.state();
+        match state.channels.get(channel).map(|channel| (channel.subscription, channel.message_count)) {
+            Some((SubscriptionState::Active, message_count)) => {
+                OwnSubscription { message_count: Some(message_count), is_pending: false }
+            }
+            Some((SubscriptionState::Pending | SubscriptionState::Retry, _)) => {
+                OwnSubscription { message_count: None, is_pending: true }
+            }
+            Some((SubscriptionState::Denied, _)) => OwnSubscription::default(),
+            None => OwnSubscription { message_count: None, is_pending: state.draining.contains_key(channel) },
+        }
+    }
+
+    /// Returns the number of channels with watchers.
+    pub(crate) fn channel_count(&self) -> usize {
+        self.state().channels.values().filter(|channel| !channel.watchers.is_empty()).count()
+    }
+
+    /// Counts the channels that are wanted at a node, and those that the server has confirmed
+    /// there.
+    pub(crate) fn counts_at(&self, node: &NodeId) -> SubscriptionCounts {
+        let state = self.state();
+        let mut counts = SubscriptionCounts::default();
+        let wanted = state.channels.iter().filter(|(_, channel)| channel.node == *node && !channel.watchers.is_empty());
+        for (name, channel) in wanted {
+            counts.wanted += 1;
+            counts.confirmed += usize::from(channel.subscription == SubscriptionState::Active);
+            if counts.last_error.is_none()
+                && matches!(channel.subscription, SubscriptionState::Denied | SubscriptionState::Retry)
+            {
+                counts.last_error = state.denied.get(name).map(|denial| denial.error.clone());
+            }
+        }
+        if counts.confirmed < counts.wanted && counts.last_error.is_none() {
+            counts.last_error = state.node_tasks.get(node).and_then(|node_task| node_task.subscriptions.failure());
+        }
+        counts
+    }
+
+    /// Returns the number of streams of channels.
+    pub fn stream_count(&self, channels: &ChannelSelector) -> usize {
+        self.state().channels.get(&channels.internal_name()).map_or(0, |channel| channel.watchers.len())
+    }
+
+    /// Returns when the primary of a key last answered a poll.
+    ///
+    /// While keys of it are awaited, the primary is polled continually.
+    pub fn contact(&self, key: &[u8]) -> Instant {
+        let primary = self.topology.primary(key);
+        self.state()
+            .node_tasks
+            .get(primary.id())
+            .map_or(Instant::MIN, |node_task| node_task.subscriptions.last_contact())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_that_begins_during_a_request_may_be_counted_in_its_reply() {
+        let none = OwnSubscription::default();
+        let pending = OwnSubscription { message_count: None, is_pending: true };
+        let active = |messages| OwnSubscription { message_count: Some(messages), is_pending: false };
+        assert_eq!(none.counted_until(none), none);
+        assert_eq!(none.counted_until(pending), pending);
+        assert_eq!(none.counted_until(active(0)), pending);
+        assert_eq!(pending.counted_until(active(0)), pending);
+        assert_eq!(pending.counted_until(none), pending);
+        // It was counted for certain: the messages count from the request on.
+        assert_eq!(active(2).counted_until(active(3)), active(2));
+    }
+}

@@ -1,0 +1,208 @@
+//! The handles of subscribers: registrations, and how their events arrive.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+
+use super::manager::SubscriptionManager;
+
+/// The number of the period in which a channel is active.
+///
+/// The number grows whenever the channel becomes active or inactive, and is odd while it is active.
+/// It is read without a lock.
+#[derive(Clone, Default, Debug)]
+pub struct Generation(Arc<AtomicU64>);
+
+impl Generation {
+    /// Returns the number of the current active period; `None` while the channel is not active.
+    ///
+    /// If two calls return the same number, all messages published between them are received, in
+    /// order.
+    pub fn current(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|generation| generation % 2 == 1)
+    }
+
+    /// Records whether the channel is active. Must be called with the manager's state locked.
+    pub(super) fn set_active(&self, active: bool) {
+        if self.current().is_some() != active {
+            self.0.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Signal {
+    messages: AtomicU64,
+    pub(super) resync: AtomicBool,
+    pub(super) active: AtomicBool,
+    notify: Arc<Notify>,
+}
+
+/// The reason why a waiter was woken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub struct Wake {
+    /// Number of messages since the last wake-up.
+    pub messages: u64,
+    /// Whether messages may have been missed, or the poll found the key gone: re-check.
+    pub resync: bool,
+}
+
+impl Signal {
+    /// Creates a signal that notifies `notify`.
+    pub(super) fn with_notify(notify: Arc<Notify>) -> Signal {
+        Signal { notify, ..Signal::default() }
+    }
+
+    /// Notifies the waiter of a message.
+    pub(super) fn deliver(&self) {
+        self.messages.fetch_add(1, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    /// Makes the waiter re-check.
+    pub(super) fn resync(&self) {
+        self.resync.store(true, Ordering::Release);
+        self.notify.notify_one();
+    }
+}
+
+/// The registration of a watcher. Dropping it removes the watcher.
+pub struct Registration {
+    pub(super) manager: Arc<SubscriptionManager>,
+    pub(super) channel: Bytes,
+    pub(super) id: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.manager.remove_watcher(&self.channel, self.id);
+    }
+}
+
+/// A watched channel. Dropping it ends the subscription if there is no other watcher.
+pub struct Watch {
+    pub(super) registration: Registration,
+    pub(super) signal: Arc<Signal>,
+}
+
+impl Watch {
+    /// Waits for the next message or reason to re-check. Earlier ones are kept until this call.
+    ///
+    /// # Cancel safety
+    ///
+    /// No event is lost: a wake-up that was not returned is returned by the next call.
+    pub async fn wake(&mut self) -> Wake {
+        loop {
+            if let Some(wake) = self.take() {
+                return wake;
+            }
+            self.signal.notify.notified().await;
+        }
+    }
+
+    /// Returns what has arrived since the last call, if anything.
+    pub fn take(&mut self) -> Option<Wake> {
+        let messages = self.signal.messages.swap(0, Ordering::AcqRel);
+        let resync = self.signal.resync.swap(false, Ordering::AcqRel);
+        (messages > 0 || resync).then_some(Wake { messages, resync })
+    }
+
+    /// Returns whether the server has confirmed the subscription on the current connection.
+    pub fn is_active(&self) -> bool {
+        self.signal.active.load(Ordering::Acquire)
+    }
+
+    /// Returns the name of the channel.
+    pub fn channel(&self) -> &Bytes {
+        &self.registration.channel
+    }
+}
+
+/// The messages of several channels of one slot, in the order in which the server published them.
+///
+/// A message that is received after another one was published after it, whatever their channels.
+/// Dropping the subscription unsubscribes the channels without other watchers.
+pub struct OrderedSubscription {
+    pub(super) registrations: Vec<Registration>,
+    pub(super) receiver: mpsc::UnboundedReceiver<ChannelEvent>,
+    /// The generation of the first channel.
+    pub(super) generation: Generation,
+}
+
+/// An event of an [`OrderedSubscription`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub enum ChannelEvent {
+    /// A message of a channel.
+    Message {
+        /// The index of the channel among the subscribed ones.
+        channel: usize,
+        /// The published payload.
+        payload: Bytes,
+    },
+    /// Messages may have been missed, or the poll found the key gone: re-check.
+    Resync,
+}
+
+impl OrderedSubscription {
+    /// Waits for the next event. After the client has ended, it never completes.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no event.
+    pub async fn next(&mut self) -> ChannelEvent {
+        match self.receiver.recv().await {
+            Some(event) => event,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns the next event that has already arrived, if any.
+    pub fn take(&mut self) -> Option<ChannelEvent> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// Returns a handle to the generation of the first channel.
+    ///
+    /// Use it to check often whether the channel is active.
+    pub fn generation(&self) -> Generation {
+        self.generation.clone()
+    }
+
+    /// Ends the subscription. The result still receives what the server publishes until it has
+    /// unsubscribed the channels.
+    pub fn drain(self) -> DrainingSubscription {
+        for Registration { manager, channel, id } in &self.registrations {
+            manager.drain_watcher(channel, *id);
+        }
+        DrainingSubscription { receiver: self.receiver }
+    }
+
+    /// Returns whether the server has confirmed the first channel on the current connection.
+    pub fn is_active(&self) -> bool {
+        let first = self.registrations.first();
+        first.is_some_and(|first| first.manager.message_count(&first.channel).is_some())
+    }
+}
+
+/// The remaining events of an [`OrderedSubscription`] after [`OrderedSubscription::drain`].
+pub struct DrainingSubscription {
+    receiver: mpsc::UnboundedReceiver<ChannelEvent>,
+}
+
+impl DrainingSubscription {
+    /// Waits for the next event.
+    ///
+    /// `None` when the server has unsubscribed the channels, other watchers of this client keep
+    /// them subscribed, or the connection was lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no event.
+    pub async fn next(&mut self) -> Option<ChannelEvent> {
+        self.receiver.recv().await
+    }
+}

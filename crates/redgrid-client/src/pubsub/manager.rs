@@ -1,0 +1,323 @@
+//! The subscription manager of a client: the wanted channels, their watchers, and the node where
+//! each is subscribed.
+//!
+//! A channel is subscribed at the primary of its key, or at a replica of that primary if waiters
+//! subscribe there. Keys are polled at the primary. A channel moves when one of its nodes changes:
+//! a primary was replaced, a slot has moved, or a replica is no longer usable. The watchers of a
+//! moved channel re-check.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+
+use super::all_primaries::{AllPrimariesState, name_at_node};
+use super::channel::{Channel, ChannelScope, Denial, KeyPoll, Sink, SubscriptionState};
+use super::handles::ChannelEvent;
+use super::node::{Desired, NodeSubscriptions, NodeTask};
+use super::poll::UNSUBSCRIBED_POLL;
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::connection::{ChannelKind, Events, NodeId, Server, Topology, is_same};
+use crate::pubsub::stream::{pattern_name, plain_name, sharded_name};
+
+/// The subscription manager of a client.
+pub struct SubscriptionManager {
+    pub(super) topology: Arc<dyn Topology>,
+    pub(super) clock: Clock,
+    pub(super) settings: Settings,
+    pub(super) events: Arc<Events>,
+    state: Mutex<State>,
+    /// Subscriptions at all primaries. This lock is taken before that of `state`.
+    all_primaries: Mutex<HashMap<u64, AllPrimariesState>>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) channels: HashMap<Bytes, Channel, foldhash::fast::RandomState>,
+    /// The wanted channels of each node, and the tasks that subscribe and poll them.
+    pub(super) node_tasks: HashMap<NodeId, NodeTask>,
+    /// Denied channels, and until when they are not tried again.
+    pub(super) denied: HashMap<Bytes, Denial>,
+    /// Channels that are being unsubscribed at a node, and the sinks that still receive their
+    /// messages until the server has confirmed that.
+    pub(super) draining: HashMap<Bytes, Vec<(NodeId, Sink)>>,
+    next_id: u64,
+    pub(super) closed: bool,
+}
+
+impl State {
+    /// Returns the pending changes at a node.
+    pub(super) fn desired(&mut self, node: &NodeId) -> Option<&mut Desired> {
+        self.node_tasks.get_mut(node).map(|node_task| &mut node_task.desired)
+    }
+
+    /// Returns the task of a node, and starts it if there is none.
+    ///
+    /// Tasks are found by address. If another node now has the address, a new task starts, with all
+    /// channels and polls of the former one.
+    pub(super) fn ensure_node_task(
+        &mut self,
+        manager: &Arc<SubscriptionManager>,
+        server: &Arc<dyn Server>,
+    ) -> &mut NodeTask {
+        let start = || NodeTask::start(Arc::clone(manager), Arc::clone(server));
+        let node_task = self.node_tasks.entry(server.id().clone()).or_insert_with(start);
+        if !is_same(&node_task.subscriptions.server, server) {
+            let interrupted = node_task.desired.interrupted;
+            *node_task = start();
+            node_task.desired.interrupted = interrupted;
+            // The former node sends no more messages of draining channels.
+            self.draining.retain(|_, sinks| {
+                sinks.retain(|(at, _)| at != server.id());
+                !sinks.is_empty()
+            });
+            for (name, channel) in &mut self.channels {
+                if channel.primary == *server.id() {
+                    node_task.desired.polls.extend(channel.poll.as_ref().map(|poll| (poll.due, name.clone())));
+                }
+                if channel.node != *server.id() {
+                    continue;
+                }
+                node_task.desired.interrupted |= channel.subscription == SubscriptionState::Active;
+                // Nothing is subscribed on the connections of the new node.
+                (channel.subscribe_sent, channel.confirmed_or_unknown) = (false, false);
+                channel.set_subscription(SubscriptionState::Pending);
+                node_task.desired.to_subscribe.insert(name.clone());
+                if channel.watchers.is_empty() {
+                    node_task.desired.to_unsubscribe.insert(name.clone());
+                }
+            }
+        }
+        node_task
+    }
+}
+
+impl SubscriptionManager {
+    pub(crate) fn new(
+        topology: Arc<dyn Topology>,
+        clock: Clock,
+        settings: Settings,
+        events: Arc<Events>,
+    ) -> Arc<SubscriptionManager> {
+        Arc::new(SubscriptionManager {
+            topology,
+            clock,
+            settings,
+            events,
+            state: Mutex::default(),
+            all_primaries: Mutex::default(),
+        })
+    }
+
+    /// Returns the current nodes.
+    pub fn topology(&self) -> &dyn Topology {
+        &*self.topology
+    }
+
+    /// Returns the clock of the client.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Returns the settings of the client.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Returns an id that no watcher has.
+    pub(super) fn next_id(&self) -> u64 {
+        let mut state = self.state();
+        state.next_id += 1;
+        state.next_id
+    }
+
+    pub(super) fn all_primaries(&self) -> MutexGuard<'_, HashMap<u64, AllPrimariesState>> {
+        self.all_primaries.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(super) fn add_watcher(
+        self: &Arc<Self>,
+        name: &Bytes,
+        key: &Bytes,
+        scope: ChannelScope,
+        sink: Sink,
+        poll: Option<KeyPoll>,
+    ) -> u64 {
+        let now = self.clock.now();
+        let mut state = self.state();
+        state.next_id += 1;
+        let id = state.next_id;
+        if !state.channels.contains_key(name) {
+            let (server, primary) = self.nodes_for(key, scope).unzip();
+            if !state.closed {
+                server.iter().chain(&primary).for_each(|node| {
+                    state.ensure_node_task(self, node);
+                });
+            }
+            // A denial is remembered beyond the last watcher, so that a new one does not repeat the
+            // SUBSCRIBE.
+            let subscription = state.denied.get(name).map_or(SubscriptionState::Pending, Denial::subscription_state);
+            let kind = self.kind_of(scope);
+            // An empty id if the node is gone. Its watchers are removed soon, too.
+            let id = |node: Option<Arc<dyn Server>>| node.map_or(NodeId("".into()), |node| node.id().clone());
+            let mut channel = Channel::new(key.clone(), id(server), id(primary), scope, kind);
+            channel.subscription = subscription;
+            state.channels.insert(name.clone(), channel);
+        }
+        let State { channels, node_tasks, draining, denied, .. } = &mut *state;
+        let Some(channel) = channels.get_mut(name) else { return id };
+        // Messages between the caller's last check and this registration were not received: check
+        // once more.
+        match (&sink, channel.subscription) {
+            (Sink::Signal(signal), SubscriptionState::Active) => {
+                signal.active.store(true, Ordering::Release);
+                signal.resync.store(true, Ordering::Release);
+            }
+            (Sink::Ordered { sender, generation, .. }, SubscriptionState::Active) => {
+                generation.set_active(true);
+                let _ = sender.send(ChannelEvent::Resync);
+            }
+            (Sink::Buffer { buffer, channel_id }, SubscriptionState::Active) => buffer.channel_active(*channel_id),
+            (sink, SubscriptionState::Denied) => {
+                if let Some(denial) = denied.get(name) {
+                    denial.report_to(sink);
+                }
+            }
+            _ => {}
+        }
+        channel.watchers.insert(id, sink);
+        match (poll, &mut channel.poll, node_tasks.get_mut(&channel.primary)) {
+            (Some(poll), Some(existing), _) => existing.waiter_flag = existing.waiter_flag.take().or(poll.waiter_flag),
+            (Some(poll), vacant, Some(node_task)) => {
+                let due = now + UNSUBSCRIBED_POLL;
+                *vacant = Some(KeyPoll { due, ..poll });
+                node_task.desired.polls.insert((due, name.clone()));
+                node_task.subscriptions.polls_changed.notify_one();
+            }
+            (None, ..) | (_, None, None) => {}
+        }
+        let is_new = channel.subscription == SubscriptionState::Pending && channel.watchers.len() == 1;
+        let Some(node_task) = node_tasks.get_mut(&channel.node) else { return id };
+        if node_task.desired.to_unsubscribe.remove(name) {
+            draining.remove(name);
+        }
+        if is_new {
+            node_task.desired.to_subscribe.insert(name.clone());
+            node_task.subscriptions.desired_changed.notify_one();
+        }
+        id
+    }
+
+    pub(super) fn remove_watcher(&self, name: &Bytes, id: u64) {
+        take_watcher(&mut self.state(), name, id);
+    }
+
+    /// Removes a watcher. Its sink still receives messages until the server has unsubscribed the
+    /// channel.
+    ///
+    /// If the channel has other watchers, the sink ends at once.
+    pub(super) fn drain_watcher(&self, name: &Bytes, id: u64) {
+        let mut state = self.state();
+        let Some((node, sink)) = take_watcher(&mut state, name, id) else { return };
+        state.draining.entry(name.clone()).or_default().push((node, sink));
+    }
+
+    /// Drops the sinks of draining channels that have ended at a node.
+    pub(super) fn finish_draining(&self, subscriptions: &NodeSubscriptions, is_ended: impl Fn(&Bytes) -> bool) {
+        let node = subscriptions.server.id();
+        self.state().draining.retain(|name, sinks| {
+            sinks.retain(|(at, _)| at != node || !is_ended(name));
+            !sinks.is_empty()
+        });
+    }
+
+    /// Makes the watchers of a channel re-check.
+    pub(super) fn resync(&self, name: &Bytes) {
+        if let Some(channel) = self.state().channels.get(name) {
+            channel.resync();
+        }
+    }
+
+    /// Delivers a message to the watchers of its channel, unless the channel has moved to another
+    /// node. `matched` is the channel or the pattern that matches it.
+    ///
+    /// Waiters use plain or sharded channels. A channel of the same name and the other kind is
+    /// another channel.
+    pub(super) fn deliver(
+        &self,
+        subscriptions: &NodeSubscriptions,
+        (kind, matched): (ChannelKind, &Bytes),
+        name: &Bytes,
+        payload: &Bytes,
+    ) {
+        let mut state = self.state();
+        let State { channels, draining, .. } = &mut *state;
+        let node = subscriptions.server.id();
+        let internal_name = match kind {
+            ChannelKind::Plain | ChannelKind::Events => plain_name(matched),
+            ChannelKind::Sharded => sharded_name(matched),
+            ChannelKind::Patterns => pattern_name(matched),
+        };
+        if let Some(channel) = channels.get_mut(&internal_name).filter(|channel| channel.node == *node) {
+            channel.deliver(name, payload);
+        }
+        let is_sharded = kind == ChannelKind::Sharded;
+        let is_another = |channel: &Channel| (channel.kind == ChannelKind::Sharded) != is_sharded;
+        if kind == ChannelKind::Patterns || channels.get(name).is_some_and(is_another) {
+            return;
+        }
+        if let Some(channel) = channels.get_mut(name).filter(|channel| channel.node == *node) {
+            channel.deliver(name, payload);
+        } else if let Some(channel) = channels.get_mut(&name_at_node(node, name)) {
+            channel.deliver(name, payload);
+        }
+        let draining = draining.get(name).into_iter().flatten();
+        draining.filter(|(at, _)| at == node).for_each(|(_, sink)| sink.deliver(name, payload));
+    }
+
+    /// Ends all tasks and closes all message buffers.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.node_tasks.clear();
+        state.draining.clear();
+        let sinks = state.channels.values().flat_map(|channel| channel.watchers.values());
+        sinks.for_each(|sink| {
+            if let Sink::Buffer { buffer, .. } = sink {
+                buffer.close();
+            }
+        });
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Removes a watcher of a channel. If it was the last one, schedules the unsubscription.
+///
+/// Returns the sink of a last watcher, and the node where the channel may be subscribed.
+fn take_watcher(state: &mut State, name: &Bytes, id: u64) -> Option<(NodeId, Sink)> {
+    let State { channels, node_tasks, .. } = state;
+    let channel = channels.get_mut(name)?;
+    let sink = channel.watchers.remove(&id);
+    if let Some(Sink::Buffer { buffer, channel_id }) = &sink {
+        buffer.channel_removed(*channel_id);
+    }
+    if !channel.watchers.is_empty() {
+        return None;
+    }
+    if let Some((poll, node_task)) = channel.poll.take().zip(node_tasks.get_mut(&channel.primary)) {
+        node_task.desired.polls.remove(&(poll.due, name.clone()));
+    }
+    let Some(node_task) = node_tasks.get_mut(&channel.node) else {
+        // The node is gone, and all of its subscriptions with it.
+        channels.remove(name);
+        return None;
+    };
+    node_task.desired.to_unsubscribe.insert(name.clone());
+    node_task.subscriptions.desired_changed.notify_one();
+    channel.may_be_subscribed().then(|| channel.node.clone()).zip(sink)
+}

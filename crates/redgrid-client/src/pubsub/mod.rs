@@ -1,0 +1,31 @@
+//! Wake-up messages: one subscriber per node, reference-counted channels, and a poll with a budget.
+//!
+//! A message is only a hint. A waiter re-checks its key on a message, and after every gap of the
+//! subscription. It also re-checks when the poll finds the key gone, and when the reported lease
+//! ends.
+
+mod all_primaries;
+mod buffer;
+mod channel;
+mod confirm;
+mod counts;
+mod handles;
+mod manager;
+mod node;
+mod poll;
+mod reassign;
+mod reconcile;
+mod replica_subscribers;
+mod stream;
+mod subscribe;
+
+pub use all_primaries::AllPrimariesSubscription;
+pub use buffer::{MessageBuffer, SubscribeError};
+pub use counts::OwnSubscription;
+pub use handles::Registration;
+pub use handles::{ChannelEvent, DrainingSubscription, Generation, OrderedSubscription, Wake, Watch};
+pub use manager::SubscriptionManager;
+pub use poll::UNSUBSCRIBED_POLL;
+pub use replica_subscribers::{ReplicaSubscribers, waiting_subscribers};
+pub use stream::{ChannelSelector, PubSubEvent, PubSubStream};
+pub use stream::{channels_matching, subscribers};

@@ -1,0 +1,127 @@
+//! The ways to subscribe to channels.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, mpsc};
+
+use super::buffer::MessageBuffer;
+use super::channel::{ChannelScope, KeyPoll, Sink};
+use super::handles::{Generation, OrderedSubscription, Registration, Signal, Watch};
+use super::manager::SubscriptionManager;
+use crate::clock::Instant;
+
+impl SubscriptionManager {
+    fn register(
+        self: &Arc<Self>,
+        channel: Bytes,
+        key: &Bytes,
+        scope: ChannelScope,
+        sink: Sink,
+        poll: Option<KeyPoll>,
+    ) -> Registration {
+        let id = self.add_watcher(&channel, key, scope, sink, poll);
+        Registration { manager: Arc::clone(self), channel, id }
+    }
+
+    /// Watches `channel` for as long as the result lives, and polls `key` meanwhile.
+    pub fn watch(self: &Arc<Self>, channel: Bytes, key: Bytes) -> Watch {
+        self.watch_polling(channel, KeyPoll { key, waiter_flag: None, due: Instant::MAX })
+    }
+
+    /// Watches `channel` for a waiter of a contended key, and polls `key` meanwhile.
+    ///
+    /// While the subscription is not active, the poll sets `waiter_flag`, which announces the
+    /// waiter to other processes.
+    pub fn watch_contended(self: &Arc<Self>, channel: Bytes, key: Bytes, waiter_flag: Bytes) -> Watch {
+        self.watch_polling(channel, KeyPoll { key, waiter_flag: Some(waiter_flag), due: Instant::MAX })
+    }
+
+    fn watch_polling(self: &Arc<Self>, channel: Bytes, poll: KeyPoll) -> Watch {
+        let (signal, key) = (Arc::new(Signal::default()), poll.key.clone());
+        let sink = Sink::Signal(Arc::clone(&signal));
+        Watch { registration: self.register(channel, &key, ChannelScope::Slot, sink, Some(poll)), signal }
+    }
+
+    /// Watches `channel` in the slot of `key` without a poll, and notifies `notify`.
+    ///
+    /// A notified waiter then calls [`Watch::take`].
+    pub fn watch_with_notify(self: &Arc<Self>, channel: Bytes, key: &Bytes, notify: Arc<Notify>) -> Watch {
+        let signal = Arc::new(Signal::with_notify(notify));
+        let sink = Sink::Signal(Arc::clone(&signal));
+        Watch { registration: self.register(channel, key, ChannelScope::Slot, sink, None), signal }
+    }
+
+    /// Subscribes to a channel whose messages are published with PUBLISH, at any node.
+    pub(crate) fn subscribe_everywhere(self: &Arc<Self>, channel: Bytes) -> OrderedSubscription {
+        self.subscribe_ordered_in_scope(ChannelScope::Everywhere, [channel.clone()], &channel, false)
+    }
+
+    /// Subscribes to `channels` in the slot of `key`, and receives their messages in the order of
+    /// publication.
+    ///
+    /// With `polls`, `key` is polled meanwhile.
+    pub fn subscribe_ordered(
+        self: &Arc<Self>,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+        polls: bool,
+    ) -> OrderedSubscription {
+        self.subscribe_ordered_in_scope(ChannelScope::Slot, channels, key, polls)
+    }
+
+    /// Subscribes to channels in the slot of `key` at its primary, even if waiters subscribe at a
+    /// replica.
+    ///
+    /// A publisher at the primary therefore counts this subscription.
+    pub fn subscribe_ordered_at_primary(
+        self: &Arc<Self>,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+    ) -> OrderedSubscription {
+        self.subscribe_ordered_in_scope(ChannelScope::SlotPrimary, channels, key, false)
+    }
+
+    fn subscribe_ordered_in_scope(
+        self: &Arc<Self>,
+        scope: ChannelScope,
+        channels: impl IntoIterator<Item = Bytes>,
+        key: &Bytes,
+        polls: bool,
+    ) -> OrderedSubscription {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let first = Generation::default();
+        let subscribe = |(index, channel): (usize, Bytes)| {
+            let poll =
+                (polls && index == 0).then(|| KeyPoll { key: key.clone(), waiter_flag: None, due: Instant::MAX });
+            let generation = if index == 0 { first.clone() } else { Generation::default() };
+            let sink = Sink::Ordered { index, sender: sender.clone(), polled: polls, generation };
+            self.register(channel, key, scope, sink, poll)
+        };
+        let registrations = channels.into_iter().enumerate().map(subscribe).collect();
+        OrderedSubscription { registrations, receiver, generation: first }
+    }
+
+    /// Subscribes to a channel that only the primary of `key` publishes, for as long as the result
+    /// lives.
+    pub fn subscribe_buffered(
+        self: &Arc<Self>,
+        buffer: &Arc<MessageBuffer>,
+        channel: Bytes,
+        key: &[u8],
+    ) -> Registration {
+        self.subscribe_buffered_in_scope(buffer, channel, &Bytes::copy_from_slice(key), ChannelScope::Everywhere)
+    }
+
+    /// Subscribes to a channel of this scope.
+    pub(super) fn subscribe_buffered_in_scope(
+        self: &Arc<Self>,
+        buffer: &Arc<MessageBuffer>,
+        channel: Bytes,
+        key: &Bytes,
+        scope: ChannelScope,
+    ) -> Registration {
+        let sink = Sink::Buffer { buffer: Arc::clone(buffer), channel_id: buffer.add_channel() };
+        self.register(channel, key, scope, sink, None)
+    }
+}

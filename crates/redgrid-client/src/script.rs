@@ -1,0 +1,222 @@
+//! Lua scripts as statics: the number of keys is part of the type, and the hash is computed once.
+//!
+//! Scripts that are created at run time are [`OwnedScript`]s.
+//!
+//! A script is sent by its hash. A server may not know it: after a restart or `SCRIPT FLUSH`, or as
+//! a new node. The call is then sent once more with the text, to that node only. After that, the
+//! server remembers it.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::connection::Request;
+
+/// The text of a script and its hash.
+pub struct ScriptText {
+    name: Cow<'static, str>,
+    /// The text that several scripts share, and the script's own text. They are joined on first
+    /// use.
+    prelude: &'static str,
+    text: Cow<'static, str>,
+    full_text: OnceLock<String>,
+    bytes: OnceLock<Bytes>,
+    sha: OnceLock<Bytes>,
+}
+
+impl ScriptText {
+    pub(crate) const fn new(name: &'static str, text: &'static str) -> Self {
+        ScriptText::with_prelude("", name, text)
+    }
+
+    /// Creates a script that begins with `prelude`.
+    const fn with_prelude(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
+        ScriptText::from_parts(Cow::Borrowed(name), prelude, Cow::Borrowed(text))
+    }
+
+    const fn from_parts(name: Cow<'static, str>, prelude: &'static str, text: Cow<'static, str>) -> Self {
+        ScriptText { name, prelude, text, full_text: OnceLock::new(), bytes: OnceLock::new(), sha: OnceLock::new() }
+    }
+
+    /// Returns its name in errors and traces, such as `lock/acquire`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns its Lua source.
+    pub fn text(&self) -> &str {
+        match self.prelude {
+            "" => &self.text,
+            prelude => self.full_text.get_or_init(|| format!("{prelude}{}", self.text)),
+        }
+    }
+
+    /// Returns its Lua source as an argument of a request.
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.bytes.get_or_init(|| Bytes::copy_from_slice(self.text().as_bytes())).clone()
+    }
+
+    /// Returns the SHA-1 of the text in lower-case hex, by which servers know it.
+    pub fn sha(&self) -> &Bytes {
+        self.sha.get_or_init(|| sha1_smol::Sha1::from(self.text()).digest().to_string().into())
+    }
+}
+
+impl std::fmt::Debug for ScriptText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// The script that a request calls.
+#[derive(Debug, Clone)]
+pub(crate) enum ScriptRef {
+    Static(&'static ScriptText),
+    /// A script of a user: its reply does not count as the server's own message.
+    Owned(Arc<ScriptText>),
+}
+
+impl Deref for ScriptRef {
+    type Target = ScriptText;
+
+    fn deref(&self) -> &ScriptText {
+        match self {
+            ScriptRef::Static(body) => body,
+            ScriptRef::Owned(body) => body,
+        }
+    }
+}
+
+/// A script whose text is created at run time. It is cheap to clone.
+#[derive(Debug, Clone)]
+pub struct OwnedScript(Arc<ScriptText>);
+
+impl OwnedScript {
+    /// Creates a script from its name (for errors) and text.
+    pub fn new(name: impl Into<Cow<'static, str>>, text: impl Into<Cow<'static, str>>) -> Self {
+        OwnedScript(Arc::new(ScriptText::from_parts(name.into(), "", text.into())))
+    }
+
+    /// Returns a call of the script with these keys, all of one slot; arguments are added to the
+    /// result.
+    ///
+    /// An error that the script returns is final, whatever its text. Only the server's own refusals
+    /// are retried.
+    pub fn with(&self, keys: impl IntoIterator<Item = Bytes>) -> Request {
+        Request::for_script(ScriptRef::Owned(Arc::clone(&self.0))).keys(keys)
+    }
+
+    /// Returns the text and its hash.
+    pub fn body(&self) -> &ScriptText {
+        &self.0
+    }
+}
+
+/// A script that takes exactly `KEYS` keys, all of one slot.
+///
+/// ```
+/// use redgrid_client::{Client, Script, ServerError};
+///
+/// // Deletes a key if it has the expected value. Sent twice, it answers 0 the second time.
+/// static DELETE_IF: Script<1> = Script::new(
+///     "delete-if",
+///     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+///      return redis.call('DEL', KEYS[1])",
+/// );
+///
+/// # async fn demo(client: &Client) -> Result<(), ServerError> {
+/// let key = client.key(&"greeting".try_into().expect("a valid name"));
+/// let deleted: bool = client.run(DELETE_IF.with([key]).arg("hello")).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Script<const KEYS: usize>(ScriptText);
+
+impl<const KEYS: usize> Script<KEYS> {
+    /// Creates a script from its name (for errors) and text.
+    pub const fn new(name: &'static str, text: &'static str) -> Self {
+        Script(ScriptText::new(name, text))
+    }
+
+    /// Returns a call of the script with these keys; arguments are added to the result.
+    pub fn with(&'static self, keys: [Bytes; KEYS]) -> Request {
+        Request::script(&self.0).keys(keys)
+    }
+
+    /// Returns the text and its hash.
+    pub fn body(&self) -> &ScriptText {
+        &self.0
+    }
+}
+
+/// A script with any number of keys of one slot. It returns a reply for each.
+#[derive(Debug)]
+pub struct BulkScript(ScriptText);
+
+impl BulkScript {
+    /// Creates a script from its name (for errors) and text.
+    pub const fn new(name: &'static str, text: &'static str) -> Self {
+        BulkScript(ScriptText::new(name, text))
+    }
+
+    /// Creates a script that begins with `prelude`, a text that several scripts share.
+    pub const fn with_prelude(prelude: &'static str, name: &'static str, text: &'static str) -> Self {
+        BulkScript(ScriptText::with_prelude(prelude, name, text))
+    }
+
+    /// Returns a call of the script with these keys; arguments are added to the result.
+    pub fn with(&'static self, keys: impl IntoIterator<Item = Bytes>) -> Request {
+        Request::script(&self.0).keys(keys)
+    }
+
+    /// Returns the text and its hash.
+    pub fn body(&self) -> &ScriptText {
+        &self.0
+    }
+}
+
+/// A script that executes many calls of other scripts, each with one key.
+///
+/// Calls that arrive while others are in flight are sent together. The keys are those of the calls,
+/// first those of [`Release`](BatchPhase::Release). The arguments are:
+///
+/// - the number of these keys;
+/// - until when the batch may be executed: the earliest time of all calls, in microseconds of the
+///   server's clock, and 0 if none has one;
+/// - the command by which it publishes;
+/// - the other arguments of each call, in the order of the keys.
+///
+/// The script returns a list: the server's time, as each single script would return it, and then
+/// the reply of each call. An error in its place means that this call did nothing. A number `n` in
+/// the place of a call of [`Acquire`](BatchPhase::Acquire) stands for the list of `n`, the time,
+/// and 0.
+#[derive(Debug)]
+pub struct BatchScript {
+    body: ScriptText,
+    pub(crate) arg_count: usize,
+}
+
+/// The order of a call among those of its batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+// Exhaustive: only authors of objects use it.
+pub enum BatchPhase {
+    /// A call that releases something.
+    Release,
+    /// A call that acquires something.
+    Acquire,
+}
+
+impl BatchScript {
+    /// Creates a script from its name (for errors) and text. Each call has `arg_count` arguments of
+    /// its own.
+    pub const fn new(name: &'static str, text: &'static str, arg_count: usize) -> Self {
+        BatchScript { body: ScriptText::new(name, text), arg_count }
+    }
+
+    /// Returns the text and its hash.
+    pub fn body(&self) -> &ScriptText {
+        &self.body
+    }
+}

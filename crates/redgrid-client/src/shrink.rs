@@ -1,0 +1,61 @@
+//! Shrinking of maps that were large: a client that once held much does not keep the memory.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+
+/// Minimum number of entries of a map that is shrunk: a client in use needs the capacity below it.
+const MIN_LEN: usize = 512;
+
+/// Shrinks a map whose capacity is more than four times what it needs. Call it after a removal.
+///
+/// It acts only when the number of remaining entries is a power of two. The reported capacity alone
+/// is not a good criterion, because it does not count the traces of removed entries. A map that was
+/// shrunk must grow to four times its size before it is shrunk at that number again. So the average
+/// cost of a removal is low.
+pub fn shrink_if_sparse<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
+    let left = map.len();
+    if left >= MIN_LEN && left.is_power_of_two() {
+        map.shrink_to(left * 4);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the capacity of the map.
+    fn capacity_of<V>(mut map: HashMap<u32, V>) -> usize {
+        // Removes the traces of removed entries.
+        map.clear();
+        map.capacity()
+    }
+
+    #[test]
+    fn a_map_that_was_large_is_small_again() {
+        const MANY: u32 = 100_000;
+        let mut map: HashMap<u32, u32> = (0..MANY).map(|n| (n, n)).collect();
+        assert!(capacity_of(map.clone()) >= MANY as usize);
+        for n in 0..MANY {
+            map.remove(&n);
+            shrink_if_sparse(&mut map);
+            let left = MANY as usize - n as usize - 1;
+            if n % 997 == 0 {
+                assert!(capacity_of(map.clone()) <= 16 * left.max(MIN_LEN), "{} for {left}", capacity_of(map.clone()));
+            }
+        }
+        assert!(capacity_of(map) <= 8 * MIN_LEN);
+    }
+
+    #[test]
+    fn a_map_in_use_keeps_its_capacity() {
+        let mut map: HashMap<u32, u32> = (0..1_000).map(|n| (n, n)).collect();
+        map.reserve(1_000);
+        let before = capacity_of(map.clone());
+        for n in 0..1_000 {
+            map.remove(&n);
+            shrink_if_sparse(&mut map);
+            map.insert(n, n);
+        }
+        assert_eq!(capacity_of(map), before);
+    }
+}

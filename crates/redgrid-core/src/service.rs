@@ -1,0 +1,111 @@
+//! The service of a client: its locks, its semaphores, and futures that their callers do not poll.
+//!
+//! The first lock, permit or offer of a client attaches it; see [`Service`].
+
+use std::sync::Arc;
+
+use redgrid_client::internal::{BackgroundTask, Core, Service, ServiceStats, inner};
+use redgrid_client::{ChannelEvent, Client, OrderedSubscription, Server};
+use tokio::task::JoinSet;
+
+use crate::lock::Table;
+use crate::permits::SemaphoreRegistry;
+use crate::unpolled::UnpolledRegistry;
+
+/// What is held and awaited through one client.
+pub(crate) struct Holdings {
+    core: Arc<Core>,
+    table: Arc<Table>,
+    semaphores: Arc<SemaphoreRegistry>,
+    pub(crate) unpolled: Arc<UnpolledRegistry>,
+}
+
+impl Holdings {
+    fn new(core: &Arc<Core>) -> Holdings {
+        let unpolled = Arc::<UnpolledRegistry>::default();
+        let table = Table::new(Arc::clone(core), Arc::clone(&unpolled));
+        let semaphores = SemaphoreRegistry::new(core, Arc::clone(&unpolled));
+        Holdings { core: Arc::clone(core), table, semaphores, unpolled }
+    }
+}
+
+impl Service for Holdings {
+    fn run(self: Arc<Self>, notices: OrderedSubscription) -> BackgroundTask {
+        Box::pin(async move {
+            let mut tasks = JoinSet::new();
+            tasks.spawn(follow_notices(notices, Arc::clone(&self.table)));
+            tasks.spawn(Arc::clone(&self.table).run_renewal());
+            tasks.spawn(Arc::clone(&self.semaphores).run_renewals());
+            tasks.spawn(async move { self.unpolled.watch(&self.core).await });
+            while tasks.join_next().await.is_some() {}
+        })
+    }
+
+    fn reconnected(&self, server: &Arc<dyn Server>) {
+        self.table.verify_node(server);
+        self.semaphores.verify_node(server);
+    }
+
+    fn topology_changed(&self) {
+        self.table.verify_moved();
+        self.semaphores.verify_all();
+    }
+
+    fn close(&self) -> Vec<BackgroundTask> {
+        let work = self.table.close();
+        self.semaphores.close();
+        work
+    }
+
+    fn held_names(&self) -> Vec<String> {
+        [self.table.held_names(), self.semaphores.held_names()].concat()
+    }
+
+    fn stats(&self) -> ServiceStats {
+        let (names, permits, waiting) = self.semaphores.stats();
+        ServiceStats {
+            names: self.table.names() + names,
+            holds: self.table.holds() + permits,
+            waiting: self.table.waiting() + waiting,
+        }
+    }
+}
+
+/// Handles notices of holds that were taken over by force.
+async fn follow_notices(mut notices: OrderedSubscription, table: Arc<Table>) {
+    loop {
+        match notices.next().await {
+            ChannelEvent::Message { payload, .. } => table.preempted(&payload),
+            // A notice may have been missed: verify all holds.
+            ChannelEvent::Resync => table.verify_all(),
+        }
+    }
+}
+
+/// The parts of a client that this crate uses.
+pub(crate) trait ClientParts {
+    fn core(&self) -> &Arc<Core>;
+
+    /// Returns the service of the client. The first call attaches it.
+    fn holdings(&self) -> &Holdings;
+
+    fn table(&self) -> &Arc<Table> {
+        &self.holdings().table
+    }
+
+    fn semaphores(&self) -> &Arc<SemaphoreRegistry> {
+        &self.holdings().semaphores
+    }
+}
+
+impl ClientParts for Client {
+    fn core(&self) -> &Arc<Core> {
+        &inner(self).core
+    }
+
+    #[inline]
+    fn holdings(&self) -> &Holdings {
+        let parts = inner(self);
+        parts.service.get_or_attach(&parts.core, || Holdings::new(&parts.core))
+    }
+}
