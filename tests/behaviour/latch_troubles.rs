@@ -43,7 +43,7 @@ async fn latches_with_similar_names_have_nothing_in_common() {
         }
         assert!(!task.is_finished(), "`{other}` completes a wait for `{one}`");
         set.count_down().await.unwrap();
-        goes_on(task).await;
+        completes(task).await;
         wait_until(SOON, async || waiting.stats().channels == 0).await;
     }
 }
