@@ -9,13 +9,11 @@ use redgrid_locks::{Client, Lock};
 use redgrid_semaphore::Semaphore;
 use redgrid_testkit::redis::Value;
 use redgrid_testkit::{RedisServer, ServerBinary, wait_until};
-use redgrid_tests::{SOON, client_with, server};
+use redgrid_tests::{SOON, client_with, published_rules, server};
 
-/// The published rules, without the user's name.
+/// The published rules for locks, without the user's name.
 fn published() -> Vec<String> {
-    let page = include_str!("../../docs/operating/acl.md");
-    let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
-    line.split(' ').skip(3).map(|rule| rule.replace("SECRET", "secret")).collect()
+    published_rules("on ")
 }
 
 /// All lines of the page in order, as commands.

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redgrid_atomic_long::{AdderError, Client, DoubleAdder, LongAdder};
+use redgrid_core::Failure;
 use redgrid_core::author::ClientExt;
-use redgrid_core::{Failure, OrderedSubscription};
-use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
+use redgrid_testkit::{Action, Observer, Proxy, wait_until};
 use redgrid_tests::{SOON, client, client_with, server, sha};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use super::adders::mute;
 
 const OFTEN: Duration = Duration::from_millis(10);
 const TOTAL: &str = "redgrid_adder:{views}";
@@ -25,14 +27,6 @@ async fn ready(client: &Client) -> LongAdder {
 
 async fn saved(observer: &Observer) -> Option<String> {
     observer.query::<Option<String>>(&["HGET", TOTAL, "sum"]).await.unwrap()
-}
-
-/// A member that receives all messages and replies to none.
-async fn mute(server: &RedisServer) -> (Client, OrderedSubscription) {
-    let client = client(server).await;
-    let hearing = client.subscribe_ordered_unpolled(["{views}:adder-topic".into()], &"views".into());
-    wait_until(SOON, async || hearing.is_active()).await;
-    (client, hearing)
 }
 
 /// A save is never half written, however often it is tried.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redgrid_locks::{Holder, Lock};
 use redgrid_testkit::{Action, Proxy, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
-use redgrid_tests::{NOTHING, SOON, client, client_with, listening, script, sections, server};
+use redgrid_tests::{NOTHING, SOON, client, client_with, listening, published_rules, script, sections, server};
 use tokio::io::AsyncWriteExt;
 
 const MS: Duration = Duration::from_millis(1);
@@ -213,13 +213,12 @@ async fn a_release_completes_only_after_the_servers_reply() {
 async fn the_narrow_acl_line_is_enough_for_two_levels() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let page = include_str!("../../docs/operating/acl.md");
-    let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
     let mut command = vec!["ACL".to_owned(), "SETUSER".to_owned(), "app".to_owned()];
-    for rule in line.split(' ').skip(3) {
-        match rule {
-            "~*" => command.extend(["~prod:*".to_owned(), "~redgrid_wait:{prod:*".to_owned()]),
-            rule => command.push(rule.replace("SECRET", "secret")),
+    for rule in published_rules("on ") {
+        if rule == "~*" {
+            command.extend(["~prod:*".to_owned(), "~redgrid_wait:{prod:*".to_owned()]);
+        } else {
+            command.push(rule);
         }
     }
     observer.cmd(&command).await.unwrap();
@@ -240,12 +239,8 @@ async fn the_narrow_acl_line_is_enough_for_two_levels() {
 async fn the_published_acl_line_is_enough_for_marks() {
     let server = server().await;
     let observer = server.observer().await.unwrap();
-    let page = include_str!("../../docs/operating/acl.md");
-    let line = page.lines().find(|line| line.starts_with("ACL SETUSER app ")).unwrap();
     let mut command = vec!["ACL".to_owned(), "SETUSER".to_owned(), "app".to_owned()];
-    command.extend(
-        line.split(' ').skip(3).filter(|rule| !rule.contains("redisson_lock")).map(|r| r.replace("SECRET", "secret")),
-    );
+    command.extend(published_rules("on ").into_iter().filter(|rule| !rule.contains("redisson_lock")));
     observer.cmd(&command).await.unwrap();
     let url = server.url_for("app", "secret");
     let (one, two) = (client_with(&url, |config| config).await, client(&server).await);

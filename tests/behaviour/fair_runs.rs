@@ -9,7 +9,7 @@ use redgrid_core::{Client, Failure};
 use redgrid_locks::{AcquireError, FairLock, LockGuard, Token};
 use redgrid_testkit::{Action, Fault, Monitor, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::fair::{Record, Theirs, contending, queue, until_waiting};
-use redgrid_tests::{SOON, client, client_with, nothing_is_left, server, sha};
+use redgrid_tests::{SOON, calls_of, client, client_with, nothing_is_left, server, sha};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -64,13 +64,6 @@ async fn all(waiting: Vec<JoinHandle<()>>) {
     for waiter in waiting {
         waiter.await.unwrap();
     }
-}
-
-/// The number of scripts that the server has run.
-async fn scripts(observer: &Observer) -> u64 {
-    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
-    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or_default()
 }
 
 /// Returns the hash of the script that passes along the queue.
@@ -186,7 +179,7 @@ async fn one_request_serves_many_owners_unless_there_is_no_window() {
             None => config,
         })
         .await;
-        let before = scripts(&observer).await;
+        let before = calls_of(&observer, "evalsha").await;
         let working = (0..8).map(|_| {
             let lock = FairLock::new(&client, name);
             tokio::spawn(async move {
@@ -196,7 +189,7 @@ async fn one_request_serves_many_owners_unless_there_is_no_window() {
             })
         });
         all(working.collect()).await;
-        let each = (scripts(&observer).await - before) as f64 / 400.0;
+        let each = (calls_of(&observer, "evalsha").await - before) as f64 / 400.0;
         println!("{each} scripts for each owner with {window:?}");
         assert_eq!(each < 1.5, window.is_none(), "{each} for each owner with {window:?}");
         nothing_is_left(&observer, &[&client]).await;
@@ -240,7 +233,7 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     let gate = lock.acquire().await.unwrap();
     let next = tokio::spawn(lock.acquire().timeout(SOON).into_future());
     until_waiting(&observer, 1).await;
-    let asked = scripts(&observer).await;
+    let asked = calls_of(&observer, "evalsha").await;
     until_over(PASS_VALID).await;
     // The lock is free, and the request for the next waiter is held by the proxy. Its copy uses
     // another connection.
@@ -249,7 +242,7 @@ async fn a_hold_that_a_late_copy_may_release_is_not_passed_on() {
     wait_until(SOON, async || proxy.counts().held == 1).await;
     proxy.cut_all();
     let next = next.await.unwrap().unwrap();
-    assert!(scripts(&observer).await > asked);
+    assert!(calls_of(&observer, "evalsha").await > asked);
     assert_eq!(proxy.release_held().await, 1);
     assert!(observer.exists("a").await.unwrap(), "it was released although the next holder has it");
     next.release().await.unwrap();

@@ -7,14 +7,7 @@ use redgrid_core::{Client, Failure};
 use redgrid_list::codecs::{Long, Text};
 use redgrid_list::{List, ObjectError};
 use redgrid_testkit::{Observer, RedisServer};
-use redgrid_tests::{client, server};
-
-/// How many times the server ran a command.
-async fn calls(observer: &Observer, command: &str) -> u64 {
-    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
-}
+use redgrid_tests::{calls_of, client, server};
 
 async fn of(client: &Client, name: &str, all: &[i64]) -> List<i64, Long> {
     let list: List<i64, Long> = List::new(client, name);
@@ -33,9 +26,9 @@ async fn a_large_list_is_streamed_page_by_page() {
     let (_server, client, observer) = fixture().await;
     let all: Vec<i64> = (0..5000).collect();
     let list = of(&client, "large", &all).await;
-    assert_eq!((list.len().await.unwrap(), calls(&observer, "rpush").await), (5000, 10));
+    assert_eq!((list.len().await.unwrap(), calls_of(&observer, "rpush").await), (5000, 10));
     assert_eq!(list.stream().try_collect::<Vec<i64>>().await.unwrap(), all);
-    assert_eq!(calls(&observer, "lrange").await, 51);
+    assert_eq!(calls_of(&observer, "lrange").await, 51);
     assert_eq!(list.stream().page(700).try_collect::<Vec<i64>>().await.unwrap(), all);
     assert_eq!(list.stream_from(4990).page(1).try_collect::<Vec<i64>>().await.unwrap(), all[4990..]);
     let mut last_first = list.stream_reversed().page(333).try_collect::<Vec<i64>>().await.unwrap();
@@ -43,9 +36,9 @@ async fn a_large_list_is_streamed_page_by_page() {
     assert_eq!(last_first, all);
     assert_eq!(list.get_each((0..5000).rev()).await.unwrap().len(), 5000);
     // The stream is `Send`, and a caller that stops early has read only the pages it took.
-    let before = calls(&observer, "lrange").await;
+    let before = calls_of(&observer, "lrange").await;
     assert_eq!(tokio::spawn(list.stream().page(10).take(20).count()).await.unwrap(), 20);
-    assert_eq!(calls(&observer, "lrange").await, before + 2);
+    assert_eq!(calls_of(&observer, "lrange").await, before + 2);
     let none: List<i64, Long> = List::new(&client, "none");
     assert_eq!(none.stream().try_next().await.unwrap(), None);
     assert_eq!(none.stream_reversed().try_next().await.unwrap(), None);
@@ -148,7 +141,7 @@ async fn an_invalid_cursor_is_neither_moved_nor_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_elements_are_inserted_in_front_in_whole_chunks() {
     let (_server, client, observer) = fixture().await;
-    let scripts = async || calls(&observer, "evalsha").await;
+    let scripts = async || calls_of(&observer, "evalsha").await;
     let all: Vec<i64> = (0..5000).collect();
     let list = of(&client, "list", &[-1, -2, -3]).await;
     list.insert(1, &-9).await.unwrap();
@@ -176,7 +169,7 @@ async fn bulk_calls_are_chunked() {
     let (_server, client, observer) = fixture().await;
     let all: Vec<i64> = (0..25_000).collect();
     let list = of(&client, "large", &all).await;
-    let scripts = async || calls(&observer, "evalsha").await + calls(&observer, "eval").await;
+    let scripts = async || calls_of(&observer, "evalsha").await + calls_of(&observer, "eval").await;
     // At index 10,000, 25 elements are inserted at a time. The first request is sent twice, because
     // the server does not know its script.
     let more: Vec<i64> = (0..250).map(|n| -1 - n).collect();

@@ -14,7 +14,7 @@ use redgrid_testkit::{Proxy, RedisServer, wait_until};
 use redgrid_tests::before::Before;
 use redgrid_tests::{SOON, client, client_with, server};
 
-type Prices = LocalCachedMap<String, u64>;
+pub(super) type Prices = LocalCachedMap<String, u64>;
 
 /// Longer than the test: every change seen came from a message, not from the bound.
 const LONG_BOUND: Duration = Duration::from_secs(3600);
@@ -24,14 +24,14 @@ fn long_bound() -> Options {
     Options::default().max_stale(LONG_BOUND)
 }
 
-async fn prices(server: &RedisServer, name: &str) -> (Client, Prices) {
+pub(super) async fn prices(server: &RedisServer, name: &str) -> (Client, Prices) {
     let client = client(server).await;
     let prices = Prices::with_options(&client, name, long_bound());
     in_force(&prices).await;
     (client, prices)
 }
 
-async fn in_force(prices: &Prices) {
+pub(super) async fn in_force(prices: &Prices) {
     wait_until(SOON, async || {
         prices.get("nothing").await.unwrap();
         prices.is_active()
@@ -40,7 +40,7 @@ async fn in_force(prices: &Prices) {
 }
 
 /// Waits until this value is served from the cache.
-async fn cached(prices: &Prices, key: &str, value: Option<u64>) {
+pub(super) async fn cached(prices: &Prices, key: &str, value: Option<u64>) {
     let from_cache = async || {
         let before = prices.stats().hits;
         prices.get(key).await.unwrap() == value && prices.stats().hits > before
@@ -297,28 +297,6 @@ async fn an_unknown_message_invalidates_everything() {
         observer.cmd(&["PUBLISH", &pulse, text]).await.unwrap();
     }
     cached(&prices, "a", Some(2)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn handles_share_a_cache_that_ends_with_the_last() {
-    let server = server().await;
-    let ((client, prices), observer) = (prices(&server, "prices").await, server.observer().await.unwrap());
-    prices.set("a", &1).await.unwrap();
-    cached(&prices, "a", Some(1)).await;
-    let other = Prices::new(&client, "prices").clone();
-    drop(prices);
-    assert_eq!(other.cached_entries().unwrap(), HashMap::from([("a".into(), 1)]));
-    assert_eq!(client.stats().channels, 2);
-    drop(other);
-    let channels = async || observer.pubsub_channels("*prices*").await.unwrap();
-    wait_until(SOON, async || channels().await.is_empty() && client.stats().channels == 0).await;
-    // A new handle begins with an empty cache.
-    let anew = Prices::new(&client, "prices");
-    in_force(&anew).await;
-    assert!(anew.cached_keys().unwrap().is_empty());
-    cached(&anew, "a", Some(1)).await;
-    client.shutdown(SOON).await.unwrap();
-    assert!(anew.get("b").await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,30 +1,14 @@
-//! The contents of a local cache when its map ends, when the cache is small, or without a
-//! subscription.
+//! The contents of a local cache when its map or its last handle ends, when the cache is small, or
+//! without a subscription.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redgrid_local_cached_map::{LocalCachedMap, Options};
+use redgrid_local_cached_map::Options;
 use redgrid_testkit::wait_until;
 use redgrid_tests::{SOON, client, server};
 
-type Prices = LocalCachedMap<String, u64>;
-
-async fn in_force(prices: &Prices) {
-    wait_until(SOON, async || {
-        prices.get("nothing").await.unwrap();
-        prices.is_active()
-    })
-    .await;
-}
-
-async fn kept(prices: &Prices, key: &str, value: u64) {
-    wait_until(SOON, async || {
-        let before = prices.stats().hits;
-        prices.get(key).await.unwrap() == Some(value) && prices.stats().hits > before
-    })
-    .await;
-}
+use super::local_maps::{Prices, cached, in_force, prices};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refilled_map_after_an_expiry_is_a_new_one() {
@@ -35,8 +19,8 @@ async fn a_refilled_map_after_an_expiry_is_a_new_one() {
     let (here, there) = (Prices::with_options(&reader, "prices", bound), Prices::new(&writer, "prices"));
     for _ in 0..2 {
         there.set_many([("a", &1), ("b", &1)]).await.unwrap();
-        kept(&here, "a", 1).await;
-        kept(&here, "b", 1).await;
+        cached(&here, "a", Some(1)).await;
+        cached(&here, "b", Some(1)).await;
         // Two heartbeats are needed to notice it.
         observer.cmd(&["PEXPIRE", "prices", "1000"]).await.unwrap();
         wait_until(SOON, async || {
@@ -48,7 +32,7 @@ async fn a_refilled_map_after_an_expiry_is_a_new_one() {
         there.set("c", &1).await.unwrap();
         in_force(&here).await;
         assert_eq!((here.get("a").await.unwrap(), here.get("b").await.unwrap()), (None, None));
-        kept(&here, "c", 1).await;
+        cached(&here, "c", Some(1)).await;
         there.clear().await.unwrap();
     }
 }
@@ -81,8 +65,8 @@ async fn the_smallest_caches_keep_something() {
     {
         let prices = Prices::with_options(&client, name, options);
         prices.set_many([("a", &1), ("b", &2)]).await.unwrap();
-        kept(&prices, "a", 1).await;
-        kept(&prices, "b", 2).await;
+        cached(&prices, "a", Some(1)).await;
+        cached(&prices, "b", Some(2)).await;
         let stats = prices.stats();
         assert!(stats.entries >= 1 && (name != "one" || stats.entries == 1), "{name}: {stats:?}");
     }
@@ -94,8 +78,30 @@ async fn a_client_without_subscription_serves_no_cached_values() {
     let client = client(&server).await;
     let prices = Prices::with_options(&client, "prices", Options::default().max_stale(Duration::from_secs(3600)));
     prices.set("a", &1).await.unwrap();
-    kept(&prices, "a", 1).await;
+    cached(&prices, "a", Some(1)).await;
     client.shutdown(SOON).await.unwrap();
     wait_until(SOON, async || prices.get("a").await.is_err()).await;
     assert!(!prices.is_active() && prices.cached_keys().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handles_share_a_cache_that_ends_with_the_last() {
+    let server = server().await;
+    let ((client, prices), observer) = (prices(&server, "prices").await, server.observer().await.unwrap());
+    prices.set("a", &1).await.unwrap();
+    cached(&prices, "a", Some(1)).await;
+    let other = Prices::new(&client, "prices").clone();
+    drop(prices);
+    assert_eq!(other.cached_entries().unwrap(), HashMap::from([("a".into(), 1)]));
+    assert_eq!(client.stats().channels, 2);
+    drop(other);
+    let channels = async || observer.pubsub_channels("*prices*").await.unwrap();
+    wait_until(SOON, async || channels().await.is_empty() && client.stats().channels == 0).await;
+    // A new handle begins with an empty cache.
+    let anew = Prices::new(&client, "prices");
+    in_force(&anew).await;
+    assert!(anew.cached_keys().unwrap().is_empty());
+    cached(&anew, "a", Some(1)).await;
+    client.shutdown(SOON).await.unwrap();
+    assert!(anew.get("b").await.is_err());
 }

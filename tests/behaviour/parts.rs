@@ -7,15 +7,7 @@ use bytes::Bytes;
 use redgrid_bucket::Buckets;
 use redgrid_map::codecs::{Long, Raw};
 use redgrid_map::{BackedError, Map, StoreError, Writer, async_trait};
-use redgrid_testkit::Observer;
-use redgrid_tests::{client, server};
-
-/// How many times the server ran a command.
-async fn calls(observer: &Observer, command: &str) -> u64 {
-    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
-}
+use redgrid_tests::{calls_of, client, server};
 
 /// Values of 1.5 MiB: three of them fill a chunk.
 fn large(count: u64) -> BTreeMap<String, Bytes> {
@@ -29,14 +21,14 @@ async fn buckets_are_sent_in_chunks_of_500_or_4_mib() {
     let numbers: Buckets<u64, Long> = Buckets::<u64, Raw>::new(&client).with_codec(Long);
     let values: BTreeMap<String, u64> = (0..1201).map(|n| (format!("small:{n}"), n)).collect();
     numbers.set_each(&values).await.unwrap();
-    assert_eq!(calls(&observer, "mset").await, 3);
+    assert_eq!(calls_of(&observer, "mset").await, 3);
     assert_eq!(numbers.get_each(values.keys()).await.unwrap(), values);
-    assert_eq!(calls(&observer, "mget").await, 3);
+    assert_eq!(calls_of(&observer, "mget").await, 3);
     assert_eq!(numbers.delete_each(values.keys()).await.unwrap(), 1201);
-    assert_eq!(calls(&observer, "del").await, 3);
+    assert_eq!(calls_of(&observer, "del").await, 3);
     let bytes: Buckets<Bytes, Raw> = Buckets::new(&client);
     bytes.set_each(&large(7)).await.unwrap();
-    assert_eq!(calls(&observer, "mset").await, 3 + 3);
+    assert_eq!(calls_of(&observer, "mset").await, 3 + 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,14 +38,14 @@ async fn maps_are_sent_in_chunks_of_500_or_4_mib() {
     let numbers: Map<u64, u64, Long> = Map::new(&client, "numbers");
     let values: BTreeMap<u64, u64> = (0..1201).map(|n| (n, n)).collect();
     numbers.set_many(&values).await.unwrap();
-    assert_eq!(calls(&observer, "hset").await, 3);
+    assert_eq!(calls_of(&observer, "hset").await, 3);
     assert_eq!(numbers.get_many(values.keys()).await.unwrap().len(), 1201);
-    assert_eq!(calls(&observer, "hmget").await, 3);
+    assert_eq!(calls_of(&observer, "hmget").await, 3);
     assert_eq!(numbers.remove_many(values.keys()).await.unwrap(), 1201);
-    assert_eq!(calls(&observer, "hdel").await, 3);
+    assert_eq!(calls_of(&observer, "hdel").await, 3);
     let bytes: Map<String, Bytes, Names, Raw> = Map::<String, Bytes, Names, Raw>::new(&client, "bytes");
     bytes.set_many(&large(7)).await.unwrap();
-    assert_eq!(calls(&observer, "hset").await, 3 + 3);
+    assert_eq!(calls_of(&observer, "hset").await, 3 + 3);
 }
 
 type Names = redgrid_map::codecs::Text;
@@ -79,5 +71,5 @@ async fn a_store_gets_a_map_in_chunks() {
     let map = Map::<u64, u64, Long>::new(&client, "numbers").backed().writer(Counts).build().unwrap();
     let stored: Result<(), BackedError> = map.set_many((0..1201).map(|n| (n, n))).await;
     stored.unwrap();
-    assert_eq!(calls(&observer, "hset").await, 3);
+    assert_eq!(calls_of(&observer, "hset").await, 3);
 }

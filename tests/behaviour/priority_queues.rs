@@ -11,7 +11,7 @@ use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Observer, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::model::seeds;
-use redgrid_tests::{SOON, client, client_with, server};
+use redgrid_tests::{SOON, client, client_with, published_rules, server};
 
 /// How many elements are pushed and taken: `REDGRID_PRIORITIES`.
 fn many() -> u64 {
@@ -363,12 +363,8 @@ async fn an_element_moves_to_a_list_and_wakes_its_waiter() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_published_permissions_are_enough() {
-    let page = include_str!("../../docs/operating/acl.md");
-    let rules = |begins: &str| {
-        let mut lines = page.lines().filter_map(|line| line.strip_prefix("ACL SETUSER app "));
-        lines.find(|line| line.starts_with(begins)).unwrap().replace("SECRET", "secret")
-    };
-    let server = RedisServer::builder().user("app", [rules("on "), rules("+lmove")].join(" ")).start().await.unwrap();
+    let rules = [published_rules("on "), published_rules("+lmove")].concat().join(" ");
+    let server = RedisServer::builder().user("app", rules).start().await.unwrap();
     let client = client_with(&server.url_for("app", "secret"), |config| config).await;
     let queue: PriorityQueue<u64> = PriorityQueue::new(&client, "jobs");
     let pushed = queue.push_many([(&1, 1), (&2, 2), (&3, 3), (&4, 4), (&5, 5), (&6, 6)]).await.unwrap();

@@ -8,7 +8,7 @@ use redgrid_queue::{Client, ObjectError, PriorityQueue};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::stopwatch::Stopwatch;
-use redgrid_tests::{SOON, client, client_with, server, sha};
+use redgrid_tests::{SOON, calls_of, client, client_with, server, sha};
 
 fn cancellations() -> u64 {
     std::env::var("REDGRID_CANCELLATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
@@ -21,13 +21,6 @@ fn take() -> String {
 
 async fn members(observer: &Observer) -> Vec<Vec<u8>> {
     observer.query(&["ZRANGE", "jobs", "0", "-1"]).await.unwrap()
-}
-
-/// How many times the server ran this command.
-async fn calls(observer: &Observer, name: &str) -> u64 {
-    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
-    line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
 async fn waits(observer: &Observer) {
@@ -53,7 +46,7 @@ async fn waiters_get_the_first_elements_in_order_by_few_requests() {
         (PriorityQueue::new(&one, "jobs"), PriorityQueue::new(&two, "jobs"));
     let all = tokio::spawn(async move { join_all((0..150).map(|_| here.take())).await });
     waits(&observer).await;
-    let before = (calls(&observer, "evalsha").await, calls(&observer, "publish").await);
+    let before = (calls_of(&observer, "evalsha").await, calls_of(&observer, "publish").await);
     let pushed: Vec<u64> = (0..200).collect();
     there.push_many(pushed.iter().map(|n| (n, 7 - (n / 50) as i64))).await.unwrap();
     let got: Vec<(i64, u64)> = all.await.unwrap().into_iter().map(Result::unwrap).collect();
@@ -63,7 +56,7 @@ async fn waiters_get_the_first_elements_in_order_by_few_requests() {
     // One push, two takes of up to a hundred elements each, and some polls. A push is published
     // only if the queue was empty.
     there.push(&1, 1).await.unwrap();
-    let asked = (calls(&observer, "evalsha").await - before.0, calls(&observer, "publish").await - before.1);
+    let asked = (calls_of(&observer, "evalsha").await - before.0, calls_of(&observer, "publish").await - before.1);
     assert!(asked.0 < 20 && asked.1 == 1, "{asked:?}");
     assert_eq!(there.len().await.unwrap(), 51);
 }

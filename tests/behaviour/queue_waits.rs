@@ -10,7 +10,7 @@ use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::cancel::at_most;
 use redgrid_tests::stopwatch::Stopwatch;
-use redgrid_tests::{SOON, client, client_with, server, sha};
+use redgrid_tests::{SOON, calls_of, client, client_with, server, sha};
 
 /// How many waits are dropped: `REDGRID_CANCELLATIONS`.
 fn cancellations() -> u64 {
@@ -20,13 +20,6 @@ fn cancellations() -> u64 {
 fn take() -> String {
     let once = include_str!("../../crates/redgrid-core/src/exactly_once/dedup.lua");
     sha(&format!("{once}{}", include_str!("../../crates/redgrid-queue/src/scripts/take.lua")))
-}
-
-/// How many times the server ran this command.
-async fn calls(observer: &Observer, name: &str) -> u64 {
-    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
-    line.and_then(|rest| rest.split(',').next()?.parse().ok()).unwrap_or(0)
 }
 
 async fn waits(observer: &Observer, name: &str) {
@@ -41,12 +34,12 @@ async fn waiters_are_served_in_order_by_few_requests() {
     let (here, there): (Queue<u64>, Queue<u64>) = (Queue::new(&one, "jobs"), Queue::new(&two, "jobs"));
     let all = tokio::spawn(async move { join_all((0..250).map(|_| here.take())).await });
     waits(&observer, "jobs").await;
-    let before = calls(&observer, "evalsha").await;
+    let before = calls_of(&observer, "evalsha").await;
     there.push_many(&(0..250).collect::<Vec<_>>()).await.unwrap();
     let got: Vec<u64> = all.await.unwrap().into_iter().map(Result::unwrap).collect();
     assert_eq!(got, (0..250).collect::<Vec<_>>());
     // One push, three takes of up to a hundred elements each, and some polls.
-    let asked = calls(&observer, "evalsha").await - before;
+    let asked = calls_of(&observer, "evalsha").await - before;
     assert!(asked < 20, "{asked}");
 }
 
@@ -59,7 +52,7 @@ async fn many_waiters_of_an_empty_queue_cost_as_few_requests_as_one() {
     let queue: Queue<u64> = Queue::new(&client, "jobs");
     let all = join_all((0..250).map(|_| queue.take_within(Duration::from_secs(1)))).await;
     assert!(all.into_iter().all(|none| none.unwrap().is_none()));
-    let asked = calls(&observer, "evalsha").await;
+    let asked = calls_of(&observer, "evalsha").await;
     assert!(asked < 20, "{asked}");
 }
 
@@ -86,12 +79,12 @@ async fn a_push_is_one_request_that_wakes_and_other_pushes_are_found() {
     let (here, there): (Deque<u64>, Queue<u64>) = (Deque::new(&one, "jobs"), Queue::new(&two, "jobs"));
     there.push(&0).await.unwrap();
     there.pop().await.unwrap();
-    let before = calls(&observer, "evalsha").await;
+    let before = calls_of(&observer, "evalsha").await;
     for n in 0..50 {
         there.push(&n).await.unwrap();
     }
-    assert_eq!(calls(&observer, "evalsha").await - before, 50);
-    assert_eq!(calls(&observer, "publish").await, 2, "only if the queue was empty");
+    assert_eq!(calls_of(&observer, "evalsha").await - before, 50);
+    assert_eq!(calls_of(&observer, "publish").await, 2, "only if the queue was empty");
     there.clear().await.unwrap();
     // At the longest pause between polls, only a message lets the waiter find the element at once.
     let waiting = tokio::spawn({

@@ -8,7 +8,7 @@ use redgrid_core::Failure;
 use redgrid_stream::{Consumer, Delivery, Entry, EntryId, ObjectError, Start, Stream, StreamError};
 use redgrid_testkit::{Action, Observer, Proxy, RedisServer, wait_until};
 use redgrid_tests::stopwatch::Stopwatch;
-use redgrid_tests::{SOON, client, client_with, server, sha};
+use redgrid_tests::{SOON, calls_of, client, client_with, server, sha};
 
 use crate::stream_consumers::{Texts, add, id, next};
 
@@ -21,19 +21,12 @@ async fn through(proxy: &Proxy, server: &RedisServer, timeout: u64) -> redgrid_s
     client_with(&server.url_via(proxy.addr()), |config| config.response_timeout(Duration::from_millis(timeout))).await
 }
 
-/// How many times the server has run `XREADGROUP`, directly or in a script.
-async fn reads(observer: &Observer) -> u64 {
-    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
-    let calls = |line: &str| line.strip_prefix("cmdstat_xreadgroup:calls=")?.split(',').next()?.parse().ok();
-    stats.lines().find_map(calls).unwrap_or_default()
-}
-
 /// Polls the consumer until it has requested entries this many times more.
 async fn poll_times(consumer: &mut Consumer<String, u32>, observer: &Observer, times: u64) {
-    let before = reads(observer).await;
+    let before = calls_of(observer, "xreadgroup").await;
     tokio::select! {
         told = consumer.try_next() => panic!("{told:?}"),
-        () = wait_until(SOON, async || reads(observer).await >= before + times) => {}
+        () = wait_until(SOON, async || calls_of(observer, "xreadgroup").await >= before + times) => {}
     }
 }
 
@@ -237,12 +230,12 @@ async fn a_message_wakes_waiters() {
     observer.cmd(&["ACL", "SETUSER", "default", "-xread"]).await.unwrap();
     let mut took = Duration::ZERO;
     for n in 1..=4 {
-        let before = reads(&observer).await;
+        let before = calls_of(&observer, "xreadgroup").await;
         let group = stream.group("g");
         let waiter = tokio::spawn(async move { group.read("c").timeout(SOON).await.unwrap().len() });
         let channel = "redgrid_stream__channel:{s}".to_owned();
         let listens = async || observer.pubsub_channels("*").await.unwrap().contains(&channel);
-        wait_until(SOON, async || listens().await && reads(&observer).await > before).await;
+        wait_until(SOON, async || listens().await && calls_of(&observer, "xreadgroup").await > before).await;
         let began = Stopwatch::start();
         add(&theirs, [n]).await;
         assert_eq!(waiter.await.unwrap(), 1);

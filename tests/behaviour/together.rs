@@ -6,25 +6,24 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::join;
-use redgrid_core::{Client, Code, Failure, ServerError};
+use redgrid_core::{Client, Code, Failure};
 use redgrid_locks::{AcquireError, Lock, LockGuard, ReleaseError};
 use redgrid_testkit::{Action, Direction, Fault, Observer, Proxy, RedisServer, wait_until};
-use redgrid_tests::{SOON, client, client_with, on_each_runtime, server, sha};
+use redgrid_tests::{SOON, calls_of, client, client_with, on_each_runtime, server, sha};
 
 /// The script that executes many requests in one call.
-const BATCH: &str = include_str!("../../crates/redgrid-locks/src/scripts/batch.lua");
+pub(super) const BATCH: &str = include_str!("../../crates/redgrid-locks/src/scripts/batch.lua");
 
-const LEASE: Duration = Duration::from_secs(60);
+pub(super) const LEASE: Duration = Duration::from_secs(60);
 
-type Outcome = Result<LockGuard, AcquireError>;
+pub(super) type Outcome = Result<LockGuard, AcquireError>;
 
-fn names(count: usize) -> Vec<String> {
+pub(super) fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("n:{number}")).collect()
 }
 
 /// Requests all these locks while the server is paused, so that most requests wait to be batched.
-async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Outcome> {
+pub(super) async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Outcome> {
     // Releases of earlier locks may still be in flight.
     wait_until(SOON, async || client.stats().holds == client.stats().names).await;
     server.pause().await.unwrap();
@@ -37,7 +36,7 @@ async fn ask(server: &RedisServer, client: &Client, names: &[String]) -> Vec<Out
     all(asking).await
 }
 
-async fn all<T>(tasks: Vec<tokio::task::JoinHandle<T>>) -> Vec<T> {
+pub(super) async fn all<T>(tasks: Vec<tokio::task::JoinHandle<T>>) -> Vec<T> {
     let mut outcomes = Vec::new();
     for task in tasks {
         outcomes.push(task.await.unwrap());
@@ -49,15 +48,7 @@ pub(crate) async fn calls(observer: &Observer) -> u64 {
     calls_of(observer, "evalsha").await
 }
 
-/// How often the server executed a command, also from scripts.
-async fn calls_of(observer: &Observer, command: &str) -> u64 {
-    let stats: String = observer.query(&["INFO", "commandstats"]).await.unwrap();
-    let counted = format!("cmdstat_{command}:calls=");
-    let calls = stats.lines().find_map(|line| line.strip_prefix(&counted[..]));
-    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
-}
-
-async fn held(observer: &Observer) -> Vec<String> {
+pub(super) async fn held(observer: &Observer) -> Vec<String> {
     observer.keys("n:*").await.unwrap()
 }
 
@@ -298,165 +289,6 @@ fn each_connection_batches_its_own_requests() {
         assert_eq!(held(&observer).await.len(), 400);
         for guard in guards {
             guard.unwrap().release().await.unwrap();
-        }
-    });
-}
-
-/// All requests to a hanging server fail in time. When it continues, nothing is left behind.
-#[test]
-fn requests_to_a_hanging_server_fail_in_time() {
-    on_each_runtime(async || {
-        let server = server().await;
-        let (client, observer) = (
-            client_with(&server.url(), |config| config.response_timeout(Duration::from_millis(600))).await,
-            server.observer().await.unwrap(),
-        );
-        server.pause().await.unwrap();
-        let began = tokio::time::Instant::now();
-        let ask = |name: &String| {
-            let asking = Lock::new(&client, &**name).acquire().lease(LEASE).timeout(Duration::from_secs(2));
-            tokio::spawn(asking.into_future())
-        };
-        let asking: Vec<_> = names(400).iter().map(ask).collect();
-        for outcome in all(asking).await {
-            let Err(AcquireError::Failed(Failure::Unavailable { source, .. } | Failure::OutcomeUnknown { source, .. })) =
-                outcome
-            else {
-                panic!("{outcome:?}");
-            };
-            assert!(matches!(source, ServerError::NotSent { .. } | ServerError::Unknown { .. }), "{source:?}");
-        }
-        assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-        server.resume().await.unwrap();
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
-        for guard in ask_again(&client, 400).await {
-            drop(guard.unwrap());
-        }
-    });
-}
-
-async fn ask_again(client: &Client, count: usize) -> Vec<Outcome> {
-    let ask =
-        |name: &String| tokio::spawn(Lock::new(client, &**name).acquire().lease(LEASE).timeout(SOON).into_future());
-    all(names(count).iter().map(ask).collect()).await
-}
-
-/// A request cancelled before it is sent is not sent. A lock that is granted to a cancelled request
-/// is released.
-#[test]
-fn a_request_cancelled_in_the_queue_leaves_nothing() {
-    on_each_runtime(async || {
-        let server = server().await;
-        let (client, observer) = (client(&server).await, server.observer().await.unwrap());
-        server.pause().await.unwrap();
-        let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
-        let asking: Vec<_> = names(400).iter().map(ask).collect();
-        wait_until(SOON, async || client.stats().names == 400).await;
-        for asking in &asking {
-            asking.abort();
-        }
-        server.resume().await.unwrap();
-        for asking in asking {
-            // Aborted, or granted just before.
-            drop(asking.await);
-        }
-        wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
-        for guard in ask_again(&client, 400).await {
-            drop(guard.unwrap());
-        }
-    });
-}
-
-/// Counts the requests that pass the proxy in batches.
-fn left_together(proxy: &Proxy) -> Arc<AtomicUsize> {
-    let names = Arc::new(AtomicUsize::new(0));
-    proxy.on_request({
-        let (names, batch) = (Arc::clone(&names), sha(BATCH));
-        move |words| {
-            if words[0] == *"EVALSHA" && words[1] == *batch {
-                names.fetch_add(std::str::from_utf8(&words[2]).unwrap().parse().unwrap(), Ordering::Relaxed);
-            }
-            Action::Forward
-        }
-    });
-    names
-}
-
-/// A batched call that reaches its timeout on a cut connection has an unknown outcome. The server
-/// may have executed it, and each of its requests gets that error. Grants without a caller are
-/// released as soon as the server is reachable.
-#[test]
-fn a_batched_request_on_a_cut_connection_is_unknown() {
-    on_each_runtime(async || {
-        let cut_off = async |direction| {
-            let server = server().await;
-            let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-            let url = server.url_via(proxy.addr());
-            let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(2)).retries(0)).await;
-            // The server knows the script after this, so each request is sent once.
-            ask(&server, &client, &names(80)).await;
-            wait_until(SOON, async || client.stats().names == 0 && held(&observer).await.is_empty()).await;
-            let together = left_together(&proxy);
-            proxy.set(direction, Fault::BlackHole);
-            let began = tokio::time::Instant::now();
-            let ask = |name: &String| tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).into_future());
-            let asking: Vec<_> = names(100).iter().map(ask).collect();
-            if direction == Direction::ToClient {
-                wait_until(SOON, async || held(&observer).await.len() == 100).await;
-                assert!(together.load(Ordering::Relaxed) > 50, "{together:?} were batched");
-            }
-            for outcome in all(asking).await {
-                let Err(AcquireError::Failed(Failure::OutcomeUnknown { source: ServerError::Unknown { .. }, .. })) =
-                    outcome
-                else {
-                    panic!("{direction:?}: {outcome:?}");
-                };
-            }
-            assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-            // A black hole stays until it is healed.
-            proxy.heal();
-            proxy.cut_all();
-            wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
-            for guard in ask_again(&client, 100).await {
-                guard.unwrap().release().await.unwrap();
-            }
-        };
-        join(cut_off(Direction::ToClient), cut_off(Direction::ToServer)).await;
-    });
-}
-
-/// The connection is lost while many requests are in flight in batches. Each lock is granted once,
-/// on the next connection.
-#[test]
-fn a_connection_lost_under_a_batch_costs_no_lock() {
-    on_each_runtime(async || {
-        let server = server().await;
-        let (proxy, observer) = (Proxy::to(&server).await.unwrap(), server.observer().await.unwrap());
-        let url = server.url_via(proxy.addr());
-        let client = client_with(&url, |config| config.response_timeout(Duration::from_secs(5))).await;
-        ask(&server, &client, &names(80)).await;
-        wait_until(SOON, async || client.stats().names == 0 && held(&observer).await.is_empty()).await;
-        let together = left_together(&proxy);
-        for fault in [Direction::ToClient, Direction::ToServer] {
-            let before = together.load(Ordering::Relaxed);
-            proxy.set(fault, Fault::Stall);
-            let ask = |name: &String| {
-                tokio::spawn(Lock::new(&client, &**name).acquire().lease(LEASE).timeout(SOON).into_future())
-            };
-            let asking: Vec<_> = names(400).iter().map(ask).collect();
-            match fault {
-                Direction::ToClient => {
-                    wait_until(SOON, async || together.load(Ordering::Relaxed) - before > 200).await;
-                }
-                Direction::ToServer => wait_until(SOON, async || client.stats().names == 400).await,
-            }
-            proxy.cut_all();
-            proxy.heal();
-            let guards: Vec<_> = all(asking).await.into_iter().map(Result::unwrap).collect();
-            assert_eq!((guards.len(), held(&observer).await.len()), (400, 400));
-            let releasing: Vec<_> = guards.into_iter().map(|guard| tokio::spawn(guard.release())).collect();
-            all(releasing).await.into_iter().for_each(|released| released.unwrap());
-            wait_until(SOON, async || held(&observer).await.is_empty() && client.stats().names == 0).await;
         }
     });
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use redgrid_core::author::ClientExt;
 use redgrid_core::{Client, Failure};
-use redgrid_testkit::{Kind as Connections, Observer, RedisServer, wait_until};
+use redgrid_testkit::{Observer, RedisServer, wait_until};
 use redgrid_tests::{SOON, client, client_with, server};
 use redgrid_topic::codecs::Text;
 use redgrid_topic::{Gap, Message, ObjectError, PatternTopic, ShardedTopic, Subscription, SubscriptionError, Topic};
 
-async fn next<T>(heard: &mut Subscription<T, Text>) -> Result<Message<T>, SubscriptionError>
+pub(super) async fn next<T>(heard: &mut Subscription<T, Text>) -> Result<Message<T>, SubscriptionError>
 where
     Text: redgrid_topic::Decode<T>,
 {
@@ -17,7 +17,7 @@ where
     next.expect("the client lives")
 }
 
-async fn message(heard: &mut Subscription<String, Text>) -> (String, String) {
+pub(super) async fn message(heard: &mut Subscription<String, Text>) -> (String, String) {
     let message = next(heard).await.unwrap();
     (message.channel, message.value)
 }
@@ -26,28 +26,28 @@ fn is(channel: &str, value: &str) -> (String, String) {
     (channel.to_owned(), value.to_owned())
 }
 
-async fn gap(heard: &mut Subscription<String, Text>) -> Gap {
+pub(super) async fn gap(heard: &mut Subscription<String, Text>) -> Gap {
     match next(heard).await {
         Err(SubscriptionError::Gap(gap)) => gap,
         other => panic!("{other:?}"),
     }
 }
 
-fn topic(client: &Client, name: &str) -> Topic<String, Text> {
+pub(super) fn topic(client: &Client, name: &str) -> Topic<String, Text> {
     Topic::new(client, name)
 }
 
-fn pattern(client: &Client, pattern: &str) -> PatternTopic<String, Text> {
+pub(super) fn pattern(client: &Client, pattern: &str) -> PatternTopic<String, Text> {
     PatternTopic::new(client, pattern)
 }
 
-async fn ready() -> (RedisServer, Client, Observer) {
+pub(super) async fn ready() -> (RedisServer, Client, Observer) {
     let server = server().await;
     let (client, observer) = (client(&server).await, server.observer().await.unwrap());
     (server, client, observer)
 }
 
-async fn is_before_7(server: &RedisServer) -> bool {
+pub(super) async fn is_before_7(server: &RedisServer) -> bool {
     server.binary().version().major < 7
 }
 
@@ -168,108 +168,6 @@ async fn sharded_and_plain_topics_are_separate() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_connection_is_a_gap_and_messages_go_on() {
-    let (server, client, observer) = ready().await;
-    let mut one = topic(&client, "a").subscribe().await.unwrap();
-    let mut all = pattern(&client, "*").subscribe().await.unwrap();
-    let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
-    let mut sharded = if is_before_7(&server).await { None } else { Some(sharded.subscribe().await.unwrap()) };
-    for _ in 0..2 {
-        // A second gap may follow. A moment later all subscriptions are active again.
-        let mut heards = vec![&mut one, &mut all];
-        heards.extend(&mut sharded);
-        for heard in heards {
-            reaches(heard, &observer, "before").await;
-        }
-        server.kill_connections(Connections::PubSub).await.unwrap();
-        let mut heards = vec![&mut one, &mut all];
-        heards.extend(&mut sharded);
-        for heard in heards {
-            while !matches!(next(heard).await, Err(SubscriptionError::Gap(Gap::Interrupted))) {}
-            reaches(heard, &observer, "after").await;
-        }
-    }
-}
-
-/// Publishes until the subscription receives a message.
-async fn reaches(heard: &mut Subscription<String, Text>, observer: &Observer, text: &str) {
-    loop {
-        for command in ["PUBLISH", "SPUBLISH"] {
-            let _ = observer.cmd(&[command, "a", text]).await;
-        }
-        match tokio::time::timeout(Duration::from_millis(100), heard.next()).await {
-            Err(_) => {}
-            Ok(Some(Ok(message))) if message.value == text => return,
-            Ok(Some(Ok(_) | Err(SubscriptionError::Gap(Gap::Interrupted)))) => {}
-            Ok(other) => panic!("{other:?}"),
-        }
-    }
-}
-
-/// Numbers are published continuously while connections break. Wherever a number is missing, a gap
-/// is reported at that place.
-#[tokio::test(flavor = "multi_thread")]
-async fn each_gap_precedes_the_first_message_after_it() {
-    let server = server().await;
-    let proxy = redgrid_testkit::Proxy::to(&server).await.unwrap();
-    let client = client_with(&proxy.url(), |config| config).await;
-    let observer = server.observer().await.unwrap();
-    let one = topic(&client, "a").subscribe().buffer(100_000).await.unwrap();
-    let all = pattern(&client, "*").subscribe().buffer(100_000).await.unwrap();
-    let mut heards = vec![one, all];
-    if !is_before_7(&server).await {
-        let sharded: ShardedTopic<String, Text> = ShardedTopic::new(&client, "a");
-        heards.push(sharded.subscribe().buffer(100_000).await.unwrap());
-    }
-    // The check of the subscription is delayed, so messages arrive before its reply.
-    proxy.on_request(|request| {
-        if request.len() > 1 && request[1].eq_ignore_ascii_case(b"INFO") {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        redgrid_testkit::Action::Forward
-    });
-    let over = std::sync::atomic::AtomicBool::new(false);
-    let publishing = async {
-        let mut n = 0_u64;
-        while !over.load(std::sync::atomic::Ordering::Relaxed) {
-            n += 1;
-            for command in ["PUBLISH", "SPUBLISH"] {
-                let _ = observer.cmd(&[command, "a", &n.to_string()]).await;
-            }
-        }
-    };
-    let killing = async {
-        for _ in 0..8 {
-            server.kill_connections(Connections::PubSub).await.unwrap();
-            for heard in &mut heards {
-                wait_until(SOON, async || heard.is_active()).await;
-            }
-        }
-        over.store(true, std::sync::atomic::Ordering::Relaxed);
-        let mut jumps = 0;
-        for heard in &mut heards {
-            let (mut last, mut behind_gap) = (None, true);
-            loop {
-                let Ok(next) = tokio::time::timeout(Duration::from_millis(500), heard.next()).await else { break };
-                match next.unwrap() {
-                    Ok(message) => {
-                        let n: u64 = message.value.parse().unwrap();
-                        let is_jump = last.is_some_and(|last| n != last + 1);
-                        assert!(behind_gap || !is_jump, "{last:?}, then {n}, without a gap");
-                        jumps += u32::from(is_jump);
-                        (last, behind_gap) = (Some(n), false);
-                    }
-                    Err(SubscriptionError::Gap(Gap::Interrupted)) => behind_gap = true,
-                    Err(error) => panic!("{error:?}"),
-                }
-            }
-        }
-        assert!(jumps > 0, "nothing was lost");
-    };
-    tokio::join!(publishing, killing);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn patterns_that_are_refused_leave_no_connection() {
     let server = RedisServer::builder()
         .user("app", "on >secret ~* resetchannels &mine* &redgrid_client:* +@all")
@@ -305,33 +203,6 @@ async fn a_topic_named_like_a_waiters_channel_is_another_channel() {
     assert_eq!(message(&mut other).await, is("b", "2"));
     topic(&client, "a").publish("3").await.unwrap();
     assert_eq!(message(&mut heard).await, is("a", "3"), "the watch has ended, the topic has not");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_learns_how_many_messages_were_dropped() {
-    let (_server, client, _observer) = ready().await;
-    let mut slow = topic(&client, "a").subscribe().buffer(2).await.unwrap();
-    let mut patient = topic(&client, "a").subscribe().await.unwrap();
-    let mut behind = topic(&client, "b").subscribe().await.unwrap();
-    for n in 0..5 {
-        topic(&client, "a").publish(&n.to_string()).await.unwrap();
-    }
-    for n in 0..5 {
-        assert_eq!(message(&mut patient).await.1, n.to_string());
-    }
-    // Messages are handed out in order: those before this one have reached all subscriptions.
-    topic(&client, "b").publish("5").await.unwrap();
-    message(&mut behind).await;
-    assert_eq!((message(&mut slow).await.1, message(&mut slow).await.1), ("0".into(), "1".into()));
-    assert_eq!(gap(&mut slow).await, Gap::Slow { missed: 3 });
-    topic(&client, "a").publish("6").await.unwrap();
-    assert_eq!(message(&mut slow).await.1, "6");
-    for kept in [0, 1_048_577] {
-        let error = topic(&client, "a").subscribe().buffer(kept).await.unwrap_err();
-        assert!(matches!(error, ObjectError::Failed(Failure::InvalidArgument { option: "buffer", .. })), "{error:?}");
-    }
-    assert!(matches!(topic(&client, "").subscribe().await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
-    assert!(matches!(topic(&client, "").publish("1").await, Err(ObjectError::Failed(Failure::InvalidName(_)))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -77,13 +77,8 @@ async fn a_bucket_has_the_requested_lifetime() {
     tx.commit().await.unwrap();
     assert_eq!((left(&observer).await, observer.query::<u32>(&["GET", "b"]).await.unwrap()), (-1, 7));
     let told = Transaction::new(&client).bucket::<u32>("b").set_for(&1, Duration::ZERO).unwrap_err();
-    let of_lifetime = |told: &TransactionError| {
-        matches!(
-            told,
-            TransactionError::Object(ObjectError::Failed(Failure::InvalidArgument { option: "lifetime", .. }))
-        )
-    };
-    assert!(of_lifetime(&told), "{told:?}");
+    let TransactionError::Object(ObjectError::Failed(failure)) = &told else { panic!("{told:?}") };
+    assert!(matches!(failure, Failure::InvalidArgument { option: "lifetime", .. }), "{failure:?}");
 }
 
 /// Each isolation level allows only its documented anomalies.

@@ -1,16 +1,14 @@
 //! One latch, used by both sides.
 
-use std::time::Duration;
-
 use redgrid_core::Client;
 use redgrid_core::author::ClientExt;
-use redgrid_countdown_latch::{CountDownLatch, WaitError};
+use redgrid_countdown_latch::CountDownLatch;
 use redgrid_testkit::{Observer, wait_until};
 use redgrid_tests::SOON;
 use redgrid_tests::latch::{crowd, waiter};
 
 use crate::actor::Actor;
-use crate::fixture::{AT_ONCE, Fixture, at_once, scenarios};
+use crate::fixture::{Fixture, at_once, scenarios};
 
 scenarios![
     java_counts_down_and_rust_continues,
@@ -23,18 +21,12 @@ scenarios![
     rust_sets_a_latch_again_that_java_has_counted_down,
     java_sets_a_latch_again_that_rust_has_counted_down,
     alternating_rounds_strand_no_waiter,
-    javas_delete_completes_rusts_waits,
-    rusts_delete_completes_javas_waits,
-    a_lifetime_of_ours_is_kept_by_javas_count_down_and_ends_for_java_too,
-    waits_of_both_sides_end_at_their_timeout,
     rust_counts_down_by_many_and_java_continues,
-    count_downs_of_a_killed_java_still_count,
-    rust_continues_although_it_missed_javas_message,
     a_name_with_a_hash_tag_is_the_same_latch,
     keys_and_messages_are_redissons,
 ];
 
-fn latch(client: &Client, on: &Fixture) -> CountDownLatch {
+pub(super) fn latch(client: &Client, on: &Fixture) -> CountDownLatch {
     CountDownLatch::new(client, &on.name)
 }
 
@@ -42,15 +34,15 @@ fn channel(name: &str) -> String {
     format!("redisson_countdownlatch__channel__{{{name}}}")
 }
 
-async fn set(java: &mut Actor, name: &str, n: u64) -> bool {
+pub(super) async fn set(java: &mut Actor, name: &str, n: u64) -> bool {
     java.latch("trySetCount", name, &[n]).await == "true"
 }
 
-async fn count_down(java: &mut Actor, name: &str) {
+pub(super) async fn count_down(java: &mut Actor, name: &str) {
     java.verb("latch.countDown", name).await.unwrap();
 }
 
-async fn count(java: &mut Actor, name: &str) -> u64 {
+pub(super) async fn count(java: &mut Actor, name: &str) -> u64 {
     java.verb("latch.getCount", name).await.unwrap().parse().unwrap()
 }
 
@@ -60,7 +52,7 @@ async fn until_subscribed_to(observer: &Observer, channel: &str, clients: u64) {
     wait_until(SOON, async || observer.query::<(String, u64)>(&numsub).await.unwrap().1 == clients).await;
 }
 
-async fn until_subscribed(on: &Fixture, clients: u64) {
+pub(super) async fn until_subscribed(on: &Fixture, clients: u64) {
     until_subscribed_to(&on.observer, &channel(&on.name), clients).await;
 }
 
@@ -267,61 +259,6 @@ async fn alternating_rounds_strand_no_waiter(on: Fixture) {
     }
 }
 
-async fn javas_delete_completes_rusts_waits(on: Fixture) {
-    let (mut java, client) = (on.java(), on.client().await);
-    let latch = latch(&client, &on);
-    assert!(latch.try_set_count(5).await.unwrap());
-    let task = waiter(&client, &latch).await;
-    until_subscribed(&on, 1).await;
-    at_once(async {
-        assert_eq!(java.verb("latch.delete", &on.name).await.unwrap(), "true");
-        task.await.unwrap().unwrap();
-    })
-    .await;
-    assert!(!latch.delete().await.unwrap());
-}
-
-/// Rust's delete completes Java's waits. Redisson's own delete publishes `1`, and leaves its waiters
-/// asleep.
-async fn rusts_delete_completes_javas_waits(on: Fixture) {
-    let (mut java, client) = (on.java(), on.client().await);
-    let latch = latch(&client, &on);
-    assert!(set(&mut java, &on.name, 5).await);
-    java.begin_verb("latch.await", &on.name).await;
-    until_subscribed(&on, 1).await;
-    java.until_waiting_for_a_latch().await;
-    at_once(async {
-        assert!(latch.delete().await.unwrap());
-        java.done().await.unwrap();
-    })
-    .await;
-    assert_eq!(java.verb("latch.delete", &on.name).await.unwrap(), "false");
-}
-
-async fn a_lifetime_of_ours_is_kept_by_javas_count_down_and_ends_for_java_too(on: Fixture) {
-    let (mut java, client) = (on.java(), on.client().await);
-    let latch = latch(&client, &on);
-    assert!(latch.try_set_count(3).expires_in(Duration::from_millis(1500)).await.unwrap());
-    count_down(&mut java, &on.name).await;
-    assert!(on.observer.time_to_live(&on.name).await.unwrap().is_some());
-    at_once(waiter(&client, &latch).await).await.unwrap().unwrap();
-    assert_eq!(count(&mut java, &on.name).await, 0);
-    java.verb("latch.await", &on.name).await.unwrap();
-    assert!(set(&mut java, &on.name, 1).await);
-}
-
-async fn waits_of_both_sides_end_at_their_timeout(on: Fixture) {
-    let (mut java, client) = (on.java(), on.client().await);
-    let latch = latch(&client, &on);
-    assert!(set(&mut java, &on.name, 1).await);
-    assert_eq!(java.latch("await", &on.name, &[200]).await, "false");
-    let waited = latch.wait().timeout(Duration::from_secs(2)).await;
-    assert!(matches!(waited, Err(WaitError::TimedOut { .. })), "{waited:?}");
-    latch.count_down().await.unwrap();
-    assert_eq!(java.latch("await", &on.name, &[2000]).await, "true");
-    latch.wait().timeout(Duration::from_secs(2)).await.unwrap();
-}
-
 async fn rust_counts_down_by_many_and_java_continues(on: Fixture) {
     let (mut java, client) = (on.java(), on.client().await);
     let latch = latch(&client, &on);
@@ -337,34 +274,6 @@ async fn rust_counts_down_by_many_and_java_continues(on: Fixture) {
         .await;
         until_subscribed(&on, 0).await;
     }
-}
-
-async fn count_downs_of_a_killed_java_still_count(on: Fixture) {
-    let redisson = on.own_redisson(Duration::from_secs(30)).await;
-    let client = on.client().await;
-    let latch = latch(&client, &on);
-    let mut java = redisson.actor();
-    assert!(set(&mut java, &on.name, 2).await);
-    count_down(&mut java, &on.name).await;
-    redisson.actor().begin_verb("latch.await", &on.name).await;
-    until_subscribed(&on, 1).await;
-    redisson.kill().await;
-    until_subscribed(&on, 0).await;
-    let task = waiter(&client, &latch).await;
-    assert_eq!(latch.count_down().await.unwrap(), 0);
-    at_once(task).await.unwrap().unwrap();
-}
-
-/// Rust continues although it missed Java's message. Redisson's own waiters would wait for ever.
-async fn rust_continues_although_it_missed_javas_message(on: Fixture) {
-    let mut java = on.java();
-    let client = on.client_with(|config| config.poll_interval(Duration::from_secs(1))).await;
-    let latch = latch(&client, &on);
-    assert!(set(&mut java, &on.name, 1).await);
-    let task = waiter(&client, &latch).await;
-    // Redisson does this, and publishes a message, which is left out here.
-    on.observer.cmd(&["DEL", &on.name]).await.unwrap();
-    tokio::time::timeout(AT_ONCE, task).await.unwrap().unwrap().unwrap();
 }
 
 async fn a_name_with_a_hash_tag_is_the_same_latch(on: Fixture) {

@@ -27,6 +27,7 @@ mod handover;
 mod ids;
 mod keys;
 mod latch;
+mod latch_ends;
 mod leases;
 mod lists;
 mod local_maps;
@@ -40,7 +41,9 @@ mod numbers_real;
 mod queues;
 mod queues_shared;
 mod rates;
+mod rates_changes;
 mod read_write;
+mod read_write_leases;
 mod reentry;
 mod scripts;
 mod semaphore;
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         handover::scenarios(),
         ids::scenarios(),
         latch::scenarios(),
+        latch_ends::scenarios(),
         leases::scenarios(),
         lists::scenarios(),
         local_maps::scenarios(),
@@ -116,7 +120,9 @@ fn main() -> ExitCode {
         queues::scenarios(),
         queues_shared::scenarios(),
         rates::scenarios(),
+        rates_changes::scenarios(),
         read_write::scenarios(),
+        read_write_leases::scenarios(),
         reentry::scenarios(),
         scripts::scenarios(),
         semaphore::scenarios(),

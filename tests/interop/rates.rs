@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use redgrid_rate_limiter::{LimitError, Rate, RateKind, RateLimiter};
-use redgrid_testkit::wait_until;
 use redgrid_tests::SOON;
 
 use crate::actor::{Actor, Thrown};
-use crate::fixture::{AT_ONCE, Fixture, scenarios};
+use crate::fixture::{Fixture, scenarios};
 
 scenarios![
     a_rate_of_javas_is_read_by_rust,
@@ -20,35 +19,27 @@ scenarios![
     rust_returns_permits_of_java,
     java_returns_permits_of_rust,
     permits_that_java_returned_too_often_are_not_free,
-    java_sets_the_rate_anew_and_rust_begins_anew,
-    rust_sets_the_rate_anew_and_java_begins_anew,
-    java_continues_from_rusts_state,
-    rust_continues_from_javas_state,
     each_client_has_its_own_log,
-    javas_keep_alive_is_kept_by_rust,
-    rusts_keep_alive_is_kept_by_java,
-    a_limiter_that_java_deletes_has_no_rate,
-    a_limiter_that_rust_deletes_has_no_rate,
     entries_are_redissons,
     a_name_with_a_hash_tag_is_the_same_limiter,
     javas_largest_rate_is_counted_exactly,
 ];
 
 /// Longer than any scenario takes, in milliseconds.
-const LONG: u64 = 600_000;
+pub(super) const LONG: u64 = 600_000;
 
-struct Java {
+pub(super) struct Java {
     actor: Actor,
     name: String,
 }
 
 impl Java {
-    async fn tries(&mut self, method: &str, with: &[&str]) -> Result<String, Thrown> {
+    pub(super) async fn tries(&mut self, method: &str, with: &[&str]) -> Result<String, Thrown> {
         self.begins(method, with).await;
         self.actor.done().await
     }
 
-    async fn does(&mut self, method: &str, with: &[&str]) -> String {
+    pub(super) async fn does(&mut self, method: &str, with: &[&str]) -> String {
         self.tries(method, with).await.unwrap()
     }
 
@@ -57,15 +48,15 @@ impl Java {
         self.actor.begin_permits(&format!("rate.{method}"), &self.name, &with).await;
     }
 
-    async fn set(&mut self, method: &str, kind: &str, permits: u64, millis: u64) -> String {
+    pub(super) async fn set(&mut self, method: &str, kind: &str, permits: u64, millis: u64) -> String {
         self.does(method, &[kind, &permits.to_string(), &millis.to_string()]).await
     }
 
-    async fn free(&mut self) -> i64 {
+    pub(super) async fn free(&mut self) -> i64 {
         self.does("availablePermits", &[]).await.parse().unwrap()
     }
 
-    async fn try_take(&mut self, permits: u64) -> bool {
+    pub(super) async fn try_take(&mut self, permits: u64) -> bool {
         self.does("tryAcquire", &[&permits.to_string(), "0"]).await == "true"
     }
 }
@@ -78,15 +69,15 @@ fn java(on: &Fixture) -> Java {
     named(on, &on.name)
 }
 
-async fn both(on: &Fixture) -> (Java, RateLimiter) {
+pub(super) async fn both(on: &Fixture) -> (Java, RateLimiter) {
     (java(on), RateLimiter::new(&on.client().await, &on.name))
 }
 
-fn long(permits: u64) -> Rate {
+pub(super) fn long(permits: u64) -> Rate {
     Rate::overall(permits, Duration::from_millis(LONG))
 }
 
-async fn free(limiter: &RateLimiter) -> u64 {
+pub(super) async fn free(limiter: &RateLimiter) -> u64 {
     limiter.available_permits().await.unwrap()
 }
 
@@ -275,65 +266,6 @@ async fn permits_that_java_returned_too_often_are_not_free(on: Fixture) {
     assert!(log(&on).await.iter().all(|(_, _, member)| *member != last));
 }
 
-async fn java_sets_the_rate_anew_and_rust_begins_anew(on: Fixture) {
-    let (mut java, limiter) = both(&on).await;
-    limiter.try_set_rate(long(5)).await.unwrap();
-    limiter.acquire().permits(5).await.unwrap();
-    java.set("setRate", "OVERALL", 3, LONG).await;
-    assert_eq!(free(&limiter).await, 3);
-    limiter.acquire().permits(3).await.unwrap();
-    // The waiter receives no message from Java, and polls.
-    let client = on.client_with(|config| config.poll_interval(Duration::from_millis(500))).await;
-    let waiting = tokio::spawn(RateLimiter::new(&client, &on.name).acquire().into_future());
-    wait_until(SOON, async || client.stats().channels > 0).await;
-    java.set("setRate", "OVERALL", 2, LONG).await;
-    tokio::time::timeout(AT_ONCE, waiting).await.unwrap().unwrap().unwrap();
-    assert_eq!(java.free().await, 1);
-}
-
-async fn rust_sets_the_rate_anew_and_java_begins_anew(on: Fixture) {
-    let (mut java, limiter) = both(&on).await;
-    assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.try_take(5).await && !java.try_take(1).await);
-    assert!(limiter.set_rate(long(3)).await.unwrap());
-    assert!(java.try_take(3).await && !java.try_take(1).await);
-}
-
-async fn java_continues_from_rusts_state(on: Fixture) {
-    let (mut java, limiter) = both(&on).await;
-    assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.try_take(4).await);
-    assert!(limiter.set_rate(long(8)).keeping_state().if_set().await.unwrap());
-    assert_eq!(java.free().await, 4);
-    assert!(java.try_take(4).await && !java.try_take(1).await);
-    assert!(limiter.set_rate(long(6)).keeping_state().await.unwrap());
-    assert!(!java.try_take(1).await && limiter.try_acquire().await.unwrap().is_none());
-    assert_eq!(limiter.release(4).await.unwrap(), 4);
-    assert_eq!((java.free().await, free(&limiter).await), (2, 2));
-}
-
-/// Only the newer line of Redisson supports this.
-async fn rust_continues_from_javas_state(on: Fixture) {
-    let (mut java, limiter) = both(&on).await;
-    limiter.try_set_rate(long(5)).await.unwrap();
-    limiter.acquire().permits(4).await.unwrap();
-    if !on.version().starts_with('4') {
-        assert_eq!(
-            java.tries("keepState", &["OVERALL", "8", "600000"]).await.unwrap_err().class,
-            "ClassNotFoundException"
-        );
-        return;
-    }
-    assert_eq!(java.set("keepState", "OVERALL", 8, LONG).await, "true");
-    assert_eq!(free(&limiter).await, 4);
-    limiter.acquire().permits(4).await.unwrap();
-    // Eight permits are taken and only one goes back. Redisson's number says that none is free, and
-    // Rust agrees.
-    assert_eq!(java.set("keepState", "OVERALL", 2, LONG).await, "true");
-    assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await), (4, 0));
-    assert_eq!((limiter.release(4).await.unwrap(), free(&limiter).await, java.free().await), (4, 2, 2));
-}
-
 async fn each_client_has_its_own_log(on: Fixture) {
     let (mut java, limiter) = both(&on).await;
     limiter.try_set_rate(Rate::per_client(3, Duration::from_millis(LONG))).await.unwrap();
@@ -347,56 +279,6 @@ async fn each_client_has_its_own_log(on: Fixture) {
     // Java's new rate applies to all clients.
     java.set("setRate", "PER_CLIENT", 5, LONG).await;
     assert_eq!((free(&limiter).await, free(&other).await, java.free().await), (2, 2, 5));
-}
-
-async fn lives(on: &Fixture, key: &str) -> Duration {
-    on.observer.time_to_live(key).await.unwrap().unwrap_or_default()
-}
-
-async fn javas_keep_alive_is_kept_by_rust(on: Fixture) {
-    let (mut java, limiter) = both(&on).await;
-    assert_eq!(java.does("trySetRate", &["OVERALL", "5", "1000", "600000"]).await, "true");
-    assert_eq!(limiter.rate().await.unwrap().keep_alive, Some(Duration::from_millis(LONG)));
-    on.observer.cmd(&["PEXPIRE", &on.name, "60000"]).await.unwrap();
-    limiter.acquire().await.unwrap();
-    for key in [on.name.clone(), format!("{{{}}}:value", on.name), format!("{{{}}}:permits", on.name)] {
-        assert!(lives(&on, &key).await > Duration::from_secs(500), "{key}");
-    }
-}
-
-async fn rusts_keep_alive_is_kept_by_java(on: Fixture) {
-    let (mut java, limiter) = both(&on).await;
-    let rate = Rate::overall(5, Duration::from_secs(1)).keep_alive(Duration::from_millis(LONG));
-    limiter.try_set_rate(rate).await.unwrap();
-    on.observer.cmd(&["PEXPIRE", &on.name, "60000"]).await.unwrap();
-    assert!(java.try_take(1).await);
-    for key in [on.name.clone(), format!("{{{}}}:value", on.name), format!("{{{}}}:permits", on.name)] {
-        assert!(lives(&on, &key).await > Duration::from_secs(500), "{key}");
-    }
-    assert_eq!(java.does("expire", &["60000"]).await, "true");
-    assert!(lives(&on, &on.name).await <= Duration::from_secs(60));
-}
-
-async fn a_limiter_that_java_deletes_has_no_rate(on: Fixture) {
-    let (mut java, limiter) = both(&on).await;
-    limiter.try_set_rate(long(5)).await.unwrap();
-    limiter.acquire().permits(5).await.unwrap();
-    assert_eq!(java.does("delete", &[]).await, "true");
-    assert!(matches!(limiter.acquire().await, Err(LimitError::RateNotSet { .. })));
-    assert!(!limiter.delete().await.unwrap());
-    limiter.try_set_rate(long(5)).await.unwrap();
-    assert_eq!(free(&limiter).await, 5);
-}
-
-async fn a_limiter_that_rust_deletes_has_no_rate(on: Fixture) {
-    let (mut java, limiter) = both(&on).await;
-    assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.try_take(5).await);
-    assert!(limiter.delete().await.unwrap());
-    assert!(java.tries("tryAcquire", &["1", "0"]).await.unwrap_err().message.contains("not initialized"));
-    assert_eq!(java.does("delete", &[]).await, "false");
-    assert_eq!(java.set("trySetRate", "OVERALL", 5, LONG).await, "true");
-    assert!(java.try_take(5).await);
 }
 
 async fn entries_are_redissons(on: Fixture) {

@@ -77,6 +77,23 @@ pub async fn listening(server: &RedisServer, client: &Client) {
     wait_until(SOON, subscribed).await;
 }
 
+/// Returns how often the server has executed a command, also from scripts.
+pub async fn calls_of(observer: &Observer, command: &str) -> u64 {
+    let stats: String = observer.query(&["INFO", "commandstats"]).await.expect("the server answers");
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.map_or(0, |line| line.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number of calls"))
+}
+
+/// Returns the rules of the line in docs/operating/acl.md that begins with `begins` after the
+/// user's name. The password is `secret`.
+pub fn published_rules(begins: &str) -> Vec<String> {
+    let lines = include_str!("../../docs/operating/acl.md").lines();
+    let mut rules = lines.filter_map(|line| line.strip_prefix("ACL SETUSER app "));
+    let rules = rules.find(|rules| rules.starts_with(begins));
+    let rules = rules.unwrap_or_else(|| panic!("the page has a line that begins with {begins}"));
+    rules.split(' ').map(|rule| rule.replace("SECRET", "secret")).collect()
+}
+
 /// The statistics of an idle client.
 pub const NOTHING: ClientStats = ClientStats { names: 0, holds: 0, waiting: 0, channels: 0 };
 

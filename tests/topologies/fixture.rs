@@ -6,6 +6,7 @@ use redgrid_core::{Client, Config};
 use redgrid_testkit::redis::Value;
 use redgrid_testkit::{Cluster, Observer, RedisServer, Replicated, Sentinels, ServerBinary, ServerBuilder};
 pub(crate) use redgrid_tests::topology::{Topology, by_list, by_seeds, by_sentinels, connected};
+use redgrid_tests::{SOON, published_rules};
 use tokio::sync::OnceCell;
 
 /// A scenario of the contract.
@@ -92,26 +93,18 @@ impl Deployment {
 pub(crate) const APP: &str = "app";
 pub(crate) const SECRET: &str = "secret";
 
-/// Returns the rules in the page's line with this beginning.
-fn rules(begins: &str) -> Vec<String> {
-    let mut lines = include_str!("../../docs/operating/acl.md").lines();
-    let line = lines.find(|line| line.starts_with(&format!("ACL SETUSER app {begins}")));
-    let rules = line.unwrap_or_else(|| panic!("the page has a line that begins with {begins}")).split(' ').skip(3);
-    rules.map(|rule| rule.replace("SECRET", SECRET)).collect()
-}
-
 /// Returns the rules for commands of newer servers only.
 fn newer_rules() -> Vec<String> {
-    rules("+hpexpire")
+    published_rules("+hpexpire")
 }
 
 /// Returns the page's rules for a topology.
 pub(crate) fn published(topology: Topology) -> String {
-    let mut all = rules("on ");
+    let mut all = published_rules("on ");
     all.extend(match topology {
         Topology::Single => Vec::new(),
-        Topology::MasterSlave | Topology::Sentinel => rules("+role"),
-        Topology::Cluster => rules("+cluster|slots"),
+        Topology::MasterSlave | Topology::Sentinel => published_rules("+role"),
+        Topology::Cluster => published_rules("+cluster|slots"),
     });
     all.extend(
         [
@@ -147,7 +140,7 @@ pub(crate) fn published(topology: Topology) -> String {
             "+lmove",
         ]
         .into_iter()
-        .flat_map(rules),
+        .flat_map(published_rules),
     );
     // Tests besides locking use these commands: they read, also from replicas, and list
     // connections.
@@ -183,6 +176,12 @@ pub(crate) fn is_skipped_before_7(scenario: &str, why: &str) -> bool {
 
 fn is_before_7() -> bool {
     ServerBinary::find().is_ok_and(|found| found.version().major < 7)
+}
+
+/// Returns the configuration of a client with a response timeout beyond any step of a migration. A
+/// request that needs keys of both sides waits for the end of the migration.
+pub(crate) fn patient(cluster: &Cluster) -> Config {
+    by_seeds(cluster).response_timeout(SOON).retries(5)
 }
 
 /// The user of clients.

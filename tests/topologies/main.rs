@@ -27,6 +27,7 @@ mod local_maps;
 mod maps;
 mod migration;
 mod migration_collections;
+mod migration_waiters;
 mod multimaps;
 mod native;
 mod object_events;
@@ -135,6 +136,7 @@ fn main() -> ExitCode {
         local_maps::local_maps_failover::scenarios(),
         migration::scenarios(),
         migration_collections::scenarios(),
+        migration_waiters::scenarios(),
         object_events::object_events_alone::scenarios(),
         rates_failover::scenarios(),
         topics::topics_alone::scenarios(),

@@ -13,7 +13,7 @@ use redgrid_set::Set;
 use redgrid_testkit::{Cluster, RedisServer, wait_until};
 use redgrid_tests::SOON;
 
-use crate::fixture::{by_seeds, connected, scenarios};
+use crate::fixture::{connected, patient, scenarios};
 
 scenarios![
     a_bloom_filter_forgets_nothing_while_its_slot_moves,
@@ -21,12 +21,6 @@ scenarios![
     a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves,
     a_local_cached_map_returns_no_older_value_while_its_slot_moves,
 ];
-
-/// Returns a client with a response timeout beyond any step of a migration here. A request that
-/// needs keys of both sides waits for the end of the migration.
-async fn patient(cluster: &Cluster) -> Client {
-    connected(by_seeds(cluster).response_timeout(SOON).retries(5)).await
-}
 
 /// Work that goes on until it must end, and how much is done.
 #[derive(Clone, Default)]
@@ -80,7 +74,7 @@ async fn moves<T>(cluster: &Cluster, name: &str, keys: &[&str], work: &Work, wor
 
 async fn a_bloom_filter_forgets_nothing_while_its_slot_moves() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let client = patient(&cluster).await;
+    let client = connected(patient(&cluster)).await;
     let filter: BloomFilter<i64, Long> = BloomFilter::new(&client, "seen");
     filter.try_init(20_000, 0.000_1).await.unwrap();
     let work = Work::default();
@@ -109,7 +103,7 @@ async fn a_bloom_filter_forgets_nothing_while_its_slot_moves() {
 
 async fn sets_are_combined_as_they_are_while_their_slot_moves() {
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let client = patient(&cluster).await;
+    let client = connected(patient(&cluster)).await;
     let work = Work::default();
     let combining = {
         let (client, work) = (client.clone(), work.clone());
@@ -140,7 +134,7 @@ async fn sets_are_combined_as_they_are_while_their_slot_moves() {
 async fn a_map_cache_keeps_entries_and_lifetimes_while_its_slot_moves() {
     const HOUR: Duration = Duration::from_secs(3600);
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let client = patient(&cluster).await;
+    let client = connected(patient(&cluster)).await;
     let map: MapCache<u64, u64> = MapCache::new(&client, "map");
     map.set_limit(Limit::least_recently_used(100_000)).await.unwrap();
     let work = Work::default();
@@ -179,7 +173,7 @@ async fn a_local_cached_map_returns_no_older_value_while_its_slot_moves() {
     /// Far longer than the whole test: this bound corrects no entry.
     const UNBOUNDED: Duration = Duration::from_secs(3600);
     let cluster = Cluster::start(3, 0).await.unwrap();
-    let (one, two) = (patient(&cluster).await, patient(&cluster).await);
+    let (one, two) = (connected(patient(&cluster)).await, connected(patient(&cluster)).await);
     let of = |client: &Client| {
         LocalCachedMap::<String, u64>::with_options(client, "numbers", Options::default().max_stale(UNBOUNDED))
     };

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use crate::{
     find::{ServerBinary, Version},
     port::ReservedAddress,
-    server::{RedisServer, StartError},
+    server::RedisServer,
+    start_error::StartError,
     tls::Authority,
 };
 

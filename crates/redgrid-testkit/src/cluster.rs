@@ -11,7 +11,8 @@ pub use builder::ClusterBuilder;
 
 use crate::{
     cluster::view::{Member, members},
-    server::{RedisServer, StartError},
+    server::RedisServer,
+    start_error::StartError,
     topology::{self, SETTLED_WITHIN, TopologyError, ask, follows, running, until},
 };
 

@@ -57,6 +57,7 @@ mod replicated;
 mod resp;
 mod sentinels;
 mod server;
+mod start_error;
 mod supervisor;
 mod tls;
 mod topology;
@@ -76,7 +77,8 @@ pub use proxy::{
 pub use redis;
 pub use replicated::Replicated;
 pub use sentinels::{Sentinels, SentinelsBuilder};
-pub use server::{RedisServer, StartError};
+pub use server::RedisServer;
+pub use start_error::StartError;
 pub use tls::Tls;
 pub use topology::TopologyError;
 pub use wait::wait_until;

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 
 use crate::{
     builder::ServerBuilder,
-    server::{RedisServer, StartError},
+    server::RedisServer,
+    start_error::StartError,
     topology::{SETTLED_WITHIN, TopologyError, acknowledged, follows, member, running, start_all, until},
 };
 

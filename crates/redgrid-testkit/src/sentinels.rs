@@ -5,7 +5,8 @@ use std::{collections::HashMap, net::SocketAddr, time::Duration};
 use crate::{
     builder::{Role, SEVEN, ServerBuilder},
     replicated::Replicated,
-    server::{RedisServer, StartError},
+    server::RedisServer,
+    start_error::StartError,
     topology::{self, SETTLED_WITHIN, TopologyError, ask, follows, running, start_all, until},
 };
 

@@ -8,10 +8,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{
-    builder::ServerBuilder,
-    server::{RedisServer, StartError},
-};
+use crate::{builder::ServerBuilder, server::RedisServer, start_error::StartError};
 
 /// A deployment of several servers is not in the requested state.
 #[derive(Debug, thiserror::Error)]

@@ -336,8 +336,7 @@ pub trait ClientExt: Sealed {
         self.client().core().subscriptions.subscribers_at_primary(channel, key)
     }
 
-    /// Returns the number of subscribers of `channels` at all nodes where waiters of `key`
-    /// subscribe.
+    /// Counts the subscribers of `channels` at all nodes where waiters of `key` subscribe.
     ///
     /// The channels must be in the slot of `key`. These nodes are the primary, and a replica as
     /// well if `subscription_mode` says so.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::{
     builder::{Role, ServerBuilder},
     cluster::{Cluster, view::SLOTS},
-    server::{RedisServer, StartError},
+    server::RedisServer,
+    start_error::StartError,
     topology::{SETTLED_WITHIN, TopologyError, ask, member, start_all, until},
 };
 

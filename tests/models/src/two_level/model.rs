@@ -233,12 +233,10 @@ impl TwoLevel {
             }
         }
         if let Some(server_lease) = &process.server_lease {
+            let waits = || process.verdict(&self.setup()) == Some(Verdict::Wait);
             if server_lease.release_queued {
                 actions.push(Action::Release(at));
-            } else if server_lease.watched
-                && process.owner.is_none()
-                && process.verdict(&self.setup()) != Some(Verdict::Wait)
-            {
+            } else if server_lease.watched && process.owner.is_none() && !waits() {
                 actions.push(Action::Pass(at));
             }
         } else if !process.queue.is_empty() && process.poll != Poll::Idle {
@@ -376,11 +374,9 @@ impl TwoLevel {
             flaws.unheld |= !held;
             flaws.too_early |= state.kept.is_ahead();
             state.kept = entry.keep;
-            state
-                .processes
-                .iter_mut()
-                .flat_map(|process| &mut process.preempted)
-                .for_each(|preempted| preempted.followed = true);
+            for preempted in state.processes.iter_mut().flat_map(|process| &mut process.preempted) {
+                preempted.followed = true;
+            }
         }
     }
 }

@@ -2,15 +2,11 @@
 //! hanging tasks. Such a future gives up its grant, so it delays other waiters, of any process, by
 //! at most two seconds.
 
-use std::any::Any;
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
-use std::time::{Duration, Instant};
+mod trial;
 
-use futures_util::future::join_all;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use redgrid_atomic_long::{AtomicLong, LongAdder};
 use redgrid_barrier::{Barrier, Condition, DoubleBarrier, Event, Notify, Phaser};
 use redgrid_bucket::Bucket;
@@ -26,12 +22,11 @@ use redgrid_rate_limiter::{GcraLimiter, Quota, Rate, RateLimiter};
 use redgrid_reliable_queue::ReliableQueue;
 use redgrid_semaphore::Semaphore;
 use redgrid_stream::{Start, Stream};
-use redgrid_testkit::Observer;
 use redgrid_tests::SOON;
-use tokio::task::JoinHandle;
 
 use crate::contract::clauses;
 use crate::fixture::Fixture;
+use trial::{Act, Case, Granted, Wait, Waiting, act, check, given, held, held_after, waiter};
 
 clauses![
     "unpolled";
@@ -79,196 +74,6 @@ clauses![
     locally_cached_entries,
 ];
 
-/// How long another waiter may be delayed, in naps: 2 s.
-const DELAY: u64 = 40;
-const NAP: Duration = Duration::from_millis(50);
-
-/// The most polls of a future before it is kept. It waits at another point each time.
-const POLLS: usize = 8;
-
-/// How long the next wake-up is awaited. A future without one by then waits for another party.
-const QUIET: Duration = Duration::from_millis(300);
-
-/// The grant of a waiter. Dropping it gives it back.
-type Granted = Box<dyn Any + Send>;
-type Waiting = Pin<Box<dyn Future<Output = Granted> + Send>>;
-type Wait = fn(Client, String) -> Waiting;
-type Act = fn(Client, String) -> Pin<Box<dyn Future<Output = ()> + Send>>;
-
-/// A waiter as a function: the future borrows nothing.
-macro_rules! waiter {
-    (|$client:ident, $name:ident| $work:expr) => {{
-        fn waiter($client: Client, $name: String) -> Waiting {
-            Box::pin(async move { Box::new($work) as Granted })
-        }
-        waiter as Wait
-    }};
-}
-
-macro_rules! act {
-    (|$client:ident, $name:ident| $work:expr) => {{
-        fn act($client: Client, $name: String) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-            Box::pin(async move {
-                $work;
-            })
-        }
-        act as Act
-    }};
-}
-
-/// Counts time as this process and its server have it: naps with a request behind each, which take
-/// longer on a busy machine.
-struct Pace {
-    naps: Arc<AtomicU64>,
-    task: JoinHandle<()>,
-}
-
-impl Pace {
-    fn of(observer: &Observer) -> Pace {
-        let (naps, observer) = (Arc::new(AtomicU64::new(0)), observer.clone());
-        let counter = Arc::clone(&naps);
-        let task = tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(NAP).await;
-                observer.cmd(&["PING"]).await.expect("the server answers");
-                counter.fetch_add(1, Ordering::Relaxed);
-            }
-        });
-        Pace { naps, task }
-    }
-
-    fn now(&self) -> u64 {
-        self.naps.load(Ordering::Relaxed)
-    }
-
-    /// Completes `work`, which is to take no longer than [`DELAY`].
-    async fn in_time<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
-        let (began, at) = (Instant::now(), self.now());
-        let done = tokio::time::timeout(SOON, work).await;
-        let (took, naps) = (began.elapsed(), self.now() - at);
-        match done {
-            Ok(done) if naps <= DELAY => done,
-            _ => panic!("{what}: another waiter was delayed by {took:?}, {naps} naps of {NAP:?}"),
-        }
-    }
-}
-
-impl Drop for Pace {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// Polls a future when it is woken, up to `polls` times. Returns true if it still waits then.
-async fn poll_some(future: &mut Waiting, polls: usize) -> bool {
-    for _ in 0..polls {
-        let mut polled = false;
-        let next = poll_fn(|cx| match std::mem::replace(&mut polled, true) {
-            false => match future.as_mut().poll(cx) {
-                Poll::Ready(granted) => Poll::Ready(Some(granted)),
-                Poll::Pending => Poll::Pending,
-            },
-            // A wake-up ends this round; the next round polls.
-            true => Poll::Ready(None),
-        });
-        match tokio::time::timeout(QUIET, next).await {
-            Ok(Some(_granted)) => return false,
-            Ok(None) => {}
-            Err(_) => return true,
-        }
-    }
-    true
-}
-
-/// The steps of a trial.
-struct Case {
-    /// Creates the object, if it has to be created.
-    set_up: Option<Act>,
-    /// The waiter that is kept without being polled.
-    kept: Wait,
-    /// Another waiter, which must be granted what the kept waiter does not take.
-    other: Wait,
-    /// Whether a third client takes the object first, as `other` takes it.
-    taken: bool,
-    /// The step after the kept waiter has begun to wait.
-    then: Option<Act>,
-}
-
-/// Keeps a waiter at each point where it waits. Another waiter of the same process, and one of
-/// another process, must not be delayed.
-async fn check(on: &Fixture, case: Case) {
-    let pace = Pace::of(&on.observer);
-    // Names of their own keep the trials apart. Clients of their own would be hundreds of
-    // connections to a cluster.
-    let clients = [on.client().await, on.client().await, on.client().await];
-    let mut trials = Vec::new();
-    for polls in 1..=POLLS {
-        for same in [true, false] {
-            trials.push(trial(on, &clients, &pace, &case, polls, same));
-        }
-    }
-    join_all(trials).await;
-}
-
-async fn trial(
-    on: &Fixture,
-    [client, another, third]: &[Client; 3],
-    pace: &Pace,
-    case: &Case,
-    polls: usize,
-    same: bool,
-) {
-    static TRIALS: AtomicU64 = AtomicU64::new(0);
-    let name = format!("{}:{}", on.name, TRIALS.fetch_add(1, Ordering::Relaxed));
-    let what = format!(
-        "{polls} polls, a waiter of {} process{}",
-        if same { "the same" } else { "another" },
-        if case.taken { ", taken at first" } else { "" }
-    );
-    if let Some(set_up) = case.set_up {
-        set_up(third.clone(), name.clone()).await;
-    }
-    let holder = match case.taken {
-        true => Some((case.other)(third.clone(), name.clone()).await),
-        false => None,
-    };
-    let mut kept = (case.kept)(client.clone(), name.clone());
-    if !poll_some(&mut kept, polls).await {
-        return;
-    }
-    drop(holder);
-    if let Some(then) = case.then {
-        then(third.clone(), name.clone()).await;
-    }
-    let other = (case.other)(if same { client.clone() } else { another.clone() }, name.clone());
-    let granted = pace.in_time(&what, tokio::spawn(other)).await.expect("the other waiter ends");
-    drop(granted);
-    if case.then.is_none() {
-        // The kept future was not forgotten: polled again, it sends its request anew.
-        tokio::time::timeout(SOON, kept).await.unwrap_or_else(|_| panic!("{what}: polled again, it ends"));
-    }
-}
-
-/// Checks an object that one caller holds at a time, first while it is free, then while it is
-/// taken.
-async fn held(on: &Fixture, kept: Wait, other: Wait) {
-    for taken in [false, true] {
-        check(on, Case { set_up: None, kept, other, taken, then: None }).await;
-    }
-}
-
-/// Checks such an object that has to be created first.
-async fn held_after(on: &Fixture, set_up: Act, kept: Wait, other: Wait) {
-    for taken in [false, true] {
-        check(on, Case { set_up: Some(set_up), kept, other, taken, then: None }).await;
-    }
-}
-
-/// Checks a value or an event that goes to one of several waiters.
-async fn given(on: &Fixture, set_up: Option<Act>, wait: Wait, then: Act) {
-    check(on, Case { set_up, kept: wait, other: wait, taken: false, then: Some(then) }).await;
-}
-
 async fn locks(on: Fixture) {
     let wait = waiter!(|client, name| Lock::new(&client, &name).acquire().await.unwrap());
     held(&on, wait, wait).await;
@@ -299,9 +104,7 @@ async fn reads(on: Fixture) {
 }
 
 async fn writes(on: Fixture) {
-    for taken in [false, true] {
-        check(&on, Case { set_up: None, kept: WRITE, other: READ, taken, then: None }).await;
-    }
+    held(&on, WRITE, READ).await;
     held(&on, WRITE, WRITE).await;
 }
 
@@ -314,17 +117,13 @@ async fn reads_in_order_of_arrival(on: Fixture) {
 async fn writes_in_order_of_arrival(on: Fixture) {
     let read = waiter!(|client, name| RwLock::new(&client, &name).fair().read().await.unwrap());
     let write = waiter!(|client, name| RwLock::new(&client, &name).fair().write().await.unwrap());
-    for taken in [false, true] {
-        check(&on, Case { set_up: None, kept: write, other: read, taken, then: None }).await;
-    }
+    held(&on, write, read).await;
     held(&on, write, write).await;
 }
 
 async fn upgradable_reads(on: Fixture) {
     let wait = waiter!(|client, name| RwLock::new(&client, &name).upgradable_read().await.unwrap());
-    for taken in [false, true] {
-        check(&on, Case { set_up: None, kept: wait, other: WRITE, taken, then: None }).await;
-    }
+    held(&on, wait, WRITE).await;
     held(&on, wait, wait).await;
 }
 
@@ -344,9 +143,7 @@ async fn multi_locks(on: Fixture) {
         MultiLock::new(&client, names).acquire().await.unwrap()
     });
     let one = waiter!(|client, name| Lock::new(&client, format!("{name}:b")).acquire().await.unwrap());
-    for taken in [false, true] {
-        check(&on, Case { set_up: None, kept: both, other: one, taken, then: None }).await;
-    }
+    held(&on, both, one).await;
     held(&on, both, both).await;
 }
 
