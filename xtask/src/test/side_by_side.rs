@@ -123,3 +123,38 @@ fn run_one(mut program: Program, settings: &[(&'static str, OsString)], logs: &P
     let output = fs::read_to_string(&log).map_err(|source| Failure::Files { path: log, source })?;
     Ok(Ended { name: program.name, counts, output, took: began.elapsed() })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn all_programs_run_and_those_that_hang_up_do_not_end_the_others() {
+        let program = |name: &str, script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            Program { name: name.into(), command }
+        };
+        let good = "echo test $NAME ... ok; echo test result: ok.; echo SKIPPED b: no $NAME >&2";
+        let programs = [("models one", good), ("tests two", "exit 3"), ("tests behaviour", good), ("three", good)];
+        let programs = programs.map(|(name, script)| program(name, script)).into();
+        let folder = tempfile::tempdir().unwrap();
+        let mut ended = run(folder.path(), programs, &[("NAME", "a".into())]).unwrap();
+        ended.sort_by(|one, other| one.name.cmp(&other.name));
+        let lines: Vec<_> = ended.iter().map(|one| format!("{}: {}", one.name, one.counts)).collect();
+        let good = "0 passed, 0 failed, 1 skipped";
+        assert_eq!(
+            lines,
+            [
+                format!("models one: {good}"),
+                format!("tests behaviour: {good}"),
+                "tests two: 0 passed, 0 failed, 0 skipped; it ended before its result".to_owned(),
+                format!("three: {good}"),
+            ]
+        );
+        let log = logs(folder.path()).unwrap().join("models-one.log");
+        assert!(fs::read_to_string(log).unwrap().contains("SKIPPED b: no a"));
+    }
+}
