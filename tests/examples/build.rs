@@ -39,7 +39,7 @@ fn programs(examples: &Path) -> Result<String, Box<dyn Error>> {
         write!(modules, "mod {name} {{\n{text}\n{run}\n}}\n\n")?;
         writeln!(table, "    (\"{name}\", {name}::run),")?;
     }
-    Ok(format!("{modules}pub(crate) const PROGRAMS: &[(&str, fn() -> std::process::ExitCode)] = &[\n{table}];\n"))
+    Ok(format!("{modules}const PROGRAMS: &[Program] = &[\n{table}];\n"))
 }
 
 /// Returns a module for each Rust block with a test, named by its line.

@@ -20,6 +20,9 @@ use tokio::runtime::Runtime;
 use deployment::Deployment;
 use table::{EXAMPLES, Example, Servers};
 
+/// The name of a program, and the function that runs it.
+type Program = (&'static str, fn() -> ExitCode);
+
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 
 /// Names the program to run. Names of redgrid's settings begin with `REDGRID_`.

@@ -32,6 +32,15 @@ const fn example(name: &'static str, servers: Servers, order: Order, prints: &'s
 }
 
 pub(crate) const EXAMPLES: &[Example] = &[
+    // The longest one begins first.
+    example(
+        "segmented_sale",
+        Single,
+        Given,
+        "5* pair …: one lock …, eight segments …
+        240 sold by 32 workers, each time to exactly 0
+        medians: one lock …, eight segments …, … times as fast",
+    ),
     example(
         "cart_keys",
         Single,
@@ -519,14 +528,6 @@ pub(crate) const EXAMPLES: &[Example] = &[
         3: handled
         2: seen, and forgotten in …
         3 seen",
-    ),
-    example(
-        "segmented_sale",
-        Single,
-        Given,
-        "5* pair …: one lock …, eight segments …
-        240 sold by 32 workers, each time to exactly 0
-        medians: one lock …, eight segments …, … times as fast",
     ),
     example(
         "sentinel",
