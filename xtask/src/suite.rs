@@ -1,6 +1,7 @@
 //! Runs a test program of the workspace with a time limit, and counts its results.
 
 use std::{
+    collections::BTreeMap,
     fmt, io,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
@@ -18,12 +19,17 @@ use crate::{
 /// How often the end of a test program is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The reason of a test that is ignored without one.
+const NO_REASON: &str = "no reason is given";
+
 /// The results of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: u32,
     pub(crate) failed: u32,
     pub(crate) skipped: u32,
+    /// Why tests were skipped, and how many for each reason.
+    pub(crate) reasons: BTreeMap<String, u32>,
     /// The names of failed tests.
     pub(crate) failures: Vec<String>,
     /// Why the run did not complete.
@@ -35,7 +41,7 @@ impl Counts {
     /// skip themselves print that to standard error.
     pub(crate) fn read(out: &str, err: &str) -> Self {
         let mut counts = Counts::default();
-        let mut ignored = Vec::new();
+        let mut ignored = BTreeMap::new();
         for line in out.lines() {
             let Some((name, result)) = line.strip_prefix("test ").and_then(|line| line.rsplit_once(" ... ")) else {
                 continue;
@@ -46,24 +52,37 @@ impl Counts {
                     counts.failed += 1;
                     counts.failures.push(name.trim().to_owned());
                 }
-                Some(result) if result.starts_with("ignored") => {
-                    counts.skipped += 1;
-                    ignored.push(name.trim());
+                Some(word) if word.starts_with("ignored") => {
+                    ignored.insert(name.trim(), result.split_once(", ").map_or(NO_REASON, |(_, reason)| reason));
                 }
                 _ => {}
             }
         }
         for line in err.lines().filter_map(|line| line.strip_prefix("SKIPPED ")) {
+            let (name, reason) = line.split_once(": ").unwrap_or((line, NO_REASON));
             // A test that is not listed as ignored ends as passed.
-            if !ignored.iter().any(|name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "))) {
+            if ignored.insert(name, reason).is_none() {
                 counts.passed = counts.passed.saturating_sub(1);
-                counts.skipped += 1;
             }
+        }
+        for reason in ignored.into_values() {
+            counts.skipped += 1;
+            *counts.reasons.entry(reason.to_owned()).or_default() += 1;
         }
         if !out.lines().any(|line| line.starts_with("test result: ")) {
             counts.broken_off = Some("it ended before its result".into());
         }
         counts
+    }
+
+    /// Adds the numbers of another program.
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
     }
 
     pub(crate) fn is_good(&self) -> bool {
@@ -162,6 +181,8 @@ mod tests {
         let skipped = "SKIPPED weather::long: there is no newer server\nSKIPPED weather::off: needs more\n";
         let counts = Counts::read(out, skipped);
         assert_eq!((counts.passed, counts.failed, counts.skipped), (1, 1, 2));
+        let reasons = [("needs more", 1), ("there is no newer server", 1)];
+        assert_eq!(counts.reasons, reasons.map(|(reason, count)| (reason.to_owned(), count)).into());
         assert_eq!(
             (counts.failures.as_slice(), counts.broken_off.as_ref()),
             (&["contract::two::cluster".into()][..], None)

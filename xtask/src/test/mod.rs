@@ -1,6 +1,7 @@
 //! All tests: built once, and run side by side.
 
 mod programs;
+mod progress;
 pub(crate) mod side_by_side;
 
 use std::{ffi::OsString, path::Path, process::ExitCode, thread, time::Instant};
@@ -58,10 +59,11 @@ fn cores() -> usize {
 
 fn everything(workspace: &Path, settings: &[(&'static str, OsString)]) -> Result<ExitCode, Failure> {
     let began = Instant::now();
-    say("building the tests");
+    say("builds all tests, and runs them; from nothing, this took about half an hour on 2 cores");
     let mut all = programs::build(&FEATURES)?;
-    say(&format!("built {} programs in {} s; running them", all.len(), began.elapsed().as_secs()));
     all.push(examples_of_docs());
+    let built = began.elapsed().as_secs();
+    say(&format!("built in {built} s; running {} programs, several at a time", all.len()));
     let ended = side_by_side::run(workspace, all, settings)?;
     Ok(summary(&ended, began))
 }
@@ -79,20 +81,25 @@ fn summary(ended: &[Ended], began: Instant) -> ExitCode {
     for ended in &failed {
         println!("\n==== {}: {}\n{}", ended.name, ended.counts, failures(&ended.output));
     }
+    println!("\n==== {} programs in {} s", ended.len(), began.elapsed().as_secs());
+    print!("{}", closing(ended));
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Returns the last lines: what failed, what was skipped and why, and the counts.
+fn closing(ended: &[Ended]) -> String {
     let mut all = Counts::default();
-    for ended in ended {
-        all.passed += ended.counts.passed;
-        all.failed += ended.counts.failed;
-        all.skipped += ended.counts.skipped;
-    }
-    println!("\n==== {} programs: {all}, in {} s", ended.len(), began.elapsed().as_secs());
-    for ended in &failed {
-        println!("==== FAILED: {}: {}", ended.name, ended.counts);
-        for name in &ended.counts.failures {
-            println!("====   {name}");
+    let mut lines = Vec::new();
+    for Ended { name, counts, .. } in ended {
+        all.add(counts);
+        if !counts.is_good() {
+            lines.push(format!("FAILED: {name}: {counts}"));
+            lines.extend(counts.failures.iter().map(|test| format!("  {test}")));
         }
     }
-    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    lines.extend(all.reasons.iter().map(|(reason, count)| format!("skipped {count}: {reason}")));
+    lines.push(format!("tests: {} passed, {} failed, {} skipped", all.passed, all.failed, all.skipped));
+    lines.join("\n") + "\n"
 }
 
 /// Returns the part of the output that describes the failures: the harness's list, or else the
@@ -108,6 +115,8 @@ const LAST_LINES: usize = 60;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -117,5 +126,27 @@ mod tests {
         let endless: String = (0..1_000).map(|n| format!("{n}\n")).collect();
         assert_eq!(failures(&endless).lines().next(), Some("940"));
         assert_eq!(failures("killed\n"), "killed");
+    }
+
+    #[test]
+    fn the_last_lines_name_what_failed_and_why_tests_were_skipped() {
+        let skipped = "SKIPPED c: no newer server\nSKIPPED d: no Java\n";
+        let one = Counts::read("test a ... ok\ntest c ... ok\ntest d ... ok\ntest result: ok.", skipped);
+        let two = Counts::read("test b ... FAILED\ntest e ... ok\ntest result: FAILED.", "SKIPPED e: no Java\n");
+        let hung = Counts { broken_off: Some("not done within 3600s".into()), ..Counts::default() };
+        let ended = [("one", one), ("two", two), ("three", hung)];
+        let ended = ended.map(|(name, counts)| Ended {
+            name: name.into(),
+            counts,
+            output: String::new(),
+            took: Duration::ZERO,
+        });
+        assert_eq!(
+            closing(&ended),
+            "FAILED: two: 0 passed, 1 failed, 1 skipped\n  b\n\
+             FAILED: three: 0 passed, 0 failed, 0 skipped; not done within 3600s\n\
+             skipped 2: no Java\nskipped 1: no newer server\n\
+             tests: 1 passed, 1 failed, 3 skipped\n"
+        );
     }
 }

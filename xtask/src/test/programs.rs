@@ -54,8 +54,8 @@ struct Profile {
     test: bool,
 }
 
-/// Builds the test programs of all crates. Examples are not among them: no test runs one, and
-/// clippy compiles them.
+/// Builds the test programs of all crates. The examples are not linked one by one: a test program
+/// includes them all (`tests/examples`).
 pub(crate) fn build(features: &[&str]) -> Result<Vec<Program>, Failure> {
     let mut build = cargo();
     build.args(["test", "--workspace", "--tests", "--no-run", "--message-format=json-render-diagnostics"]);

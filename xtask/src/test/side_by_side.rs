@@ -5,7 +5,10 @@ use std::{
     ffi::OsString,
     fs, iter,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +17,7 @@ use crate::{
     install,
     steps::{Failure, say},
     suite::{self, Counts},
-    test::{cores, programs::Program},
+    test::{cores, programs::Program, progress::Progress},
 };
 
 /// A program that has ended.
@@ -22,6 +25,13 @@ pub(crate) struct Ended {
     pub(crate) name: String,
     pub(crate) counts: Counts,
     pub(crate) output: String,
+    pub(crate) took: Duration,
+}
+
+/// What a lane of programs reports.
+enum Report {
+    Began(String),
+    Ended(Result<Ended, Failure>),
 }
 
 /// The longest programs begin first: 440 s to 60 s, each alone on two cores. The others are short.
@@ -42,6 +52,9 @@ const COMPUTING: &str = "models ";
 /// The time limit of one program: 60 minutes, to report a program that hangs.
 const LIMIT: Duration = Duration::from_secs(3600);
 
+/// The time without news after which the running programs are named.
+const SILENCE: Duration = Duration::from_secs(60);
+
 /// Runs all programs, and prints the output of each when it has ended. Only as many run at the
 /// same time as there are cores, and one that computes.
 pub(crate) fn run(
@@ -50,27 +63,44 @@ pub(crate) fn run(
     settings: &[(&'static str, OsString)],
 ) -> Result<Vec<Ended>, Failure> {
     let logs = logs(workspace)?;
+    let began = Instant::now();
+    let mut progress = Progress::of(programs.len());
     let (computing, mut others): (Vec<_>, Vec<_>) =
         programs.into_iter().partition(|program| program.name.starts_with(COMPUTING));
     others.sort_by_key(|program| LONG.iter().position(|long| *long == program.name).unwrap_or(LONG.len()));
     let computing = Mutex::new(computing.into_iter().map(Program::at_the_lowest_priority).collect());
     let others = Mutex::new(VecDeque::from(others));
-    let (ended, results) = mpsc::channel();
+    let (report, reports) = mpsc::channel();
     thread::scope(|scope| {
         let lanes = iter::repeat_n(&others, cores()).chain([&computing]);
         for waiting in lanes {
-            let (ended, logs) = (ended.clone(), &logs);
+            let (report, logs) = (report.clone(), &logs);
             scope.spawn(move || {
                 while let Some(program) = next(waiting) {
                     // The receiver is gone after an error.
-                    if ended.send(run_one(program, settings, logs)).is_err() {
+                    let has_begun = report.send(Report::Began(program.name.clone())).is_ok();
+                    if !has_begun || report.send(Report::Ended(run_one(program, settings, logs))).is_err() {
                         break;
                     }
                 }
             });
         }
-        drop(ended);
-        results.into_iter().collect()
+        drop(report);
+        let reports = reports; // dropped after an error
+        let mut all = Vec::new();
+        loop {
+            match reports.recv_timeout(SILENCE) {
+                Ok(Report::Began(name)) => progress.began(name),
+                Ok(Report::Ended(ended)) => {
+                    let ended = ended?;
+                    println!("\n==== {}\n{}", ended.name, ended.output.trim());
+                    say(&progress.ended(&ended.name, &ended.counts, ended.took));
+                    all.push(ended);
+                }
+                Err(RecvTimeoutError::Timeout) => say(&progress.waiting(began.elapsed())),
+                Err(RecvTimeoutError::Disconnected) => return Ok(all),
+            }
+        }
     })
 }
 
@@ -91,7 +121,40 @@ fn run_one(mut program: Program, settings: &[(&'static str, OsString)], logs: &P
     program.command.envs(settings.iter().map(|(name, value)| (name, value)));
     let counts = suite::run(&mut program.command, LIMIT, &log)?;
     let output = fs::read_to_string(&log).map_err(|source| Failure::Files { path: log, source })?;
-    println!("\n==== {}\n{}", program.name, output.trim());
-    say(&format!("{}: {counts}, in {:.0} s", program.name, began.elapsed().as_secs_f64()));
-    Ok(Ended { name: program.name, counts, output })
+    Ok(Ended { name: program.name, counts, output, took: began.elapsed() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn all_programs_run_and_those_that_hang_up_do_not_end_the_others() {
+        let program = |name: &str, script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            Program { name: name.into(), command }
+        };
+        let good = "echo test $NAME ... ok; echo test result: ok.; echo SKIPPED b: no $NAME >&2";
+        let programs = [("models one", good), ("tests two", "exit 3"), ("tests behaviour", good), ("three", good)];
+        let programs = programs.map(|(name, script)| program(name, script)).into();
+        let folder = tempfile::tempdir().unwrap();
+        let mut ended = run(folder.path(), programs, &[("NAME", "a".into())]).unwrap();
+        ended.sort_by(|one, other| one.name.cmp(&other.name));
+        let lines: Vec<_> = ended.iter().map(|one| format!("{}: {}", one.name, one.counts)).collect();
+        let good = "0 passed, 0 failed, 1 skipped";
+        assert_eq!(
+            lines,
+            [
+                format!("models one: {good}"),
+                format!("tests behaviour: {good}"),
+                "tests two: 0 passed, 0 failed, 0 skipped; it ended before its result".to_owned(),
+                format!("three: {good}"),
+            ]
+        );
+        let log = logs(folder.path()).unwrap().join("models-one.log");
+        assert!(fs::read_to_string(log).unwrap().contains("SKIPPED b: no a"));
+    }
 }

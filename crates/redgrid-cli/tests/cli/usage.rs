@@ -1,5 +1,8 @@
 //! Invalid usage, and missing servers and files.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use crate::support::{redgrid, run};
 
 #[test]
@@ -84,4 +87,39 @@ fn help_shows_what_works_and_hides_the_worker() {
     assert!(text.contains("flash-sale") && text.contains("requests") && !text.contains("sale-worker"), "{text}");
     let sale = run(&["demo", "flash-sale", "--help"]).stdout();
     assert!(sale.contains("Exit codes:") && sale.contains("REDGRID_URL"), "{sale}");
+}
+
+/// Collects the Markdown pages below a folder.
+fn pages(of: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(of).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            pages(&entry, found);
+        } else if entry.extension().is_some_and(|end| end == "md") {
+            found.push(entry);
+        }
+    }
+}
+
+/// A test of the package `xtask` parses the other commands.
+#[test]
+fn each_command_of_the_pages_is_understood() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut all = vec![workspace.join("README.md"), workspace.join("crates/redgrid-cli/README.md")];
+    pages(&workspace.join("docs"), &mut all);
+    let mut commands = 0;
+    for page in all {
+        let text = fs::read_to_string(&page).expect("a page");
+        for block in text.split("\n```sh\n").skip(1).filter_map(|rest| rest.split("\n```").next()) {
+            for line in block.lines().filter_map(|line| line.strip_prefix("redgrid ")) {
+                commands += 1;
+                // `--help` is reached only if everything before it is understood.
+                let options = line.split(" -- ").next().unwrap_or_default();
+                let mut words: Vec<_> = options.split_whitespace().collect();
+                words.push("--help");
+                let ended = run(&words);
+                assert_eq!(ended.code(), 0, "{}: {line}: {}", page.display(), ended.stderr());
+            }
+        }
+    }
+    assert!(commands >= 3, "{commands} commands");
 }
