@@ -52,16 +52,19 @@ pub enum ServerError {
 
 impl ServerError {
     /// Creates the error of a request that was not sent.
+    #[doc(hidden)]
     pub fn not_sent(reason: impl Into<Cow<'static, str>>) -> Self {
         ServerError::NotSent { reason: reason.into() }
     }
 
     /// Creates the error of a request that was sent, and may have been executed.
+    #[doc(hidden)]
     pub fn unknown(reason: impl Into<Cow<'static, str>>) -> Self {
         ServerError::Unknown { reason: reason.into() }
     }
 
     /// Creates the error of a request that the server refused with this message.
+    #[doc(hidden)]
     pub fn refused(message: impl Into<String>) -> Self {
         let message = message.into();
         match LOGIN_REFUSALS.iter().any(|words| message.starts_with(words)) {

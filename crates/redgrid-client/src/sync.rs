@@ -2,8 +2,8 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-#[derive(Debug, Default)]
 /// A mutex that a panic of its holder does not poison.
+#[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
 impl<T> Mutex<T> {

@@ -30,10 +30,10 @@ impl Holdings {
 }
 
 impl Service for Holdings {
-    fn run(self: Arc<Self>, notices: OrderedSubscription) -> BackgroundTask {
+    fn run(self: Arc<Self>, first: Option<ChannelEvent>, notices: OrderedSubscription) -> BackgroundTask {
         Box::pin(async move {
             let mut tasks = JoinSet::new();
-            tasks.spawn(follow_notices(notices, Arc::clone(&self.table)));
+            tasks.spawn(follow_notices(first, notices, Arc::clone(&self.table)));
             tasks.spawn(Arc::clone(&self.table).run_renewal());
             tasks.spawn(Arc::clone(&self.semaphores).run_renewals());
             tasks.spawn(async move { self.unpolled.watch(&self.core).await });
@@ -72,13 +72,16 @@ impl Service for Holdings {
 }
 
 /// Handles notices of holds that were taken over by force.
-async fn follow_notices(mut notices: OrderedSubscription, table: Arc<Table>) {
+async fn follow_notices(first: Option<ChannelEvent>, mut notices: OrderedSubscription, table: Arc<Table>) {
+    let mut next = first;
     loop {
-        match notices.next().await {
-            ChannelEvent::Message { payload, .. } => table.preempted(&payload),
+        match next {
+            Some(ChannelEvent::Message { payload, .. }) => table.preempted(&payload),
             // A notice may have been missed: verify all holds.
-            ChannelEvent::Resync => table.verify_all(),
+            Some(ChannelEvent::Resync) => table.verify_all(),
+            None => {}
         }
+        next = Some(notices.next().await);
     }
 }
 

@@ -91,6 +91,7 @@ pub enum CommitError {
 
 impl CommitError {
     /// Returns whether the same commit may succeed a little later, without intervention.
+    #[doc(hidden)]
     pub fn is_passing(&self) -> bool {
         match self {
             CommitError::Unproven { .. } => true,

@@ -30,7 +30,7 @@ pub(in crate::connection) struct Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if self.core.life.abandon(self.core.clock.now()) {
-            drop(self.service.get().map(|service| service.close()));
+            drop(self.service.close());
             self.core.subscriptions.close();
         }
     }
@@ -50,7 +50,7 @@ impl Driver {
         }
         let by = core.life.closes_by().unwrap_or_else(|| core.clock.now());
         core.life.close();
-        for left in service.get().map(|service| service.close()).unwrap_or_default() {
+        for left in service.close() {
             tasks.spawn(left);
         }
         core.participants.take_leave_requests().into_iter().for_each(|leave_request| core.run_detached(leave_request));

@@ -83,12 +83,12 @@ impl Lifecycle {
         self.0.borrow().is_closed
     }
 
-    /// Completes when the client begins to shut down or is dropped.
+    /// Completes when the client begins to shut down, is dropped, or has lost its runtime.
     pub async fn closing(&self) {
         self.until(|life| life.closes_by.is_some()).await;
     }
 
-    /// Completes when a shutdown is requested, or the runtime has ended.
+    /// Completes when a shutdown is requested, or the last handle is dropped.
     pub async fn asked(&self) {
         self.until(|life| life.is_asked).await;
     }

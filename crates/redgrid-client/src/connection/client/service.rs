@@ -11,7 +11,8 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
 use crate::connection::{Core, Server};
-use crate::pubsub::OrderedSubscription;
+use crate::pubsub::{ChannelEvent, OrderedSubscription};
+use crate::sync::Mutex;
 
 /// Work that ends by itself and delivers its own result.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -20,8 +21,8 @@ pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub trait Service: Any + Send + Sync {
     /// Does the work of the service until it is dropped, beside the other tasks of the client.
     ///
-    /// `notices` are the messages of the client's own channel.
-    fn run(self: Arc<Self>, notices: OrderedSubscription) -> BackgroundTask;
+    /// `notices` are the messages of the client's own channel, after the `first` one.
+    fn run(self: Arc<Self>, first: Option<ChannelEvent>, notices: OrderedSubscription) -> BackgroundTask;
 
     /// Handles a new connection of a node: the server behind it may have lost what is held.
     fn reconnected(&self, server: &Arc<dyn Server>);
@@ -57,6 +58,8 @@ pub struct ServiceStats {
 #[derive(Default)]
 pub struct ServiceSlot {
     service: OnceLock<Arc<dyn Service>>,
+    /// A service that is attached from now on is closed before any caller sees it.
+    is_closed: Mutex<bool>,
     attached: Notify,
 }
 
@@ -82,27 +85,40 @@ impl ServiceSlot {
 
     #[cold]
     fn attach<S: Service>(&self, core: &Arc<Core>, make: impl FnOnce() -> S) -> &Arc<dyn Service> {
-        let service = self.service.get_or_init(|| Arc::new(make()));
+        // Held during the attachment, so that `close` finds the service, or this finds it closed.
+        let is_closed = self.is_closed.lock();
+        let service = self.service.get_or_init(|| {
+            let service = make();
+            if *is_closed {
+                service.close().into_iter().for_each(|work| core.spawn_background(work));
+            }
+            Arc::new(service)
+        });
         self.attached.notify_one();
-        // A shutdown closes the service that it finds. It found none if it has begun before.
-        if core.life.is_closed() {
-            service.close().into_iter().for_each(|work| core.spawn_background(work));
-        }
         service
+    }
+
+    /// Closes the service, or a later one at its attachment. Returns the work that a shutdown waits
+    /// for.
+    pub(in crate::connection) fn close(&self) -> Vec<BackgroundTask> {
+        *self.is_closed.lock() = true;
+        self.service.get().map(|service| service.close()).unwrap_or_default()
     }
 }
 
 /// Runs the service once it is attached. Notices before that concern nothing that is held.
 pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
+    let mut first = None;
     let service = loop {
+        // A service that is attached while a notice arrives may be concerned: it gets the notice.
         if let Some(service) = slot.get() {
             break Arc::clone(service);
         }
         tokio::select! {
             biased;
             () = slot.attached.notified() => {}
-            _ = notices.next() => {}
+            notice = notices.next() => first = Some(notice),
         }
     };
-    service.run(notices).await;
+    service.run(first, notices).await;
 }

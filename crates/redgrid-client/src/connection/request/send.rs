@@ -240,7 +240,7 @@ async fn by_primary(topology: &dyn Topology, home: Arc<dyn Server>, request: &Ar
     }
 }
 
-/// Sends one transmission to the node of its key, without a look at who replaces it.
+/// Sends one transmission to the node of its key, without following a replacement of that node.
 pub async fn once(topology: &dyn Topology, request: Request, limit: Instant) -> Answer {
     let key = request.first_key();
     let to = if request.reads { topology.reader(key) } else { topology.primary(key) };

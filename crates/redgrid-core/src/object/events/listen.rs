@@ -195,7 +195,7 @@ impl Listen {
             }
         };
         client.core().wait_active(&buffer, until).await.map_err(subscribe_error)?;
-        // By now the server may be another one than the one that was checked.
+        // The server may meanwhile have been replaced by one that was not checked.
         if let Some(notify_config) = &notify_config {
             notify_config.clone().ensure(Arc::clone(subscriptions), until).await?;
         }
