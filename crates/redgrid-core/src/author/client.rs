@@ -22,19 +22,19 @@ use crate::unpolled::Offer;
 ///
 /// | for | methods |
 /// |---|---|
-/// | settings | `clock`, `response_timeout`, `patience`, `poll_interval`, `watchdog_lease` |
-/// | | `fair_wait`, `durability`, `notice_prefix` |
+/// | settings | `response_timeout`, `patience`, `poll_interval`, `watchdog_lease`, `fair_wait` |
+/// | | `clock`, `durability`, `notice_prefix` |
 /// | requests | `run_until`, `run_same_slot`, `run_detached`, `batch` |
 /// | | `run_exactly_once`, `run_exactly_once_until`, `run_at_most_once` |
 /// | nodes | `primaries`, `is_primary`, `doubt`, `sentinels` |
 /// | | `run_on`, `run_on_primaries`, `run_on_primaries_until` |
-/// | contact and end | `epoch_of`, `out_of_contact`, `ended` |
+/// | contact | `epoch_of`, `out_of_contact`, `ended` |
 /// | messages | `watch`, `watch_unpolled`, `subscribe`, `message_stream` |
 /// | | `subscribe_ordered`, `subscribe_ordered_unpolled` |
 /// | subscribers | `local_subscriptions`, `is_subscribed`, `channels_matching` |
 /// | | `subscribers`, `subscribers_at_primary`, `waiting_subscribers` |
-/// | state and tasks | `shared`, `kept`, `run_in_background`, `spawn_attached`, `participant` |
-/// | | `offer` |
+/// | state | `shared`, `kept`, `participant`, `offer` |
+/// | tasks | `run_in_background`, `spawn_attached` |
 ///
 /// # Errors
 ///
@@ -54,8 +54,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.response_timeout
     }
 
-    /// Returns how long a call may be without contact to the server: `response_timeout × (retries +
-    /// 1)`.
+    /// Returns how long a call may be without contact: `response_timeout × (retries + 1)`.
     fn patience(&self) -> Duration {
         self.client().core().settings.patience()
     }
@@ -80,8 +79,7 @@ pub trait ClientExt: Sealed {
         self.client().core().settings.durability
     }
 
-    /// Returns the prefix of the channels that notify clients of holds taken over by force. The
-    /// client's id and `}` follow it.
+    /// Returns the prefix of channels of forced takeovers. The client's id and `}` follow it.
     fn notice_prefix(&self) -> String {
         self.client().core().notice_prefix()
     }

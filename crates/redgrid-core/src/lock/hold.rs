@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
-use redgrid_client::NodeId;
-use redgrid_client::internal::nanos;
+use bytes::Bytes;
+use redgrid_client::{NodeId, internal::nanos};
 
 use super::attempt::GrantReply;
 use super::cold_fields::ColdFields;
@@ -23,7 +23,6 @@ use crate::clock::{Clock, Instant};
 use crate::config::Durability;
 use crate::lease::{Deadline, Lease, LeaseMode, deadline, margin};
 use crate::observe::count;
-use bytes::Bytes;
 
 /// One grant of the server, from its acquire to its release.
 pub(crate) struct ServerLease {

@@ -203,7 +203,7 @@ pub(in crate::connection) async fn commit(
     }
 }
 
-/// Sends one transmission to the primary of its key; see [`by_primary`].
+/// Sends one transmission to the primary of its key; see `by_primary`.
 pub async fn unless_replaced(topology: &dyn Topology, request: &Arc<Request>, limit: Instant) -> Answer {
     by_primary(topology, topology.primary(request.first_key()), request, limit).await
 }
