@@ -1,4 +1,4 @@
-//! Compares what a program printed with the lines of the table.
+//! Compares what a program printed with its lines in `expected.txt`.
 
 use libtest_mimic::Failed;
 
