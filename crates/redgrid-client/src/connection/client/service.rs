@@ -122,3 +122,58 @@ pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: Or
     };
     service.run(first, notices).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Client;
+    use crate::connection::inner;
+
+    #[derive(Default)]
+    struct Fake {
+        is_closed: AtomicBool,
+    }
+
+    impl Service for Fake {
+        fn run(self: Arc<Self>, _: Option<ChannelEvent>, _: OrderedSubscription) -> BackgroundTask {
+            Box::pin(std::future::pending())
+        }
+
+        fn reconnected(&self, _: &Arc<dyn Server>) {}
+
+        fn topology_changed(&self) {}
+
+        fn close(&self) -> Vec<BackgroundTask> {
+            self.is_closed.store(true, Ordering::Release);
+            Vec::new()
+        }
+
+        fn held_names(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn stats(&self) -> ServiceStats {
+            ServiceStats::default()
+        }
+    }
+
+    /// Returns whether the service of a client is closed; attaches it on first use.
+    fn is_closed(client: &Client) -> bool {
+        let parts = inner(client);
+        parts.service.get_or_attach(&parts.core, Fake::default).is_closed.load(Ordering::Acquire)
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_closes_the_service_also_one_that_is_attached_later() {
+        for attached_before in [true, false] {
+            // No server is needed: the client connects in the background.
+            let client = Client::connect("redis://127.0.0.1:1").await.unwrap();
+            assert!(!attached_before || !is_closed(&client));
+            let _ = client.shutdown(Duration::ZERO).await;
+            assert!(is_closed(&client), "attached before: {attached_before}");
+        }
+    }
+}
