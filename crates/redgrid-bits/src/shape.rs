@@ -37,7 +37,8 @@ impl FilterConfig {
         let base = smallest_size(least, |size| {
             false_positive_rate(elements, size as f64, optimal_hashes(elements, size)) <= false_probability
         });
-        // Not recomputed for a larger size: with more hashes, as many bits would coincide again.
+        // The number of hashes stays as it is if the size grows: with more of them, as many bits of
+        // an element would coincide again.
         let hash_iterations = optimal_hashes(elements, base);
         let rate = |size: f64| {
             false_positive_rate(elements, size, hash_iterations) + degenerate_rate(elements, size, hash_iterations)

@@ -54,8 +54,8 @@ impl FromReply for Claimed<EntryId> {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
-    /// Claims those of these entries for a consumer that were not delivered for at least `idle`,
-    /// and returns them with their fields.
+    /// Claims entries for a consumer, and returns them with their fields. Entries that were
+    /// delivered less than `idle` ago are left out.
     ///
     /// This counts as a delivery.
     ///

@@ -343,7 +343,7 @@ impl Wakeup {
         Wakeup { at: AtomicU64::new(Instant::MIN.as_nanos()), moved: Notify::new() }
     }
 
-    /// Sets the time. Only the sleeping task calls it, while it is awake.
+    /// Sets the time. Only the task that waits for the alarm calls it, before it waits.
     pub(crate) fn set(&self, at: Instant) {
         self.at.store(at.as_nanos(), Ordering::Release);
     }

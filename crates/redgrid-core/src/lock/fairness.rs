@@ -257,8 +257,8 @@ impl Table {
         protocol: &dyn LockProtocol,
         count: SubscriberCount,
     ) -> Option<YieldPlan> {
-        // Shared kinds do not yield: waiters announce themselves. Waiters of the paired mode count
-        // as others.
+        // Shared kinds do not yield: their waiters announce themselves. A waiter of this process in
+        // the paired mode (a reader, after a writer) counts like one of another process.
         if protocol.is_shared() {
             return None;
         }

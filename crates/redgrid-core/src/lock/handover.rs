@@ -188,7 +188,7 @@ impl Table {
         self.lease_adjusted(&key, &server_lease, fitted.is_some(), fitted);
     }
 
-    /// Continues after a server lease was adjusted, or its token has become due.
+    /// Continues after a server lease was adjusted, or after the wait for the next token has ended.
     fn lease_adjusted(
         self: &Arc<Self>,
         key: &LockId,

@@ -24,8 +24,10 @@ impl Attempt {
 }
 
 impl Table {
-    /// Handles a reply that is no grant. Returns how long others hold the lock, if they do, unless
-    /// the request is to be sent again.
+    /// Handles a reply that is no grant.
+    ///
+    /// `Continue` means that the request is to be sent again. `Break` contains the remaining lease
+    /// if another holder has the lock.
     pub(super) fn not_granted(
         self: &Arc<Self>,
         attempt: &Attempt,

@@ -119,9 +119,9 @@ impl RwLock {
     /// this way.
     ///
     /// Readers and writers first wait in the queue of a [`FairLock`](crate::FairLock), the entry
-    /// gate. Its holder requests the lock itself. Redisson's free edition has no such lock. Its
-    /// clients, and redgrid clients that do not use the gate, are excluded as usual, and have no
-    /// position in the queue.
+    /// gate. The holder of the gate then requests the read-write lock. Redisson's free edition has
+    /// no such lock. Its clients, and redgrid clients that do not use the gate, are excluded as
+    /// usual, and have no position in the queue.
     ///
     /// A reader behind a writer waits for it, even while others read. Consecutive readers hold the
     /// lock together. A holder re-enters without the gate. `try_read` and `try_write` return `None`

@@ -95,7 +95,8 @@ struct Offered {
     until: Instant,
 }
 
-/// An element that is offered to a caller. Dropping it leaves the element to the next one.
+/// An element that is offered to a caller. Dropping it makes the element available to the next
+/// waiter.
 pub(crate) struct Claim<S: TakeSource> {
     stock: Arc<Stock<S>>,
     number: u64,

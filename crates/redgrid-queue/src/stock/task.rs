@@ -19,7 +19,8 @@ const MAX_TAKEN: usize = 100;
 
 /// How long a request that takes is awaited: 120 s.
 ///
-/// A request is sent for 30 s and may wait for one before it; that is well below this time.
+/// It covers the 30 s for which a request is sent, and the wait for an earlier request of the same
+/// queue.
 const TAKE_TIME: Duration = Duration::from_secs(120);
 
 /// How long a request that puts back is awaited: above the 30 s for which it is sent.
