@@ -112,8 +112,8 @@ fn degenerate_rate(elements: f64, size: f64, hashes: u32) -> f64 {
     if second_row == 0 { 0.0 } else { (two_bits + rows) / size }
 }
 
-/// Returns the probability that all further multiples of s are set, for an element with the same s,
-/// modulo the size, as another.
+/// Returns the probability that all further multiples of s are set, for an element that has the
+/// same s (modulo the size) as another element.
 ///
 /// Multiples for which both have wrapped around equally often are the same bits. The others are set
 /// by chance.

@@ -143,7 +143,7 @@ struct State<R: Resource> {
     is_due: bool,
     /// The last reply counts for the waiters below this number.
     replied_to: WaiterId,
-    /// The first waiter, if it has to wait and all others do so behind it.
+    /// The first waiter, if it blocks the queue: all others wait behind it.
     blocked_by: Option<WaiterId>,
     /// When a poll was last answered.
     answered: Instant,

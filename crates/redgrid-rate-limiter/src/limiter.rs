@@ -22,9 +22,9 @@ use crate::waiters::{Limit, LimitQueue, LimitWaiters};
 /// The limiter is a sliding log: no period of that length ever has more permits. Keys and values
 /// are those of Redisson's `RRateLimiter`.
 ///
-/// Cheap to clone; clones are the same limiter. The constructor sends nothing to the server: the
-/// first call reports an invalid name. The rate has to be set once; until then every call returns
-/// [`RateNotSet`](LimitError::RateNotSet).
+/// It is cheap to clone; clones are the same limiter. The constructor sends nothing to the server:
+/// the first call reports an invalid name. The rate has to be set once; until then every call
+/// returns [`RateNotSet`](LimitError::RateNotSet).
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_rate_limiter::Client) -> Result<(), Box<dyn std::error::Error>> {

@@ -29,8 +29,8 @@ redgrid_core::default_codec! {
     /// rate. Its shards are filters of their own, so it may be larger than a string of the
     /// server.
     ///
-    /// Cheap to clone; clones are handles of the same filter and share its cached size: create
-    /// one and clone it. Elements cannot be removed.
+    /// It is cheap to clone; clones are handles of the same filter and share its cached size:
+    /// create one and clone it. Elements cannot be removed.
     #[doc(alias = "RClusteredBloomFilter")]
     pub struct ShardedBloomFilter<T; C: Codec> {
         sharded: Sharded<BloomFilter<T, C>>,

@@ -19,7 +19,7 @@ redgrid_core::default_codec! {
     /// It has the methods of a [`Set`], except those that would have to be one step on the
     /// whole set, or on several sets.
     ///
-    /// Cheap to clone; clones are handles of the same set: create one and clone it. The codec
+    /// It is cheap to clone; clones are handles of the same set: create one and clone it. The codec
     /// is part of the type, as in a [`Set`].
     #[doc(alias = "RClusteredSet")]
     pub struct ShardedSet<T; C: Codec> {

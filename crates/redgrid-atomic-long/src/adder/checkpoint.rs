@@ -17,10 +17,10 @@ pub(super) struct Checkpoint<N: AdderNumber> {
     record: String,
     /// When the total was created; it identifies the total.
     total_born: String,
-    /// Entries of a save count of the total, and of the member's part of the total from then on.
+    /// Pairs of a save count of the total, and the member's part of the total from then on.
     history: VecDeque<(u64, N::Wide)>,
-    /// Entries of a sequence number, and of an amount that was reset: saves up to that number
-    /// include it.
+    /// Pairs of a sequence number, and an amount that was reset. Saves up to that number include
+    /// the amount.
     resets: VecDeque<(u64, N::Wide)>,
 }
 

@@ -238,7 +238,7 @@ setters! {
     /// Sets whether a cluster's messages use sharded channels: as Redisson decides it, unless set.
     sharded_subscriptions: ShardedSubscriptions;
 
-    /// Selects the protocol: RESP3, or RESP2 if a server rejects that, unless set.
+    /// Selects the protocol. Unless set, it is RESP3, or RESP2 if a server rejects that.
     protocol: Protocol;
 
     /// Sets how often an idle connection is pinged: every 5 s unless set. A dead one is detected

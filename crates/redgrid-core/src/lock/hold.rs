@@ -62,7 +62,7 @@ pub(crate) struct ServerLease {
 
 /// The fields of a server lease that change together.
 pub(super) struct LeaseInner {
-    /// The node that was last known to have it.
+    /// The node that was last known to have the lease.
     pub(super) node: NodeId,
     pub(super) cold: Option<Box<ColdFields>>,
     /// Notifies tasks that wait for the end of one of its holds; created by the first of them.

@@ -202,8 +202,8 @@ impl Table {
     fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let lock = state.locks.get(key)?;
-        // This process holds it. A lease that is being adjusted or released does not count: that
-        // needs a reply.
+        // This process holds the lock, so there is contact. While a lease is adjusted or released
+        // there is no hold, and only a reply counts.
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }

@@ -1,4 +1,4 @@
-//! A read-write lock: Redisson's `RReadWriteLock` on the wire.
+//! A read-write lock. On the wire it is Redisson's `RReadWriteLock`.
 
 mod acquire;
 mod guards;
@@ -35,8 +35,8 @@ const ENTRY_GATE: &str = "redgrid_rw_line";
 /// Prefix of the key of the upgrade lock.
 const UPGRADE_LOCK: &str = "redgrid_rw_upgrade";
 
-/// A lock with many readers or one writer, over all processes that use the same server. Redisson's
-/// `RReadWriteLock` on the wire.
+/// A lock with many readers or one writer, over all processes that use the same server. On the wire
+/// it is Redisson's `RReadWriteLock`.
 ///
 /// ```no_run
 /// # async fn demo(client: redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {

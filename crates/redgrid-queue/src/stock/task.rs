@@ -173,13 +173,13 @@ impl<S: TakeSource> Stock<S> {
         }
     }
 
-    /// Sends the request that puts unclaimed elements back, if there are any; of many the last
-    /// ones.
+    /// Sends the request that puts unclaimed elements back, if there are any. If they are too many
+    /// for one request, it puts back the last ones.
     fn put_back(self: &Arc<Self>, client: &BackgroundClient) -> Option<InFlight> {
         let elements: Vec<Bytes> = {
             let mut state = self.state();
             let unclaimed: Vec<(u64, Bytes)> = std::mem::take(&mut state.unclaimed).into_iter().collect();
-            // The last part first: the others are to be in front of it.
+            // The last chunk is put back first, so that the others end up in front of it.
             let last = chunks(&unclaimed, |(_, element)| element.len()).last().map_or(0, <[_]>::len);
             let (stays, goes) = unclaimed.split_at(unclaimed.len() - last);
             state.unclaimed = stays.iter().cloned().collect();

@@ -38,7 +38,8 @@ static LEAVE: Script<2> = script!("leave");
 
 redgrid_core::default_codec! {
     /// A topic that delivers its messages to each subscriber at least once, even if it is away for
-    /// a while. Redisson's `RReliableTopic` on the wire: a stream with a group for each subscriber.
+    /// a while. On the wire it is Redisson's `RReliableTopic`: a stream with a group for each
+    /// subscriber.
     ///
     /// A subscriber receives the messages that are published while it is registered: from when
     /// [`subscribe`](ReliableTopic::subscribe) is awaited until it [leaves](Deliveries::leave),
