@@ -147,8 +147,8 @@ impl RateLimiter {
         Acquire::new(self.clone())
     }
 
-    /// Gives back the oldest permits that still count, of any client, as in Redisson. Returns
-    /// how many are free again by it.
+    /// Gives back the oldest permits that still count, of any client, as in Redisson. Returns how
+    /// many became free.
     ///
     /// To give back the permits of one call, use [`Taken::release`]. Expired permits that are still
     /// in the log count as given back, so that a late call does not give back permits of others. 0

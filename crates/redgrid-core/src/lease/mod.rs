@@ -52,7 +52,7 @@ pub(crate) fn with_margin(believed: Duration) -> Duration {
     (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
 }
 
-/// Returns until when a hold is valid if its confirmed request was sent at `sent`.
+/// Returns the time until which a hold is valid if its confirmed request was sent at `sent`.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }

@@ -132,8 +132,8 @@ impl Table {
         }
     }
 
-    /// Sends the release, and waits for its reply for at most one response timeout. What remains to
-    /// be released is scheduled.
+    /// Sends the release, and waits for its reply for at most one response timeout. The remaining
+    /// releases are scheduled.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
         let left = tokio::select! {

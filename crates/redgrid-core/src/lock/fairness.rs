@@ -222,8 +222,8 @@ pub(super) struct PendingYield {
 }
 
 impl PendingYield {
-    /// Returns until when waiters elsewhere are being notified that the window has ended, if they
-    /// are.
+    /// Returns the time until which waiters elsewhere are being notified that the window has ended,
+    /// if they are.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.plan.quiet_period(None);
         (now >= self.handover_ends && now < until).then_some(until)

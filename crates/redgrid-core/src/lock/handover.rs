@@ -23,7 +23,7 @@ use crate::observe::count;
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The waiter to which the lease of a free server lease was adjusted, and when that request left.
+/// The waiter to which an unused server lease was adjusted, and when that request was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
@@ -32,7 +32,7 @@ impl ServerLease {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
 
-    /// Returns from when on the server's clock is certainly past the next owner's token.
+    /// Returns the time from which on the server's clock is certainly past the next owner's token.
     fn next_token_due(&self) -> Instant {
         match self.owners.load(Ordering::Acquire) {
             0 => Instant::MIN,

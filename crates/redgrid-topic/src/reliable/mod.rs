@@ -41,9 +41,10 @@ redgrid_core::default_codec! {
     /// a while. On the wire it is Redisson's `RReliableTopic`: a stream with a group for each
     /// subscriber.
     ///
-    /// A subscriber receives the messages that are published while it is registered: from when
-    /// [`subscribe`](ReliableTopic::subscribe) is awaited until it [leaves](Deliveries::leave),
-    /// or its lease was not renewed and has ended. The default lease is 10 minutes.
+    /// A subscriber receives the messages that are published while it is registered. That begins
+    /// when [`subscribe`](ReliableTopic::subscribe) is awaited. It ends when the subscriber
+    /// [leaves](Deliveries::leave), or when its lease ends without a renewal. The default lease is
+    /// 10 minutes.
     ///
     /// A message is kept until all subscribers have acknowledged it and all messages before it.
     /// Subscribers of Redisson acknowledge by reading. Messages published without any

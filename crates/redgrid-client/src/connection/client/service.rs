@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 /// Work that ends by itself and delivers its own result.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is held through a client.
+/// The holdings of a client: its locks and permits.
 pub trait Service: Any + Send + Sync {
     /// Does the work of the service until it is dropped, beside the other tasks of the client.
     ///
