@@ -138,8 +138,8 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run(client, request, until).await?.into_typed() }
     }
 
-    /// Executes such a script at most once: it waits for a connection until `until`, and sends the
-    /// script once.
+    /// Executes a call of an exactly-once script at most once: it waits for a connection until
+    /// `until`, and sends the script once.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
     /// deduplication. The script has no Lua variable `clock` then.

@@ -88,7 +88,7 @@ impl Table {
 
     /// Releases a server lease again if a retransmission of its acquire may execute after `sent`.
     ///
-    /// `sent` is when its first release left.
+    /// `sent` is when its first release was sent.
     pub(super) fn release_late_copies(
         self: &Arc<Self>,
         server_lease: &ServerLease,

@@ -135,7 +135,7 @@ impl Table {
 
     /// Releases a server lease that no local task wants, or may have.
     ///
-    /// Until the release leaves, a new request may still reclaim the server lease.
+    /// Until the release is sent, a new request may still reclaim the server lease.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         lock: &mut LockState,

@@ -27,7 +27,7 @@ pub enum OnDelete {
     /// It is the object itself if nothing is stored under the plain name, and a companion
     /// otherwise: the capacity of a ring.
     PrimaryIfAlone,
-    /// It protects from late requests: tokens, fences, stored replies. It expires, or is to stay.
+    /// It protects against late requests: tokens, fences, stored replies. It expires, or stays.
     Keep,
 }
 

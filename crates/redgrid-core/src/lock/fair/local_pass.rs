@@ -161,8 +161,8 @@ impl Table {
         let served = {
             let mut state = self.state();
             let pass = Self::pass_of(&mut state, server_lease)?.local_pass.as_mut()?;
-            // A pass request in flight may not have left yet: report its served positions here,
-            // too.
+            // A pass request that counts as in flight may not be sent yet: report its served
+            // positions here, too.
             pass.reporting.iter().copied().chain(std::mem::take(&mut pass.served)).collect::<Vec<_>>()
         };
         if served.is_empty() {
