@@ -113,8 +113,8 @@ impl<N: AdderNumber> Checkpoint<N> {
         let only_record_lost =
             may_be_expired && !total_born.is_empty() && total_born == self.total_born && saves >= last_at;
         if !only_record_lost {
-            // An open round did not include this member's part either: everything after the save is
-            // lost with it.
+            // The total has lost the part of this member. Open rounds do not include it either, so
+            // the history starts again at 0.
             self.sum = N::Wide::default();
             self.history = [(0, self.sum)].into();
         }

@@ -252,9 +252,9 @@ pub trait ClientExt: Sealed {
 
     /// Returns the error of a call to a client that has ended.
     ///
-    /// It is [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has
-    /// ended instead. For calls that found [`Client::is_shut_down`](crate::Client::is_shut_down) to
-    /// be true.
+    /// Use it when [`Client::is_shut_down`](crate::Client::is_shut_down) is true. The error is
+    /// [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has ended
+    /// instead.
     fn ended(&self) -> ServerError {
         self.client().core().life.why()
     }

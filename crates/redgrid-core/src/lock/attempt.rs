@@ -336,7 +336,7 @@ impl Table {
             }
         }
         if schedule.get(server_lease.id).is_none() {
-            // New, or reclaimed from its release.
+            // The server lease is new, or was reclaimed before its release.
             schedule.insert(Arc::clone(server_lease), self.next_look(server_lease, server_lease.granted, now));
         } else if lease != (server_lease.has_renewed_lease(), server_lease.lease()) || (is_first && is_earlier) {
             schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));

@@ -172,7 +172,7 @@ impl<S: TakeSource> Stock<S> {
 }
 
 impl<S: TakeSource> Claim<S> {
-    /// Returns the element; `None` if the second was over.
+    /// Returns the element; `None` if the offer has expired.
     pub(crate) fn take(self) -> Option<Bytes> {
         let mut state = self.stock.state();
         let offered = state.offered.remove(&self.number);

@@ -85,7 +85,8 @@ impl ServiceSlot {
 
     #[cold]
     fn attach<S: Service>(&self, core: &Arc<Core>, make: impl FnOnce() -> S) -> &Arc<dyn Service> {
-        // Held during the attachment, so that `close` finds the service, or this finds it closed.
+        // Locked during the attachment: either `close` finds the service, or this method finds that
+        // `close` was called.
         let is_closed = self.is_closed.lock();
         let service = self.service.get_or_init(|| {
             let service = make();
@@ -106,7 +107,7 @@ impl ServiceSlot {
     }
 }
 
-/// Runs the service once it is attached. Notices before that concern nothing that is held.
+/// Runs the service once it is attached. Earlier notices concern no hold of this client.
 pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
     let mut first = None;
     let service = loop {
