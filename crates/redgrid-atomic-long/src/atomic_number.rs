@@ -203,12 +203,15 @@ impl Kind for f64 {
 
 /// Returns the step of each summand of a batch, given the number `after` their sum.
 ///
-/// The steps are in the order of the summands if no intermediate number overflows. Otherwise a
-/// non-negative number is followed by a negative summand, and a negative number by a non-negative
-/// one, while there is such a summand: neither can overflow. The remaining summands have one sign
-/// and lead straight to the sum, which is a number, because the server accepted it. So there is an
-/// order for every batch with a sum that the server accepted. The calls are all in flight at that
-/// time, so any order of them is valid.
+/// The steps are in the order of the summands if no intermediate number overflows. Otherwise the
+/// batch is reordered.
+///
+/// As long as possible, a negative summand is added to a non-negative number, and a non-negative
+/// summand to a negative number: neither can overflow. The remaining summands have the same sign,
+/// so all steps lie between the number reached and the sum. The server accepted the sum, so these
+/// steps do not overflow either.
+///
+/// All calls are in flight at that time, so any order of them is valid.
 fn split_sum(after: i64, batch: &[i64]) -> Vec<Step<i64>> {
     // The number before the batch was an i64, so wrapping arithmetic yields it.
     let initial = after.wrapping_sub(batch.iter().sum());

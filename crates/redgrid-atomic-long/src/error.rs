@@ -9,7 +9,7 @@ use crate::atomic_number::Value;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AtomicError {
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// Nothing was changed, unless it is [`Failure::OutcomeUnknown`]: then a change may have been
     /// executed, once.

@@ -175,8 +175,8 @@ impl BarrierWait {
         let options = handle.wait_options(self.timeout);
         let participant = handle.client.participant(&handle.key);
         participant.arm(leave_request(&handle, &participant));
-        // The time before each request, because the server stores a round for a while after its
-        // reply.
+        // When the last request was sent: the server stored the round of its reply no earlier than
+        // that.
         let (clock, requested) = (handle.client.clock(), AtomicU64::new(0));
         let mark_requested = || {
             let now = clock.now();

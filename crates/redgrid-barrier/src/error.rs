@@ -21,7 +21,8 @@ pub(crate) fn shutting_down(name: &Name) -> Failure {
     Failure::ShuttingDown { operation: Operation::new("use", name) }
 }
 
-/// Converts the failure of a read: without a reply, nothing was changed either.
+/// Converts the failure of a read. A read changes nothing, so a missing reply is not
+/// `OutcomeUnknown`.
 pub(crate) fn of_read(failure: Failure) -> Failure {
     match failure {
         Failure::OutcomeUnknown { operation, source } => Failure::Unavailable { operation, source },

@@ -59,8 +59,8 @@ impl Event {
         object(&self.handle, layouts::event)
     }
 
-    /// Sets how long the event stays set at most (at least 1 ms). Each `set` of this handle starts
-    /// it anew.
+    /// Sets how long the event stays set, 1 ms or longer. Each `set` of this handle restarts this
+    /// time.
     #[must_use]
     pub fn lifetime(self, lifetime: Duration) -> Self {
         Event { lifetime: Some(lifetime), ..self }

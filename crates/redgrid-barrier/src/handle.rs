@@ -245,13 +245,13 @@ pub(crate) struct WaitOptions {
 }
 
 impl WaitOptions {
-    /// States that there was contact before the wait: reaching the time limit is then a timeout,
-    /// not a missing reply.
+    /// Records that the server has answered before the wait. Reaching the time limit is then a
+    /// timeout, not a missing reply.
     pub(crate) fn had_contact(self) -> WaitOptions {
         WaitOptions { had_contact: true, ..self }
     }
 
-    /// States that the key of the synchronizer need not exist.
+    /// Records that the key of the synchronizer need not exist.
     pub(crate) fn without_key(self) -> WaitOptions {
         WaitOptions { has_key: false, ..self }
     }

@@ -23,10 +23,10 @@ const MAX_INDICES: usize = 500;
 
 /// A set of bits with the indices 0 to 2³² − 1, shared by all processes that reach the same server.
 ///
-/// Redisson's `RBitSet` on the wire.
+/// On the wire it is Redisson's `RBitSet`.
 ///
-/// Cheap to clone; clones are handles of the same set. Without a stored value, all bits are clear.
-/// The size in bytes is that of the highest bit ever written: an eighth of its index.
+/// It is cheap to clone; clones are handles of the same set. Without a stored value, all bits are
+/// clear. The size in bytes is that of the highest bit ever written: an eighth of its index.
 #[doc(alias = "RBitSet")]
 #[doc(alias = "RedissonBitSet")]
 #[derive(Clone)]

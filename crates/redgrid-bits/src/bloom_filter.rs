@@ -30,11 +30,11 @@ redgrid_core::default_codec! {
     /// A set that answers "not contained" with certainty and "contained" with a known error
     /// rate, with a few bits for each element.
     ///
-    /// Redisson's `RBloomFilter` on the wire: both sides find the elements of each other if
+    /// On the wire it is Redisson's `RBloomFilter`: both sides find the elements of each other if
     /// they use the same codec.
     ///
-    /// Cheap to clone; clones are handles of the same filter and share its cached size: create
-    /// one and clone it. Elements cannot be removed.
+    /// It is cheap to clone; clones are handles of the same filter and share its cached size:
+    /// create one and clone it. Elements cannot be removed.
     #[doc(alias = "RBloomFilter")]
     #[doc(alias = "RedissonBloomFilter")]
     pub struct BloomFilter<T; C> {

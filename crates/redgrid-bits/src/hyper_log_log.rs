@@ -9,9 +9,9 @@ redgrid_core::value_object! {
     /// An estimate of the number of different elements, with a standard error of 0.81 %, in 12
     /// KiB at most.
     ///
-    /// Redisson's `RHyperLogLog` on the wire.
+    /// On the wire it is Redisson's `RHyperLogLog`.
     ///
-    /// Cheap to clone; clones are handles of the same object. It uses the server's own PFADD,
+    /// It is cheap to clone; clones are handles of the same object. It uses the server's own PFADD,
     /// PFCOUNT and PFMERGE.
     #[doc(alias = "RHyperLogLog")]
     #[doc(alias = "RedissonHyperLogLog")]

@@ -37,7 +37,8 @@ impl FilterConfig {
         let base = smallest_size(least, |size| {
             false_positive_rate(elements, size as f64, optimal_hashes(elements, size)) <= false_probability
         });
-        // Not recomputed for a larger size: with more hashes, as many bits would coincide again.
+        // The number of hashes stays as it is if the size grows: with more of them, as many bits of
+        // an element would coincide again.
         let hash_iterations = optimal_hashes(elements, base);
         let rate = |size: f64| {
             false_positive_rate(elements, size, hash_iterations) + degenerate_rate(elements, size, hash_iterations)
@@ -111,8 +112,8 @@ fn degenerate_rate(elements: f64, size: f64, hashes: u32) -> f64 {
     if second_row == 0 { 0.0 } else { (two_bits + rows) / size }
 }
 
-/// Returns the probability that all further multiples of s are set, for an element with the same s,
-/// modulo the size, as another.
+/// Returns the probability that all further multiples of s are set, for an element that has the
+/// same s (modulo the size) as another element.
 ///
 /// Multiples for which both have wrapped around equally often are the same bits. The others are set
 /// by chance.

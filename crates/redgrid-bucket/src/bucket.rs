@@ -14,11 +14,11 @@ use crate::set::{GetAndSet, Set, SetIf};
 redgrid_core::value_object! {
     /// A value of type `T` under a name, shared by all processes that reach the same server.
     ///
-    /// Redisson's `RBucket` on the wire.
+    /// On the wire it is Redisson's `RBucket`.
     ///
-    /// Cheap to clone; clones are handles of the same bucket. The codec `C` is part of the
-    /// type: all users of a bucket must use the same one. With the feature `json`, the default
-    /// is `Json`.
+    /// It is cheap to clone; clones are handles of the same bucket. The codec `C` is part of the
+    /// type: all users of a bucket must use the same one. With the feature `json`, the default is
+    /// `Json`.
     #[doc(alias = "RBucket")]
     #[doc(alias = "RedissonBucket")]
     pub struct Bucket;

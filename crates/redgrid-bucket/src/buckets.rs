@@ -23,7 +23,7 @@ const MAX_IN_FLIGHT: usize = 16;
 redgrid_core::default_codec! {
     /// Operations on many buckets of one type.
     ///
-    /// Redisson's `RBuckets` on the wire.
+    /// On the wire it is Redisson's `RBuckets`.
     ///
     /// Methods that end in `_each` send one or more commands for each slot, with at most 500
     /// names or about 4 MiB each. Others may see a part of their effect, and only a part may

@@ -21,8 +21,8 @@ pub(crate) const FIELD_LIFETIMES_NEEDED: &str =
 /// A map whose entries have lifetimes, shared by all processes that reach the same server:
 /// [`MapCache`] or [`NativeMapCache`], by its layout `Y`.
 ///
-/// Cheap to clone; clones are handles of the same map. The codecs of keys and values are part of
-/// the type: all users of a map must use the same ones.
+/// It is cheap to clone; clones are handles of the same map. The codecs of keys and values are part
+/// of the type: all users of a map must use the same ones.
 pub struct Cache<K, V, KC, VC, Y> {
     pub(crate) object_ref: ObjectRef,
     pub(crate) keys: KC,
@@ -40,15 +40,15 @@ macro_rules! caches {
         /// A map with lifetimes and idle times of its entries, and an optional limit on their
         /// number.
         ///
-        /// Redisson's `RMapCache` on the wire.
+        /// On the wire it is Redisson's `RMapCache`.
         #[doc(alias = "RMapCache")]
         #[doc(alias = "RedissonMapCache")]
         pub type MapCache<K, V, KC $($key)*, VC = KC> = Cache<K, V, KC, VC, Packed>;
 
         /// A map with lifetimes of its entries that the server enforces: Redis 7.4, Valkey 9.
         ///
-        /// Redisson's `RMapCacheNative` on the wire. It is a plain hash like that of a `Map`, so
-        /// both types may be used under one name.
+        /// On the wire it is Redisson's `RMapCacheNative`. It is a plain hash like that of a `Map`,
+        /// so both types may be used under one name.
         #[doc(alias = "RMapCacheNative")]
         #[doc(alias = "RedissonMapCacheNative")]
         pub type NativeMapCache<K, V, KC $($key)*, VC = KC> = Cache<K, V, KC, VC, Native>;

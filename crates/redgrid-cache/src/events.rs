@@ -153,7 +153,7 @@ impl<K, V, KC: Codec, VC: Codec> Listen<K, V, KC, VC> {
         self
     }
 
-    /// Subscribes. Events are delivered from the moment on when this returns.
+    /// Subscribes. Events that occur after the return of this call are delivered.
     ///
     /// # Errors
     ///

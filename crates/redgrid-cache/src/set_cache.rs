@@ -28,11 +28,11 @@ redgrid_core::value_object! {
     /// A set of values of type `T` with lifetimes, in no order, shared by all processes that
     /// reach the same server.
     ///
-    /// Redisson's `RSetCache` on the wire: a sorted set of values, scored by expiry.
+    /// On the wire it is Redisson's `RSetCache`: a sorted set of values, scored by expiry.
     ///
-    /// Cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
-    /// all users of a set must use the same one. With the feature `json`, the default is
-    /// `Json`. Expiry follows the server's clock.
+    /// It is cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
+    /// all users of a set must use the same one. With the feature `json`, the default is `Json`.
+    /// Expiry follows the server's clock.
     #[doc(alias = "RSetCache")]
     #[doc(alias = "RedissonSetCache")]
     pub struct SetCache;

@@ -20,9 +20,9 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>, Y: Layout> Cache<K, V, KC, VC, 
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] if others were faster until the call's time limit,
-    /// `response_timeout × (retries + 1)`. Otherwise [`ObjectError`] states what failed
-    /// and whether anything may have changed.
+    /// [`ObjectError::Contended`] if other clients changed the entry before each attempt, until the
+    /// call's time limit, `response_timeout × (retries + 1)`. Otherwise [`ObjectError`] states what
+    /// failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///

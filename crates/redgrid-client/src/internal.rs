@@ -1,5 +1,5 @@
-//! What `redgrid-core` of exactly this version uses of the client. No promise is made for it:
-//! anything here may change in any release.
+//! Internals of the client that `redgrid-core` of exactly this version uses. They have no stability
+//! guarantee: anything here may change in any release.
 
 pub use crate::clock::nanos;
 pub use crate::config::settings::{LONGEST_WINDOW, Settings};

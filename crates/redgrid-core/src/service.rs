@@ -12,7 +12,7 @@ use crate::lock::Table;
 use crate::permits::SemaphoreRegistry;
 use crate::unpolled::UnpolledRegistry;
 
-/// What is held and awaited through one client.
+/// The locks and permits of one client, held or awaited.
 pub(crate) struct Holdings {
     core: Arc<Core>,
     table: Arc<Table>,

@@ -114,13 +114,14 @@ impl NextPoll {
 #[derive(Debug)]
 // Exhaustive: only authors of objects use it.
 pub enum WaitEnd<T> {
-    /// By the resource.
+    /// The resource completed the wait.
     Completed(T),
     /// The poll for the waiter failed, or the client ended: [`ClientExt::ended`].
     Failed(ServerError),
-    /// Its time is over, and the waiter is [current](Waiter::is_current).
+    /// The time limit was reached, and the waiter is [current](Waiter::is_current).
     TimedOut,
-    /// Its time is over, and the waiter is not current: it may have no reason to wait.
+    /// The time limit was reached, and the waiter is not current: it may have had no reason to
+    /// wait.
     NoReply,
 }
 
@@ -142,7 +143,7 @@ struct State<R: Resource> {
     is_due: bool,
     /// The last reply counts for the waiters below this number.
     replied_to: WaiterId,
-    /// The first waiter, if it has to wait and all others do so behind it.
+    /// The first waiter, if it blocks the queue: all others wait behind it.
     blocked_by: Option<WaiterId>,
     /// When a poll was last answered.
     answered: Instant,

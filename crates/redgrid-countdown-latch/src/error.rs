@@ -8,7 +8,7 @@ use redgrid_core::{Failure, LIFETIMES_EXPECTED, Name, Operation, ServerError};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum LatchError {
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// Nothing is changed, unless it is [`Failure::OutcomeUnknown`]: then it may be executed, once.
     /// It is sent again for 30 s at most. A value under the name that is not a count is
@@ -60,7 +60,7 @@ pub enum WaitError {
         /// How long the wait lasted.
         waited: Duration,
     },
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// It is [`Failure::Unavailable`] after `response_timeout × (retries + 1)` without a reply, or
     /// at the timeout of the wait.

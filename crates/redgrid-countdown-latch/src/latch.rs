@@ -15,8 +15,8 @@ use crate::wait::Wait;
 /// A latch that is open while its count is 0, shared by all processes that use the same server.
 /// Compatible with Redisson's `RCountDownLatch`.
 ///
-/// Cheap to clone; clones are the same latch. Creating one sends no request: an invalid name is
-/// reported by the first call.
+/// It is cheap to clone; clones are the same latch. Creating one sends no request: an invalid name
+/// is reported by the first call.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_countdown_latch::Client) -> Result<(), Box<dyn std::error::Error>> {

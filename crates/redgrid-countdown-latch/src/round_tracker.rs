@@ -80,7 +80,8 @@ impl RoundTracker {
             self.round = None;
             return Ended::Known;
         }
-        // The known round may be one of Redisson's, or be known by a number that was lost since.
+        // The ended round may be the known one: as one of Redisson's, or by a number that was lost
+        // since.
         self.is_due = true;
         Ended::Nothing
     }

@@ -9,9 +9,9 @@ use crate::position::{Distance, Position};
 redgrid_core::value_object! {
     /// Members with positions on the globe, shared by all processes that reach the same server.
     ///
-    /// Redisson's `RGeo` on the wire.
+    /// On the wire it is Redisson's `RGeo`.
     ///
-    /// Cheap to clone; clones are handles of the same object. Members are equal if their
+    /// It is cheap to clone; clones are handles of the same object. Members are equal if their
     /// encoded bytes are equal. The object exists while it has members.
     #[doc(alias = "RGeo")]
     #[doc(alias = "RedissonGeo")]

@@ -2,8 +2,8 @@
 //!
 //! The number makes an id unique, as long as the server knows the last one. If the server may have
 //! lost numbers (after a failover or a restart), the second makes it unique. After each loss of
-//! contact a client's ids are in seconds ahead of the server's clock, above all ids that a former
-//! server has issued to others until then.
+//! contact, the ids of a client have seconds ahead of the server's clock. These are above all ids
+//! that the former server issued to other clients until then.
 
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard};

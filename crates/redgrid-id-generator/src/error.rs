@@ -10,7 +10,7 @@ use redgrid_core::{Failure, Name, Operation, ServerError, describe_time};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// No id was issued; numbers may be skipped. After [`Failure::OutcomeUnknown`] a request to
     /// initialize or delete a generator may have been executed.

@@ -16,13 +16,14 @@ pub(crate) const MAX_SIZE: u64 = 16_384;
 
 /// How long a block should last: 250 ms.
 ///
-/// At a constant rate nothing is discarded. When the demand ends, the ids of half a second are.
+/// At a constant rate nothing is discarded. When the demand ends, the ids of half a second are
+/// discarded.
 const TARGET_DURATION: Duration = Duration::from_millis(250);
 
-/// Returns the size of the next block: a quarter of the usage of the last second.
+/// Returns the size of the next block: at least a quarter of the usage of the last second.
 ///
-/// It grows faster only if calls wait for it, because the last block was exhausted earlier than
-/// intended: then it doubles.
+/// It at least doubles if calls wait for it and the last block was exhausted earlier than intended.
+/// It does not shrink if no calls wait.
 pub(crate) fn next_size(size: u64, is_waited_for: bool, usage: Usage) -> u64 {
     let target = usage.per_second / 4;
     let size = match usage.lasted {

@@ -150,7 +150,7 @@ pub(crate) async fn object_exists(client: &Client, object: &Bytes) -> Result<boo
     Ok(client.run_same_slot::<Vec<i64>>(request).await?.first() == Some(&1))
 }
 
-/// Converts the error of a key of an object of which another key was changed before.
+/// Converts the error of one key of an object, after another of its keys was changed.
 ///
 /// An error that says that nothing was changed becomes an unknown outcome.
 fn partially_done(error: ServerError) -> ServerError {

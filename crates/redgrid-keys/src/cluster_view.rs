@@ -27,7 +27,7 @@ pub(crate) struct ClusterView {
 
 /// A slot that is imported or migrated, as reported by the node at one end.
 ///
-/// The mark stays at this node if the other one has failed meanwhile.
+/// A node continues to report a migration after the other node has failed.
 struct Migration {
     slot: u16,
     peer: MemberId,

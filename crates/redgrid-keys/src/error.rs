@@ -9,7 +9,7 @@ use crate::Key;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeysError {
-    /// The request failed as it can fail for every object. Nothing has changed.
+    /// The request failed for a reason that all objects share. Nothing has changed.
     #[error(transparent)]
     Failed(#[from] Failure),
     /// The reply is not what was expected.

@@ -26,15 +26,15 @@ impl Keys {
     /// Holders of locks notice this at their next renewal, and tokens may start again from the
     /// beginning. The servers free the memory in the background.
     ///
-    /// Without a namespace, one request is sent to each primary. If a slot moves meanwhile, keys
-    /// that move from a primary that has not executed it yet to one that has are not deleted.
+    /// Without a namespace, one request is sent to each primary. If a slot moves meanwhile, some
+    /// keys may survive: those that move to a primary that has already executed the request.
     ///
     /// # Errors
     ///
     /// [`Failure::InvalidArgument`](crate::Failure::InvalidArgument) if the scope does not fit the
     /// client's namespace. [`KeysError::SomeNodesFailed`] contains the nodes that have deleted
-    /// their keys, as far as known; each node received one request. With a namespace
-    /// [`KeysError::Partial`] and [`KeysError::Stopped`].
+    /// their keys, as far as known; each node received one request. With a namespace,
+    /// [`KeysError::Partial`] and [`KeysError::Stopped`] are possible, too.
     ///
     /// # Cancel safety
     ///

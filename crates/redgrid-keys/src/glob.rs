@@ -12,7 +12,7 @@ impl Glob {
     ///
     /// # Errors
     ///
-    /// What is missing.
+    /// Returns what is missing.
     pub(crate) fn new(pattern: impl Into<Bytes>) -> Result<Glob, &'static str> {
         let pattern = pattern.into();
         let mut rest = &pattern[..];

@@ -274,7 +274,7 @@ async fn scan_page(
 /// Returns the pattern for the server, which also matches the companions of matching names; `None`
 /// for all keys.
 ///
-/// It matches fewer keys than there are, and more than the scan returns.
+/// It spares the server most keys that do not match. The client filters the rest.
 fn server_pattern(namespace: &str, pattern: Option<&Glob>) -> Option<Bytes> {
     let prefix = if namespace.is_empty() { Bytes::new() } else { Glob::literal(format!("{namespace}:").as_bytes()) };
     let pattern = pattern.map(Glob::as_bytes).filter(|pattern| ***pattern != b"*"[..]);

@@ -7,10 +7,10 @@ use redgrid_core::object::{ObjectError, layouts};
 redgrid_core::value_object! {
     /// A list of elements of type `T`, shared by all processes that reach the same server.
     ///
-    /// Redisson's `RList` on the wire.
+    /// On the wire it is Redisson's `RList`.
     ///
-    /// Cheap to clone; clones are handles of the same list. The codec `C` is part of the type:
-    /// all users of a list must use the same one. With the feature `json`, the default is
+    /// It is cheap to clone; clones are handles of the same list. The codec `C` is part of the
+    /// type: all users of a list must use the same one. With the feature `json`, the default is
     /// `Json`. A list exists while it has elements.
     ///
     /// Indices count from 0. The server finds an index from the nearer end, a node of a few

@@ -233,7 +233,8 @@ impl<T, C: Codec> List<T, C> {
     }
 }
 
-/// Returns the values before the last `done` ones, which are at least one in each step.
+/// Returns the values without the last `done` ones. At least one value is dropped, so that each
+/// step makes progress.
 fn drop_last_done(chunk: &[Bytes], done: u64) -> &[Bytes] {
     let done = usize::try_from(done).unwrap_or(usize::MAX).clamp(1, chunk.len());
     &chunk[..chunk.len() - done]

@@ -29,9 +29,9 @@ impl<T, C: Encode<T> + Decode<T>> List<T, C> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] if others were faster until the call's time limit,
-    /// `response_timeout × (retries + 1)`. Otherwise [`ObjectError`] states what failed
-    /// and whether anything may have changed.
+    /// [`ObjectError::Contended`] if other clients changed the element before each attempt, until
+    /// the call's time limit, `response_timeout × (retries + 1)`. Otherwise [`ObjectError`] states
+    /// what failed and whether anything may have changed.
     ///
     /// # Cancel safety
     ///

@@ -16,9 +16,9 @@ use crate::options::Options;
 use crate::stats::Stats;
 
 redgrid_core::default_codec! {
-    /// A map from `K` to `V`, shared by all processes that use the same server. Each process
-    /// caches the values that it has read until they are changed. Redisson's `RLocalCachedMap`
-    /// on the wire.
+    /// A map from `K` to `V`, shared by all processes that use the same server. Each process caches
+    /// the values that it has read until they are changed. On the wire it is Redisson's
+    /// `RLocalCachedMap`.
     ///
     /// Cheap to clone. All handles of a name in a client share one cache, whatever their types:
     /// encoded bytes are cached, and decoded for each caller. The codecs are as for a [`Map`].

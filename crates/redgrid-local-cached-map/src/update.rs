@@ -33,8 +33,8 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> LocalCachedMap<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] if other clients were faster until the time limit of the call.
-    /// Otherwise as for [`LocalCachedMap::set`].
+    /// [`ObjectError::Contended`] if other clients changed the value before each attempt, until the
+    /// time limit of the call. Otherwise as for [`LocalCachedMap::set`].
     ///
     /// # Cancel safety
     ///

@@ -24,8 +24,8 @@ static KEEP: Script<4> = Script::new("fair/keepalive", with_queue!("scripts/fair
 static PASS: Script<4> = Script::new("fair/pass", with_queue!("scripts/fair_pass.lua"));
 static RELEASE: BulkScript = BulkScript::new("fair/release", with_queue!("scripts/fair_release.lua"));
 
-/// The protocol of an exclusive lock that is granted in the order of arrival at the server:
-/// Redisson's RFairLock on the wire.
+/// The protocol of an exclusive lock that is granted in the order of arrival at the server: On the
+/// wire it is Redisson's `RFairLock`.
 pub(crate) struct Fair;
 
 pub(crate) static FAIR: Fair = Fair;

@@ -12,7 +12,7 @@
 //!
 //! let guard = lock.acquire().await?; // renewed in the background while the guard lives
 //! // … the work that only one holder may do …
-//! guard.release().await?;            // reports if the lock had been lost
+//! guard.release().await?;            // an error if the lock had been lost
 //! # Ok(()) }
 //! ```
 //!

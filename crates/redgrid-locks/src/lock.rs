@@ -16,8 +16,8 @@ use crate::acquire::{Acquire, AcquireBuilder, TryAcquire};
 use crate::scripts::PLAIN;
 use crate::with::LockLost;
 
-/// A lock with one holder at a time, over all processes that use the same server. Redisson's
-/// `RLock` on the wire.
+/// A lock with one holder at a time, over all processes that use the same server. On the wire it is
+/// Redisson's `RLock`.
 ///
 /// It is cheap to clone, and clones are the same lock. Creating one sends no request: an invalid
 /// name is reported by the first call.

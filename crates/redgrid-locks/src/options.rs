@@ -7,7 +7,7 @@ macro_rules! option_methods {
             /// Limits how long to wait, for other holders and for an unreachable server.
             ///
             /// Zero means one attempt. Without a timeout, an acquire waits as long as it takes,
-            /// while there is contact with the server. A try does not wait then.
+            /// while there is contact with the server, and a `try_…` method does not wait.
             pub fn timeout(mut self, wait: std::time::Duration) -> Self {
                 self.0.wait = Some(wait);
                 self

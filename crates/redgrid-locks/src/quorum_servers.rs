@@ -135,8 +135,8 @@ impl Quorum {
     }
 }
 
-/// Marks the incarnation of a server, which then votes in `after`. Returns the status of the
-/// script.
+/// Stores the incarnation mark of a server, which votes once `after` has passed. Returns the status
+/// of the script.
 async fn mark_incarnation(client: &Client, after: Duration, only_new: bool) -> Result<i64, ServerError> {
     let key = incarnation_key(client);
     let after_micros = i64::try_from(after.as_micros()).unwrap_or(i64::MAX);

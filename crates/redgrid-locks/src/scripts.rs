@@ -26,8 +26,8 @@ static RELEASE_MANY: BulkScript = BulkScript::new("lock/release-many", include_s
 /// Suffix of the holder field that keeps a lock taken for its `hold_at_least` after a release.
 pub(crate) const RETAINED: &str = ":kept";
 
-/// The protocol of an exclusive lock in a hash of its own: Redisson's RLock on the wire, with its
-/// variants.
+/// The protocol of an exclusive lock in a hash of its own. On the wire it is Redisson's RLock, with
+/// its variants.
 pub(crate) struct ExclusiveLock {
     name: &'static str,
     /// Tokens are counted in the first of the further keys.

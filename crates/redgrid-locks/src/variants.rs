@@ -17,8 +17,8 @@ use crate::lock::LockGuard;
 use crate::scripts::{FENCED, SPIN};
 use crate::with::WithError;
 
-/// A lock whose fencing tokens are counted in a key of their own. Redisson's `RFencedLock` on the
-/// wire.
+/// A lock whose fencing tokens are counted in a key of their own. On the wire it is Redisson's
+/// `RFencedLock`.
 ///
 /// The guard's [`token`](LockGuard::token) is one more than the last token of any holder, including
 /// Java services. It is also at least the server's time in microseconds. So if the counter is lost,
@@ -64,8 +64,8 @@ impl FencedLock {
     }
 }
 
-/// A lock without messages: releases are not published, and waiters retry. Redisson's `RSpinLock`
-/// on the wire.
+/// A lock without messages: releases are not published, and waiters retry. On the wire it is
+/// Redisson's `RSpinLock`.
 ///
 /// It is for very many locks with little contention, and for servers where channels are not
 /// available. Tasks of one process queue, and hand the lock over as those of a [`Lock`] do. Between

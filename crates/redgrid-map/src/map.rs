@@ -14,12 +14,12 @@ static HAS_VALUE: Script<1> = Script::new("map/has_value", include_str!("scripts
 const SCAN_COUNT: i64 = 1000;
 
 redgrid_core::default_codec! {
-    /// A map from `K` to `V`, shared by all processes that use the same server. Redisson's
-    /// `RMap` on the wire.
+    /// A map from `K` to `V`, shared by all processes that use the same server. On the wire it is
+    /// Redisson's `RMap`.
     ///
-    /// Cheap to clone; clones are the same map. The codecs of keys and values are part of the
-    /// type: all users of a map must use the same ones. With the feature `json` the default
-    /// codec of keys is `Json`. The codec of values defaults to that of keys.
+    /// It is cheap to clone; clones are the same map. The codecs of keys and values are part of the
+    /// type: all users of a map must use the same ones. With the feature `json` the default codec
+    /// of keys is `Json`. The codec of values defaults to that of keys.
     ///
     /// A map exists while it has entries.
     #[doc(alias = "RMap")]

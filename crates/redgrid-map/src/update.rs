@@ -19,8 +19,8 @@ impl<K, V, KC: Codec, VC: Encode<V> + Decode<V>> Map<K, V, KC, VC> {
     ///
     /// # Errors
     ///
-    /// [`ObjectError::Contended`] if other clients were faster until the time limit of a call,
-    /// `response_timeout × (retries + 1)`. Otherwise as for [`Map::set`].
+    /// [`ObjectError::Contended`] if other clients changed the value before each attempt, until the
+    /// time limit of a call, `response_timeout × (retries + 1)`. Otherwise as for [`Map::set`].
     ///
     /// # Cancel safety
     ///

@@ -16,8 +16,8 @@ use crate::kind::{Expiring, Kind, Lists, Native, Sets};
 /// A map with several values per key, shared by all processes that use the same server. Its kind
 /// `Y` makes it a [`SetMultimap`], a [`ListMultimap`], or one of these with lifetimes of the keys.
 ///
-/// Cheap to clone; clones are the same map. The codecs of keys and values are part of the type: all
-/// users of a map must use the same ones.
+/// It is cheap to clone; clones are the same map. The codecs of keys and values are part of the
+/// type: all users of a map must use the same ones.
 ///
 /// A key exists while it has values, and a map while it has keys.
 #[doc(alias = "RMultimap")]
@@ -35,38 +35,38 @@ type Types<K, V, Y> = PhantomData<fn() -> (K, V, Y)>;
 /// that the stored format never depends on features that other crates enable.
 macro_rules! multimaps {
     ([$($key:tt)*]) => {
-        /// A map with a set of values for each key. Redisson's `RSetMultimap` on the wire.
+        /// A map with a set of values for each key. On the wire it is Redisson's `RSetMultimap`.
         #[doc(alias = "RSetMultimap")]
         #[doc(alias = "RedissonSetMultimap")]
         pub type SetMultimap<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Sets>;
 
-        /// A map with a list of values for each key. Redisson's `RListMultimap` on the wire.
+        /// A map with a list of values for each key. On the wire it is Redisson's `RListMultimap`.
         #[doc(alias = "RListMultimap")]
         #[doc(alias = "RedissonListMultimap")]
         pub type ListMultimap<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Lists>;
 
-        /// A map with a set of values for each key, and lifetimes of keys, for all servers.
-        /// Redisson's `RSetMultimapCache` on the wire.
+        /// A map with a set of values for each key, and lifetimes of keys, for all servers. On the
+        /// wire it is Redisson's `RSetMultimapCache`.
         #[doc(alias = "RSetMultimapCache")]
         #[doc(alias = "RMultimapCache")]
         #[doc(alias = "RedissonSetMultimapCache")]
         pub type SetMultimapCache<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Expiring<Sets>>;
 
-        /// A map with a list of values for each key, and lifetimes of keys, for all servers.
-        /// Redisson's `RListMultimapCache` on the wire.
+        /// A map with a list of values for each key, and lifetimes of keys, for all servers. On the
+        /// wire it is Redisson's `RListMultimapCache`.
         #[doc(alias = "RListMultimapCache")]
         #[doc(alias = "RedissonListMultimapCache")]
         pub type ListMultimapCache<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Expiring<Lists>>;
 
         /// A map with a set of values for each key, and lifetimes of keys that the server enforces.
-        /// Requires Redis 7.4 or Valkey 9. Redisson's `RSetMultimapCacheNative` on the wire.
+        /// Requires Redis 7.4 or Valkey 9. On the wire it is Redisson's `RSetMultimapCacheNative`.
         #[doc(alias = "RSetMultimapCacheNative")]
         #[doc(alias = "RedissonSetMultimapCacheNative")]
         pub type NativeSetMultimapCache<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Native<Sets>>;
 
         /// A map with a list of values for each key, and lifetimes of keys that the server
-        /// enforces. Requires Redis 7.4 or Valkey 9. Redisson's `RListMultimapCacheNative` on the
-        /// wire.
+        /// enforces. Requires Redis 7.4 or Valkey 9. On the wire it is Redisson's
+        /// `RListMultimapCacheNative`.
         #[doc(alias = "RListMultimapCacheNative")]
         #[doc(alias = "RedissonListMultimapCacheNative")]
         pub type NativeListMultimapCache<K, V, KC $($key)*, VC = KC> = Multimap<K, V, KC, VC, Native<Lists>>;

@@ -7,7 +7,7 @@ use redgrid_core::permits::{PermitId, Returned, SemaphoreHandle};
 use redgrid_core::{Client, Failure};
 
 /// A semaphore with ids and leases for its permits, shared by all processes that use the same
-/// server. Redisson's `RPermitExpirableSemaphore` on the wire.
+/// server. On the wire it is Redisson's `RPermitExpirableSemaphore`.
 ///
 /// It is cheap to clone; clones are the same semaphore. Creating one sends no request: an invalid
 /// name is reported by the first call.

@@ -29,11 +29,11 @@ queue_type! {
     /// Elements that can be taken when they are due, in the order of their due times, shared by all
     /// processes that reach the same server.
     ///
-    /// Redisson's `RDelayedQueue` on the wire, and the queue to which it leads.
+    /// On the wire it is Redisson's `RDelayedQueue`, together with the queue to which that leads.
     ///
-    /// Cheap to clone; clones are handles of the same queue. The codec `C` is part of the type, as
-    /// for a [`Queue`](crate::Queue). The server's clock decides what is due when a caller takes:
-    /// no process has to run to move elements.
+    /// It is cheap to clone; clones are handles of the same queue. The codec `C` is part of the
+    /// type, as for a [`Queue`](crate::Queue). The server's clock decides what is due when a caller
+    /// takes: no process has to run to move elements.
     #[doc(alias = "RDelayedQueue")]
     #[doc(alias = "RedissonDelayedQueue")]
     pub struct DelayedQueue: delayed_queue, 2 keys

@@ -14,11 +14,11 @@ use crate::select;
 queue_type! {
     /// A queue with two ends, shared by all processes that reach the same server.
     ///
-    /// Redisson's `RDeque` and `RBlockingDeque` on the wire.
+    /// On the wire it is Redisson's `RDeque` and `RBlockingDeque`.
     ///
-    /// Cheap to clone; clones are handles of the same deque. The codec `C` is part of the type, as
-    /// for a [`Queue`](crate::Queue). A queue of the same name is the same object. Methods that
-    /// both have promise the same.
+    /// It is cheap to clone; clones are handles of the same deque. The codec `C` is part of the
+    /// type, as for a [`Queue`](crate::Queue). A queue of the same name is the same object. Methods
+    /// that both have promise the same.
     #[doc(alias = "RDeque")]
     #[doc(alias = "RBlockingDeque")]
     #[doc(alias = "RedissonDeque")]

@@ -15,12 +15,12 @@ queue_type! {
     /// Elements of type `T` in the order in which they were added, shared by all processes that
     /// reach the same server.
     ///
-    /// Redisson's `RQueue` and `RBlockingQueue` on the wire.
+    /// On the wire it is Redisson's `RQueue` and `RBlockingQueue`.
     ///
-    /// Cheap to clone; clones are handles of the same queue. The codec `C` is part of the type: all
-    /// users of a queue must use the same one. With the feature `json`, the default is `Json`. A
-    /// queue exists while it has elements. A [`Deque`](crate::Deque) of the same name is the same
-    /// object.
+    /// It is cheap to clone; clones are handles of the same queue. The codec `C` is part of the
+    /// type: all users of a queue must use the same one. With the feature `json`, the default is
+    /// `Json`. A queue exists while it has elements. A [`Deque`](crate::Deque) of the same name is
+    /// the same object.
     #[doc(alias = "RQueue")]
     #[doc(alias = "RBlockingQueue")]
     #[doc(alias = "RedissonQueue")]

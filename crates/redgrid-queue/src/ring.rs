@@ -20,11 +20,11 @@ queue_type! {
     /// The elements that were added last, up to a capacity, shared by all processes that reach the
     /// same server.
     ///
-    /// Redisson's `RRingBuffer` on the wire.
+    /// On the wire it is Redisson's `RRingBuffer`.
     ///
-    /// Cheap to clone; clones are handles of the same ring. The codec `C` is part of the type, as
-    /// for a [`Queue`](crate::Queue). The capacity must be set before elements can be added. It
-    /// stays when the elements are removed.
+    /// It is cheap to clone; clones are handles of the same ring. The codec `C` is part of the
+    /// type, as for a [`Queue`](crate::Queue). The capacity must be set before elements can be
+    /// added. It stays when the elements are removed.
     #[doc(alias = "RRingBuffer")]
     #[doc(alias = "RedissonRingBuffer")]
     pub struct RingBuffer: ring_buffer, 2 keys

@@ -80,8 +80,8 @@ impl Taken {
         self.permits
     }
 
-    /// Gives these permits back, as not used. Returns how many are free again by it: 0 if they had
-    /// expired, or if another call gave them back.
+    /// Gives these permits back unused. Returns how many became free: 0 if they had expired, or if
+    /// another call had given them back.
     ///
     /// # Errors
     ///

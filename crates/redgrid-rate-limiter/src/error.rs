@@ -36,7 +36,7 @@ pub enum LimitError {
         /// How long the call waited.
         waited: Duration,
     },
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// Nothing is taken or changed, with two exceptions. After [`Failure::OutcomeUnknown`] it may
     /// be executed, once: permits that were taken are returned when the reply arrives, or count

@@ -30,8 +30,8 @@ static GCRA: IdempotentScript<1> = IdempotentScript::new("rate/gcra", include_st
 /// has an entry for each request in its window. This is the generic cell rate algorithm of ATM
 /// networks (ITU-T I.371): the key holds the time at which all taken permits are replenished.
 ///
-/// Cheap to clone; clones are the same limiter. The constructor sends nothing to the server: the
-/// first call reports an invalid name or quota.
+/// It is cheap to clone; clones are the same limiter. The constructor sends nothing to the server:
+/// the first call reports an invalid name or quota.
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_rate_limiter::Client) -> Result<(), Box<dyn std::error::Error>> {

@@ -22,9 +22,9 @@ use crate::waiters::{Limit, LimitQueue, LimitWaiters};
 /// The limiter is a sliding log: no period of that length ever has more permits. Keys and values
 /// are those of Redisson's `RRateLimiter`.
 ///
-/// Cheap to clone; clones are the same limiter. The constructor sends nothing to the server: the
-/// first call reports an invalid name. The rate has to be set once; until then every call returns
-/// [`RateNotSet`](LimitError::RateNotSet).
+/// It is cheap to clone; clones are the same limiter. The constructor sends nothing to the server:
+/// the first call reports an invalid name. The rate has to be set once; until then every call
+/// returns [`RateNotSet`](LimitError::RateNotSet).
 ///
 /// ```no_run
 /// # async fn demo(client: &redgrid_rate_limiter::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -147,8 +147,8 @@ impl RateLimiter {
         Acquire::new(self.clone())
     }
 
-    /// Gives back the oldest permits that still count, of any client, as in Redisson. Returns
-    /// how many are free again by it.
+    /// Gives back the oldest permits that still count, of any client, as in Redisson. Returns how
+    /// many became free.
     ///
     /// To give back the permits of one call, use [`Taken::release`]. Expired permits that are still
     /// in the log count as given back, so that a late call does not give back permits of others. 0

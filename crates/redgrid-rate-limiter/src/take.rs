@@ -46,7 +46,7 @@ async fn take<L: Limit>(
         return Err(LimitError::argument(name, "permits", MAX_PERMITS_EXPECTED, permits));
     }
     let (clock, began) = (client.clock(), client.clock().now());
-    // The time of a caller that does not wait is that of any other request.
+    // A caller that does not wait has the time limit of any other request.
     let timeout = if try_only { Some(client.patience()) } else { timeout };
     let until = timeout.map_or(Instant::MAX, |timeout| began + timeout);
     let request = AcquireRequest { permits, try_only, until };

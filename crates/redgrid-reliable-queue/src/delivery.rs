@@ -207,8 +207,8 @@ impl<T, C> Delivery<T, C> {
     ///
     /// # Errors
     ///
-    /// [`QueueError::Stale`] if a receive has found its visibility ended, or this delivery no
-    /// longer owns it. [`Failure::InvalidArgument`] for an invalid visibility.
+    /// [`QueueError::Stale`] if a receive has found that its visibility has ended, or if this
+    /// delivery no longer owns the message. [`Failure::InvalidArgument`] for an invalid visibility.
     ///
     /// # Cancel safety
     ///

@@ -126,7 +126,8 @@ impl Resource for Receivers {
         reply.next_due.map_or(NextPoll::Regular, NextPoll::Within)
     }
 
-    /// The message has the milliseconds until a message is due, or causes a poll.
+    /// Returns when to poll after a notification. It contains the milliseconds until a message is
+    /// due; any other content causes a poll at once.
     fn received(&self, _queue: &Arc<WaitQueue<Self>>, event: &ChannelEvent) -> NextPoll {
         let ChannelEvent::Message { payload, .. } = event else { return NextPoll::Now };
         let millis: Option<u64> = std::str::from_utf8(payload).ok().and_then(|text| text.parse().ok());

@@ -10,7 +10,7 @@ use redgrid_core::{CommitError, Failure, Name, Operation, ServerError};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// It changed nothing, with two exceptions. After [`Failure::OutcomeUnknown`] the call may be
     /// executed, now or later. After [`Failure::Refused`] a script or a function may have written

@@ -12,11 +12,11 @@ redgrid_core::default_codec! {
     /// An unordered set of values of type `T`, shared by all processes that reach the same
     /// server.
     ///
-    /// Redisson's `RSet` on the wire.
+    /// On the wire it is Redisson's `RSet`.
     ///
-    /// Cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
-    /// all users of a set must use the same one. With the feature `json`, the default is
-    /// `Json`. A set exists while it has values.
+    /// It is cheap to clone; clones are handles of the same set. The codec `C` is part of the type:
+    /// all users of a set must use the same one. With the feature `json`, the default is `Json`. A
+    /// set exists while it has values.
     #[doc(alias = "RSet")]
     #[doc(alias = "RedissonSet")]
     pub struct Set<T; C> {

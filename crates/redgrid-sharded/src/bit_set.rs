@@ -15,9 +15,10 @@ use crate::sharded::{Shard, Sharded, Shards};
 /// A bit set whose indices are divided into ranges, each in a key of its own. It may therefore have
 /// more bits than a string of the server.
 ///
-/// Cheap to clone; clones are handles of the same set: create one and clone it. Without stored
-/// values, all bits are clear. Shard `n` of `N` has the indices from `n × size / N` on, rounded up
-/// to whole bytes. The size of a shard in bytes is an eighth of its highest own index ever written.
+/// It is cheap to clone; clones are handles of the same set: create one and clone it. Without
+/// stored values, all bits are clear. Shard `n` of `N` has the indices from `n × size / N` on,
+/// rounded up to whole bytes. The size of a shard in bytes is an eighth of its highest own index
+/// ever written.
 #[doc(alias = "RClusteredBitSet")]
 pub struct ShardedBitSet {
     sharded: Sharded<BitSet>,

@@ -29,8 +29,8 @@ redgrid_core::default_codec! {
     /// rate. Its shards are filters of their own, so it may be larger than a string of the
     /// server.
     ///
-    /// Cheap to clone; clones are handles of the same filter and share its cached size: create
-    /// one and clone it. Elements cannot be removed.
+    /// It is cheap to clone; clones are handles of the same filter and share its cached size:
+    /// create one and clone it. Elements cannot be removed.
     #[doc(alias = "RClusteredBloomFilter")]
     pub struct ShardedBloomFilter<T; C: Codec> {
         sharded: Sharded<BloomFilter<T, C>>,
@@ -132,8 +132,9 @@ impl<T, C: Codec> ShardedBloomFilter<T, C> {
             if shard.try_init_as(&plan).await? {
                 return Ok(());
             }
-            // The shard existed: as one of this filter, or of one that was deleted while it was in
-            // use. Only the planned numbers are compared: the size is the one that was chosen then.
+            // The shard exists already. It belongs to this filter, or to a former one that was
+            // deleted while clients used it. Only the planned numbers are compared; the shard keeps
+            // its size.
             let planned_for = |config: &FilterConfig| (config.expected_insertions, config.false_probability);
             match shard.config().await?.filter(|other| planned_for(other) != (elements, probability)) {
                 Some(other) => {

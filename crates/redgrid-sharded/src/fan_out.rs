@@ -194,7 +194,8 @@ impl<P: Shard> Sharded<P> {
     }
 }
 
-/// Arguments or results of many items, grouped by shard: their positions in the request, and they.
+/// Arguments or results of many items, grouped by shard. Each group has the positions of its items
+/// in the request, and the items.
 pub(crate) type ByShard<A> = Vec<(u32, (Vec<usize>, Vec<A>))>;
 
 /// Groups items by shard.

@@ -25,7 +25,8 @@ impl ShardedOnes {
     pub(crate) fn new(sharded: Sharded<BitSet>, from: u64) -> ShardedOnes {
         ShardedOnes(concat_streams(sharded, move |layout, number, shard| {
             let first = layout.first_index(number);
-            // After the last bit for a shard that ends before `from`: no request is sent then.
+            // If the shard ends before `from`, the start is after its last bit: no request is sent
+            // then.
             let from = match from.saturating_sub(first) {
                 after if after >= layout.bits_per_shard() => u64::MAX,
                 from => from,

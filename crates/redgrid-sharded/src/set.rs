@@ -19,7 +19,7 @@ redgrid_core::default_codec! {
     /// It has the methods of a [`Set`], except those that would have to be one step on the
     /// whole set, or on several sets.
     ///
-    /// Cheap to clone; clones are handles of the same set: create one and clone it. The codec
+    /// It is cheap to clone; clones are handles of the same set: create one and clone it. The codec
     /// is part of the type, as in a [`Set`].
     #[doc(alias = "RClusteredSet")]
     pub struct ShardedSet<T; C: Codec> {
@@ -271,14 +271,14 @@ impl<T, C: Decode<T>> ShardedSet<T, C> {
     /// so is the value.
     ///
     /// The call reads the sizes of all shards from the primaries, and then pops from a random one.
-    /// It is repeated if other clients were faster.
+    /// It is repeated if other clients have emptied that shard meanwhile.
     ///
     /// # Errors
     ///
     /// [`ObjectError::Shards`] if the shards that answered are empty, and others failed.
-    /// [`ObjectError::Contended`] if other clients were faster until the call's time limit.
-    /// Otherwise [`ObjectError`] states what failed and whether anything may have changed. A value
-    /// that cannot be decoded is removed as well.
+    /// [`ObjectError::Contended`] if other clients emptied the chosen shard at each attempt, until
+    /// the call's time limit. Otherwise [`ObjectError`] states what failed and whether anything may
+    /// have changed. A value that cannot be decoded is removed as well.
     ///
     /// # Cancel safety
     ///

@@ -54,8 +54,8 @@ impl FromReply for Claimed<EntryId> {
 }
 
 impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
-    /// Claims those of these entries for a consumer that were not delivered for at least `idle`,
-    /// and returns them with their fields.
+    /// Claims entries for a consumer, and returns them with their fields. Entries that were
+    /// delivered less than `idle` ago are left out.
     ///
     /// This counts as a delivery.
     ///
@@ -113,8 +113,8 @@ impl<K, V, KC: Codec, VC: Codec> Group<K, V, KC, VC> {
         Ok((!ids.is_empty()).then(|| ids.into_iter().fold(request, Request::arg)))
     }
 
-    /// Claims up to `limit` pending entries for a consumer that were not delivered for at least
-    /// `idle`, starting at the id `from`, and returns them with their fields.
+    /// Claims up to `limit` pending entries for a consumer, from the id `from` on, and returns them
+    /// with their fields. Entries that were delivered less than `idle` ago are left out.
     ///
     /// This counts as a delivery. The server checks at most ten times as many entries as `limit`.
     ///

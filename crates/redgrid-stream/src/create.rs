@@ -12,11 +12,11 @@ use crate::id::EntryId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
-    /// With all entries of the stream.
+    /// The group starts with the first entry of the stream.
     Beginning,
-    /// With entries that are added from then on.
+    /// The group starts with the next entry that is added.
     End,
-    /// After this entry.
+    /// The group starts after this entry.
     After(EntryId),
 }
 

@@ -20,7 +20,7 @@ const MAX_IDS: usize = 10_000;
 
 redgrid_core::default_codec! {
     /// A stream of entries in the order in which they were added, shared by all processes that
-    /// reach the same server. Redisson's `RStream` on the wire.
+    /// reach the same server. On the wire it is Redisson's `RStream`.
     ///
     /// Any process can read the entries, directly or through [groups](Group). A handle is cheap
     /// to clone; clones refer to the same stream. The codecs of fields and of their values are

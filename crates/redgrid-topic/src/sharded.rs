@@ -12,7 +12,7 @@ use crate::subscription::SHARDED_REQUIREMENT;
 
 redgrid_core::default_codec! {
     /// A topic that sends its messages to all current subscribers, on a sharded channel of Redis
-    /// 7.0 or Valkey. Redisson's `RShardedTopic` on the wire.
+    /// 7.0 or Valkey. On the wire it is Redisson's `RShardedTopic`.
     ///
     /// In a cluster only the nodes of its slot receive the messages, while those of a
     /// [`Topic`](crate::Topic) go to every node. It is not the same topic as the `Topic` of its

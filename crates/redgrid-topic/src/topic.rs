@@ -10,8 +10,8 @@ use redgrid_core::{ChannelSelector, Client};
 use crate::handle::{handle, one_channel, subscribable};
 
 redgrid_core::default_codec! {
-    /// A topic that sends its messages to all current subscribers, in any process. Redisson's
-    /// `RTopic` on the wire: the channel is its name.
+    /// A topic that sends its messages to all current subscribers, in any process. On the wire it
+    /// is Redisson's `RTopic`: the channel is its name.
     ///
     /// The server stores nothing. A subscriber that has lost its connection misses the messages
     /// published meanwhile, and receives a gap. Use a [`ReliableTopic`](crate::ReliableTopic)

@@ -72,10 +72,10 @@ pub enum TransactionError {
     /// An object was not read, or a value cannot be encoded.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// The commit failed as a request for every object can fail. The transaction is not written.
+    /// The commit failed for a reason that all objects share. The transaction is not written.
     ///
-    /// [`Failure::OutcomeUnknown`] is the exception: either the whole transaction is written, or
-    /// will be within half a minute, or nothing of it.
+    /// [`Failure::OutcomeUnknown`] is the exception. The transaction may be written as a whole, up
+    /// to half a minute later, or not at all.
     #[error(transparent)]
     Failed(#[from] Failure),
 }

@@ -92,7 +92,7 @@ pub(crate) struct ObjectState {
     pub(crate) elements: BTreeMap<Bytes, Element>,
     /// The number of elements when it was first read.
     pub(crate) len: Option<u64>,
-    /// Whether all elements were read: others did not exist.
+    /// Whether all elements were read. An element that is not among them did not exist.
     fully_read: bool,
     /// Whether all stored elements will be removed.
     pub(crate) cleared: bool,

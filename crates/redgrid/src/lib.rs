@@ -15,7 +15,7 @@
 //!
 //!     let guard = lock.acquire().timeout(Duration::from_secs(2)).await?;
 //!     println!("no other process works on order 42 now");
-//!     guard.release().await?; // an error says if the lock had been lost
+//!     guard.release().await?; // an error if the lock had been lost
 //!
 //!     grid.shutdown(Duration::from_secs(5)).await?; // releases what is still held
 //!     Ok(())

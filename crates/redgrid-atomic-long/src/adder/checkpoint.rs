@@ -17,10 +17,10 @@ pub(super) struct Checkpoint<N: AdderNumber> {
     record: String,
     /// When the total was created; it identifies the total.
     total_born: String,
-    /// Entries of a save count of the total, and of the member's part of the total from then on.
+    /// Pairs of a save count of the total, and the member's part of the total from then on.
     history: VecDeque<(u64, N::Wide)>,
-    /// Entries of a sequence number, and of an amount that was reset: saves up to that number
-    /// include it.
+    /// Pairs of a sequence number, and an amount that was reset. Saves up to that number include
+    /// the amount.
     resets: VecDeque<(u64, N::Wide)>,
 }
 
@@ -113,8 +113,8 @@ impl<N: AdderNumber> Checkpoint<N> {
         let only_record_lost =
             may_be_expired && !total_born.is_empty() && total_born == self.total_born && saves >= last_at;
         if !only_record_lost {
-            // An open round did not include this member's part either: everything after the save is
-            // lost with it.
+            // The total has lost the part of this member. Open rounds do not include it either, so
+            // the history starts again at 0.
             self.sum = N::Wide::default();
             self.history = [(0, self.sum)].into();
         }

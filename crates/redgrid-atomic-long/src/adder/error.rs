@@ -26,7 +26,7 @@ pub enum AdderError {
         /// The timeout of the call.
         within: Duration,
     },
-    /// The request failed as it can fail for every object. Some members may have been reset.
+    /// The request failed for a reason that all objects share. Some members may have been reset.
     ///
     /// If the call was an addition, nothing was added.
     #[error(transparent)]

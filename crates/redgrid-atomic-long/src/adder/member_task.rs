@@ -34,8 +34,8 @@ const KNOWN_ROUNDS: usize = 64;
 
 /// The maximum number of attempts of a save or of the entry into a round.
 ///
-/// After a refusal it is repeated once, with the state that was found. No other client changes a
-/// member's part, so the limit is not reached.
+/// A refused attempt is repeated with the state that the server returned. Only this client changes
+/// the record of its member, so the second attempt succeeds and the limit is not reached.
 const MAX_ATTEMPTS: usize = 8;
 
 /// Runs the member until all handles are dropped, or the client ends.
@@ -126,8 +126,8 @@ impl<N: AdderNumber> MemberTask<N> {
             self.known_rounds.pop_front();
         }
         self.known_rounds.push_back(id.to_owned());
-        // Only this client's own rounds receive an error. Others notice the missing answer by the
-        // number of answers.
+        // An error reaches only the rounds of this client. Another client notices that an answer is
+        // missing by the number of answers.
         match self.answer(kind, id).await {
             Ok(true) => self.member.record_answer(id, Ok(())),
             Ok(false) => {}

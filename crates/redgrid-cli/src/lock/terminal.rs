@@ -21,7 +21,7 @@ impl Terminal {
         if !ours || tcsetpgrp(&stdin, group).is_err() {
             return None;
         }
-        // It may have read before, and been stopped for it.
+        // The group may have read from the terminal before, and been stopped for that.
         let _ = killpg(group, Signal::SIGCONT);
         Some(Terminal)
     }

@@ -113,8 +113,8 @@ impl Config {
     /// other processes wait. Default: ten round trips, between 10 ms and 500 ms; 500 ms is also the
     /// maximum.
     ///
-    /// Longer is not faster; shorter makes processes alternate more often. With zero, every task
-    /// sends a request. A fair lock follows the server's queue however long this is: it sends a
+    /// A longer window is not faster. With a shorter one, processes alternate more often. With
+    /// zero, every task sends a request. A fair lock always follows the server's queue: it sends a
     /// request at least every 500 ms, and with zero for every task.
     pub fn local_handover_window(mut self, window: Duration) -> Self {
         self.settings.handover_window = Some(window);
@@ -238,7 +238,7 @@ setters! {
     /// Sets whether a cluster's messages use sharded channels: as Redisson decides it, unless set.
     sharded_subscriptions: ShardedSubscriptions;
 
-    /// Selects the protocol: RESP3, or RESP2 if a server rejects that, unless set.
+    /// Selects the protocol. Unless set, it is RESP3, or RESP2 if a server rejects that.
     protocol: Protocol;
 
     /// Sets how often an idle connection is pinged: every 5 s unless set. A dead one is detected

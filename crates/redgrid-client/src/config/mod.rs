@@ -72,7 +72,7 @@ pub struct Config {
     notes: Notes,
 }
 
-/// What the loaders of URLs, files and variables recorded about a configuration.
+/// Notes of the loaders of URLs, files and variables about a configuration.
 #[derive(Clone, Debug, Default)]
 struct Notes {
     origins: Origins,

@@ -54,7 +54,7 @@ pub struct Client(Arc<Inner>);
 pub struct Inner {
     /// The state that all objects share.
     pub core: Arc<Core>,
-    /// What is held through the client.
+    /// The holdings of the client: its locks and permits.
     pub service: Arc<ServiceSlot>,
     /// Values that live while an object holds them.
     pub shared: Shared,

@@ -213,7 +213,7 @@ impl Request {
         self
     }
 
-    /// Sets until when, by the local clock, the server may execute the request.
+    /// Sets the time, by the local clock, until which the server may execute the request.
     ///
     /// Only requests with [`Request::deadline_arg`] obey it.
     pub fn not_after(mut self, at: Instant) -> Self {
@@ -278,7 +278,7 @@ impl Request {
         self.idempotent
     }
 
-    /// Returns until when, by the local clock, the request may be executed.
+    /// Returns the time, by the local clock, until which the request may be executed.
     pub fn limit(&self) -> Option<Instant> {
         self.not_after
     }

@@ -86,7 +86,7 @@ impl MessageBuffer {
 
     /// Adds a message of a channel that is not known to be active yet, with the gap before it.
     ///
-    /// A message from before the beginning is discarded.
+    /// A message that arrives before the channel was first active is discarded.
     pub(super) fn push_unconfirmed(&self, channel_id: u64, channel: &Bytes, payload: &Bytes) {
         let mut state = self.state();
         if state.pending.contains(&channel_id) {

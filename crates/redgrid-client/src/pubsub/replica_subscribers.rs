@@ -47,9 +47,11 @@ pub async fn waiting_subscribers(core: &Core, channels: &[Bytes], key: &Bytes) -
 }
 
 impl SubscriptionManager {
-    /// Counts the subscribers of channels of one slot where waiters of their keys subscribe.
+    /// Counts the subscribers of each channel at the replica where the waiters of its key
+    /// subscribe.
     ///
-    /// `None` if they do not subscribe at a replica.
+    /// The count is 0 for a channel with waiters that subscribe at the primary. Returns `None` if
+    /// this is true of all channels.
     pub fn replica_subscribers(
         &self,
         channels: &[(&Bytes, &Bytes)],

@@ -136,8 +136,8 @@ pub trait ClientExt: Sealed {
         async move { crate::exactly_once::run(client, request, until).await?.into_typed() }
     }
 
-    /// Executes such a script at most once: it waits for a connection until `until`, and sends the
-    /// script once.
+    /// Executes a call of an exactly-once script at most once: it waits for a connection until
+    /// `until`, and sends the script once.
     ///
     /// After a lost reply the script is not sent again, so nothing is stored on the server for
     /// deduplication. The script has no Lua variable `clock` then.
@@ -250,9 +250,9 @@ pub trait ClientExt: Sealed {
 
     /// Returns the error of a call to a client that has ended.
     ///
-    /// It is [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has
-    /// ended instead. For calls that found [`Client::is_shut_down`](crate::Client::is_shut_down) to
-    /// be true.
+    /// Use it when [`Client::is_shut_down`](crate::Client::is_shut_down) is true. The error is
+    /// [`ServerError::ShuttingDown`], or [`ServerError::NotSent`] if the client's runtime has ended
+    /// instead.
     fn ended(&self) -> ServerError {
         self.client().core().life.why()
     }

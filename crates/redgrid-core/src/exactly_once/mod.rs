@@ -58,7 +58,7 @@ const PLAIN_PRELUDE: &str = include_str!("plain.lua");
 #[derive(Debug)]
 pub struct IdempotentScript<const KEYS: usize>(ScriptTexts);
 
-/// The script behind each of the two beginnings.
+/// The script with each of the two beginnings.
 #[derive(Debug)]
 struct ScriptTexts {
     exactly_once: BulkScript,
@@ -66,7 +66,7 @@ struct ScriptTexts {
 }
 
 impl<const KEYS: usize> IdempotentScript<KEYS> {
-    /// Creates a script from its name (for errors) and the text behind the beginning.
+    /// Creates a script from its name (for errors) and the text that follows the beginning.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentScript(ScriptTexts {
             exactly_once: BulkScript::with_prelude(PRELUDE, name, text),
@@ -90,7 +90,7 @@ impl<const KEYS: usize> IdempotentScript<KEYS> {
 pub struct IdempotentBulkScript(ScriptTexts);
 
 impl IdempotentBulkScript {
-    /// Creates a script from its name (for errors) and the text behind the beginning.
+    /// Creates a script from its name (for errors) and the text that follows the beginning.
     pub const fn new(name: &'static str, text: &'static str) -> Self {
         IdempotentBulkScript(ScriptTexts {
             exactly_once: BulkScript::with_prelude(PRELUDE, name, text),

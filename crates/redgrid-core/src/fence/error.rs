@@ -42,7 +42,7 @@ pub enum FenceError {
         /// The key of the write.
         key: Name,
     },
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// Nothing was written, unless it is [`Failure::OutcomeUnknown`]: then the write may be
     /// executed, now or a moment later.

@@ -247,8 +247,8 @@ impl Fence {
         let call_number = NEXT_CALL.fetch_add(1, Ordering::Relaxed);
         let suffix = format!(":{}:{call_number}", self.client.id());
         let reply_key = Bytes::from([&guarded.key[..], suffix.as_bytes()].concat());
-        // A retransmission is sent within the client's patience. It is executed within the response
-        // timeout, which is not longer than that.
+        // Retransmissions are sent for as long as the client's patience. The last one is executed
+        // within one response timeout, which is at most as long as the patience.
         let reply_ttl = millis(2 * self.client.patience()) + 1_000;
         let request = WRITE.with([key, guarded.key.clone(), reply_key]).arg(token.to_string());
         let request = request.int(self.lifetime_millis()).int(reply_ttl).deadline_arg().arg(command);

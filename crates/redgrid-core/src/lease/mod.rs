@@ -52,7 +52,7 @@ pub(crate) fn with_margin(believed: Duration) -> Duration {
     (believed + believed / 19 + Duration::from_nanos(1)).max(believed + Duration::from_millis(20))
 }
 
-/// Returns until when a hold is valid if its confirmed request was sent at `sent`.
+/// Returns the time until which a hold is valid if its confirmed request was sent at `sent`.
 pub(crate) fn deadline(sent: Instant, lease: Duration) -> Instant {
     sent + lease.saturating_sub(margin(lease))
 }
@@ -343,7 +343,7 @@ impl Wakeup {
         Wakeup { at: AtomicU64::new(Instant::MIN.as_nanos()), moved: Notify::new() }
     }
 
-    /// Sets the time. Only the sleeping task calls it, while it is awake.
+    /// Sets the time. Only the task that waits for the alarm calls it, before it waits.
     pub(crate) fn set(&self, at: Instant) {
         self.at.store(at.as_nanos(), Ordering::Release);
     }

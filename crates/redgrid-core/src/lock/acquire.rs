@@ -371,9 +371,9 @@ pub struct HoldGuard {
 }
 
 impl HoldGuard {
-    /// Creates the first guard of a hold, on its way to the caller that requested it.
+    /// Creates the first guard of a hold, for the caller that requested it.
     ///
-    /// It is counted under the table's lock, which every caller holds.
+    /// The caller holds the table's lock, which protects the number of guards.
     pub(super) fn first(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: true, armed: true }

@@ -225,8 +225,8 @@ impl Table {
             }
             Some(asker) => self.admit((schedule, lock), &server_lease, (sent, now), asker),
             None if in_queue => {
-                // The server granted it at this waiter's queue position: no other waiter may use
-                // it.
+                // The server granted the lock at the queue position of this waiter: no other waiter
+                // may use the grant.
                 self.release_unclaimed_grant(lock, &server_lease, Instant::MIN);
                 Answers::new()
             }
@@ -243,7 +243,7 @@ impl Table {
         None
     }
 
-    /// Installs what the server granted to a request that left at `sent`.
+    /// Installs a grant of the server to a request that was sent at `sent`.
     pub(super) fn install_grant<'a>(
         self: &Arc<Self>,
         state: &'a mut State,
@@ -336,7 +336,7 @@ impl Table {
             }
         }
         if schedule.get(server_lease.id).is_none() {
-            // New, or reclaimed from its release.
+            // The server lease is new, or was reclaimed before its release.
             schedule.insert(Arc::clone(server_lease), self.next_look(server_lease, server_lease.granted, now));
         } else if lease != (server_lease.has_renewed_lease(), server_lease.lease()) || (is_first && is_earlier) {
             schedule.reschedule(server_lease.id, self.next_look(server_lease, now, now));

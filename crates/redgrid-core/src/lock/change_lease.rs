@@ -16,7 +16,7 @@ use crate::config::Durability;
 use crate::lease::deadline;
 
 pub(super) enum LeaseChange {
-    /// The server has the new lease. It counts from `sent`, when the request left.
+    /// The server has the new lease. It counts from `sent`, when the request was sent.
     Done {
         sent: Instant,
     },
@@ -60,7 +60,7 @@ impl Table {
 
     /// Shortens the lease.
     ///
-    /// The deadline is lowered before the request leaves. The request is not sent again after a
+    /// The deadline is lowered before the request is sent. The request is not sent again after a
     /// lost reply: a late copy could undo later changes.
     pub(super) async fn shorten(
         self: &Arc<Self>,
@@ -77,8 +77,8 @@ impl Table {
         let answer = asked.result.clone().and_then(|reply| reply.into_typed::<(i64, u64)>());
         underway.end(asked.retransmission_ends, matches!(answer, Ok((0 | 1, _))));
         let set = match answer {
-            // Counted from the start of this call, which is no later than when the request left.
-            // Replicas may keep the longer lease for a while: that does no harm.
+            // Counted from the start of this call, which is no later than the sending of the
+            // request. Replicas may keep the longer lease for a while: that does no harm.
             Ok((1, _)) if server_lease.durability().covers(durability) => {
                 confirmed(server_lease, sent, lease, server_lease.durability())
             }

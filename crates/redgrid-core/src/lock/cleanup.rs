@@ -88,7 +88,7 @@ impl Table {
 
     /// Releases a server lease again if a retransmission of its acquire may execute after `sent`.
     ///
-    /// `sent` is when its first release left.
+    /// `sent` is when its first release was sent.
     pub(super) fn release_late_copies(
         self: &Arc<Self>,
         server_lease: &ServerLease,
@@ -112,7 +112,8 @@ impl Table {
             if what.at_once {
                 left = table.release_unclaimed(&what).await;
             }
-            // A release that left before the limit may have executed before a late retransmission.
+            // A release that was sent before the limit may have executed before a late
+            // retransmission.
             while left < table.certain_limit(&what) || left == Instant::MIN {
                 table.core.clock.sleep_until(table.certain_limit(&what)).await;
                 left = table.release_unclaimed(&what).await;
@@ -120,8 +121,8 @@ impl Table {
         }));
     }
 
-    /// Returns from when on no retransmission executes. That is later than `limit` if the server's
-    /// clock was set back meanwhile.
+    /// Returns the time after which no retransmission executes. It is later than `limit` if the
+    /// server's clock was set back meanwhile.
     fn certain_limit(&self, what: &DeferredRelease) -> Instant {
         match what.claims.first() {
             Some((keys, _)) if what.limit > Instant::MIN => {
@@ -131,7 +132,7 @@ impl Table {
         }
     }
 
-    /// Releases, and waits for the first release as long as one reply may take. The remaining
+    /// Sends the release, and waits for its reply for at most one response timeout. The remaining
     /// releases are scheduled.
     pub(super) async fn clean_up(self: &Arc<Self>, what: DeferredRelease) {
         let until = self.now() + self.core.settings.response_timeout;
@@ -144,9 +145,10 @@ impl Table {
         }
     }
 
-    /// Sends the release until it is answered or the lease is over.
+    /// Sends the release until it is answered or the lease has ended.
     ///
-    /// Returns when the answered (or last) transmission left.
+    /// Returns when the answered (or last) transmission was sent: the earliest such time if there
+    /// are several requests.
     async fn release_unclaimed(&self, what: &DeferredRelease) -> Instant {
         let (protocol, mut sent) = (what.protocol, Instant::MAX);
         let fields: Vec<_> = what.claims.iter().map(|(_, id)| self.core.field(*id)).collect();

@@ -250,7 +250,7 @@ impl Table {
             return Err(AcquireFailure::NotDurable(error));
         }
         if let LeaseMode::Fixed(_) = lease {
-            // Counted from before the request left, so the end is no later than it was.
+            // Counted from before the request was sent, so the end is no later than it was.
             acquire.lease = LeaseMode::Fixed(Duration::from_micros(detached.ends.saturating_sub(time)));
         }
         let on_server = if wanted.is_zero() { left } else { wanted };

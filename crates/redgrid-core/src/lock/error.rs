@@ -59,7 +59,7 @@ pub enum AcquireError {
         /// Name of the lock.
         name: Name,
     },
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// Nothing is held, unless it is [`Failure::OutcomeUnknown`]: then the lock may be held for a
     /// moment. Its release is in progress, and its lease ends it at the latest.

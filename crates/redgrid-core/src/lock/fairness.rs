@@ -222,8 +222,8 @@ pub(super) struct PendingYield {
 }
 
 impl PendingYield {
-    /// Returns until when waiters elsewhere are being notified that the window has ended, if they
-    /// are.
+    /// Returns the time until which waiters elsewhere are being notified that the window has ended,
+    /// if they are.
     pub(super) fn yields_until(&self, now: Instant) -> Option<Instant> {
         let until = self.since + self.plan.quiet_period(None);
         (now >= self.handover_ends && now < until).then_some(until)
@@ -257,8 +257,8 @@ impl Table {
         protocol: &dyn LockProtocol,
         count: SubscriberCount,
     ) -> Option<YieldPlan> {
-        // Shared kinds do not yield: waiters announce themselves. Waiters of the paired mode count
-        // as others.
+        // Shared kinds do not yield: their waiters announce themselves. A waiter of this process in
+        // the paired mode (a reader, after a writer) counts like one of another process.
         if protocol.is_shared() {
             return None;
         }

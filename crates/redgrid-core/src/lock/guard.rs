@@ -29,9 +29,9 @@ pub trait FromHoldGuard: Sized {
 }
 
 impl HoldGuard {
-    /// Creates a further guard, which its caller has at once.
+    /// Creates a further guard of a hold. It is not offered first: the caller has it at once.
     ///
-    /// It is counted under the table's lock, which every caller holds.
+    /// The caller holds the table's lock, which protects the number of guards.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {
         hold.guards.fetch_add(1, Ordering::AcqRel);
         HoldGuard { client, hold, is_first: false, armed: true }

@@ -23,7 +23,7 @@ use crate::observe::count;
 /// microsecond each.
 const SPINS: usize = 100;
 
-/// The waiter to which the lease of a free server lease was adjusted, and when that request left.
+/// The waiter to which an unused server lease was adjusted, and when that request was sent.
 pub(super) type Fitted = (u64, Instant);
 
 impl ServerLease {
@@ -32,7 +32,7 @@ impl ServerLease {
         now < self.handover_ends && !self.sealed.load(Ordering::Acquire)
     }
 
-    /// Returns from when on the server's clock is certainly past the next owner's token.
+    /// Returns the time from which on the server's clock is certainly past the next owner's token.
     fn next_token_due(&self) -> Instant {
         match self.owners.load(Ordering::Acquire) {
             0 => Instant::MIN,
@@ -135,7 +135,7 @@ impl Table {
 
     /// Releases a server lease that no local task wants, or may have.
     ///
-    /// Until the release leaves, a new request may still reclaim the server lease.
+    /// Until the release is sent, a new request may still reclaim the server lease.
     pub(super) fn release_unclaimed_grant(
         self: &Arc<Self>,
         lock: &mut LockState,
@@ -188,7 +188,7 @@ impl Table {
         self.lease_adjusted(&key, &server_lease, fitted.is_some(), fitted);
     }
 
-    /// Continues after a server lease was adjusted, or its token has become due.
+    /// Continues after a server lease was adjusted, or after the wait for the next token has ended.
     fn lease_adjusted(
         self: &Arc<Self>,
         key: &LockId,

@@ -9,12 +9,12 @@ use crate::clock::Instant;
 use crate::config::Durability;
 use crate::lease::LeaseMode;
 
-/// What decides whether the current lease suits the next request.
+/// The properties of the current lease that decide whether it suits the next request.
 struct CurrentLease {
     /// Whether the lease is renewed; `lease` is what renewals write.
     renewed: bool,
     lease: Duration,
-    /// Until when it is valid locally.
+    /// The end of its local validity.
     deadline: Instant,
     /// Durability of the server lease and of its last extension.
     durability: Durability,

@@ -61,7 +61,7 @@ pub(crate) struct ServerLease {
 
 /// The fields of a server lease that change together.
 pub(super) struct LeaseInner {
-    /// The node that was last known to have it.
+    /// The node that was last known to have the lease.
     pub(super) node: NodeId,
     pub(super) cold: Option<Box<ColdFields>>,
     /// Notifies tasks that wait for the end of one of its holds; created by the first of them.
@@ -117,7 +117,7 @@ impl ServerLease {
         HoldArgs { target: &self.keys, field, lease }
     }
 
-    /// Returns until when it is valid locally.
+    /// Returns the time until which it is valid locally.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline.at()
     }
@@ -128,7 +128,7 @@ impl ServerLease {
         self.inner().cold.as_ref().map_or(ends, |cold| ends.max(cold.server_lease_upper_bound))
     }
 
-    /// Returns until when a retransmission of the acquire may execute.
+    /// Returns the time until which a retransmission of the acquire may execute.
     pub(super) fn retransmission_ends(&self) -> Option<Instant> {
         self.inner().cold.as_ref()?.retransmission.map(|(until, _)| until)
     }
@@ -267,7 +267,7 @@ impl Hold {
         self.guards.load(Ordering::Acquire) > 0
     }
 
-    /// Returns until when the hold waits to be accepted.
+    /// Returns the time until which the hold waits to be accepted.
     ///
     /// A request that is not polled for that long does not want it, while other waiters do.
     pub(super) fn offered_until(&self) -> Instant {
@@ -390,7 +390,7 @@ impl Hold {
         }
     }
 
-    /// Returns until when the lock stays taken for `at_least`.
+    /// Returns the time until which the lock stays taken for `at_least`.
     ///
     /// A hold that no caller has received does not keep its lock taken.
     pub(super) fn retained_until(&self) -> Instant {

@@ -24,8 +24,10 @@ impl Attempt {
 }
 
 impl Table {
-    /// Handles a reply that is no grant. Returns how long others hold the lock, if they do, unless
-    /// the request is to be sent again.
+    /// Handles a reply that is no grant.
+    ///
+    /// `Continue` means that the request is to be sent again. `Break` contains the remaining lease
+    /// if another holder has the lock.
     pub(super) fn not_granted(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -200,8 +202,8 @@ impl Table {
     fn contact(&self, key: &LockId) -> Option<Instant> {
         let state = self.state();
         let lock = state.locks.get(key)?;
-        // This process holds it. A lease that is being adjusted or released does not count: that
-        // needs a reply.
+        // This process holds the lock, so there is contact. While a lease is adjusted or released
+        // there is no hold, and only a reply counts.
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }

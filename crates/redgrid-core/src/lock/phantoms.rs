@@ -47,8 +47,8 @@ impl Phantoms {
         self.names.get(key).map_or(audience, |known| known.without(audience, now))
     }
 
-    /// Records the end of a yield to `listeners` subscribers, none ignored, of which `missing`
-    /// acquired nothing.
+    /// Records the end of a yield to `listeners` subscribers, none of them ignored. `missing` of
+    /// them acquired nothing.
     pub(super) fn turn_ended(&mut self, key: &LockId, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             self.names.remove(key);
@@ -71,8 +71,8 @@ impl Phantom {
         SubscriberCount { patient: self.silent + 1 >= ENOUGH, ..audience }
     }
 
-    /// Records the end of a yield to `listeners` subscribers, none ignored, of which `missing`
-    /// acquired nothing.
+    /// Records the end of a yield to `listeners` subscribers, none of them ignored. `missing` of
+    /// them acquired nothing.
     pub(crate) fn turn_ended(&mut self, listeners: u64, missing: u64, now: Instant) {
         if missing == 0 {
             *self = Phantom::default();

@@ -142,8 +142,8 @@ impl Table {
             // A second waiter now depends on the in-flight request, which must not depend on its
             // caller polling.
             inline_task = lock.inline_task.take();
-            // The loop needs no notification for each new waiter, unless it waits for nothing else.
-            // In a server queue each waiter needs its position at once.
+            // The loop finds new waiters by itself while an operation is in flight or the lock is
+            // held. In a server queue each waiter needs its position at once.
             let is_free = lock.server_lease.is_none() && lock.busy == Busy::No && !lock.asking;
             if is_free || !lock.loop_running || lock.protocol.queue().is_some() {
                 self.start_loop(key, lock);

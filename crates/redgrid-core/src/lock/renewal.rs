@@ -149,8 +149,8 @@ impl Table {
         self.state().schedule.take_due(now, self.soon(now), BATCH)
     }
 
-    /// Returns until when renewals are included: half an interval ahead, so that one script renews
-    /// many keys.
+    /// Returns the time until which renewals are included: half an interval ahead, so that one
+    /// script renews many keys.
     fn soon(&self, now: Instant) -> Instant {
         now + self.core.settings.watchdog_lease / 6
     }

@@ -129,7 +129,8 @@ impl Table {
     }
 }
 
-/// Returns until when a lock stays taken after a shutdown. A forgotten hold is left to its lease.
+/// Returns the time until which a lock stays taken after a shutdown. A forgotten hold is left to
+/// its lease.
 fn retained_after_shutdown(hold: &Hold) -> Instant {
     let is_forgotten = !hold.is_guarded() && hold.ends() != Instant::MAX;
     hold.retained_until().max(if is_forgotten { hold.ends() } else { Instant::MIN })

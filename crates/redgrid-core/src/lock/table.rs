@@ -356,9 +356,10 @@ impl Table {
         if kind.hands_over_locally() { self.extra_lease(kind, key) } else { Duration::ZERO }
     }
 
-    /// Returns by how much a fixed lease is longer on the server, so that a task that gets the lock
-    /// at the end of the hand-over window still has its full lease. Kinds with a server queue pass
-    /// along the queue for as long.
+    /// Returns the time by which a fixed lease is longer on the server.
+    ///
+    /// A task that gets the lock at the end of the hand-over window therefore still has its full
+    /// lease. Kinds with a server queue pass the lock along the queue for the same time.
     pub(super) fn extra_lease(&self, kind: &dyn LockProtocol, key: &LockId) -> Duration {
         match kind.hands_over_locally() || kind.queue().is_some() {
             true => handover_window(self.core.settings.handover_window, self.round_trip(key)),

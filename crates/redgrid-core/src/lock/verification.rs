@@ -1,6 +1,7 @@
 //! Verification of server leases: which may be lost, and which are.
 //!
-//! A renewal that is due at once verifies a lease. Its reply that the lease is not held ends it.
+//! A lease is verified by a renewal that is due at once. If the server replies that the lease is
+//! not held, it is lost.
 
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ impl Table {
         self.wake_renewal(&state.schedule);
     }
 
-    /// Marks a hold as lost that another client took over and sent a notice for.
+    /// Marks a hold as lost, after the notice of another client that took it over.
     pub(crate) fn preempted(self: &Arc<Self>, field: &[u8]) {
         let Some(number) = number_of(field) else { return };
         let mut state = self.state();

@@ -15,7 +15,7 @@ use crate::name::Name;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// It changed nothing, unless it is [`Failure::OutcomeUnknown`]: then the object may be
     /// changed, now or later. Earlier parts of a call in several parts may have been executed, as

@@ -27,7 +27,7 @@ pub enum OnDelete {
     /// It is the object itself if nothing is stored under the plain name, and a companion
     /// otherwise: the capacity of a ring.
     PrimaryIfAlone,
-    /// It protects from late requests: tokens, fences, stored replies. It expires, or is to stay.
+    /// It protects against late requests: tokens, fences, stored replies. It expires, or stays.
     Keep,
 }
 
@@ -144,8 +144,8 @@ pub fn owner_of(key: &[u8]) -> Option<(Bytes, OnDelete)> {
         return Some((Bytes::copy_from_slice(key), OnDelete::Keep));
     }
     let (object, on_delete) = by_shape(key)?;
-    // The queue of a companion that is itself a lock, or the stored reply of a round. Companions
-    // are nested no deeper.
+    // The object may be a companion itself: a lock with a queue, or a round of an adder with a
+    // stored reply. Companions are nested no deeper.
     let of_round =
         || by_id(&object).filter(|_| on_delete == OnDelete::Keep).map(|candidate| (candidate.object, on_delete));
     match by_shape(&object).or_else(of_round) {

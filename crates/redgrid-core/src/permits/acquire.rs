@@ -68,7 +68,7 @@ impl Options {
             lease: keys.leased.then(|| self.lease.unwrap_or(LeaseMode::Renewed(client.watchdog_lease()))),
             awaits_init: self.awaits_init,
             try_only: self.timeout.map_or(!waits, |timeout| timeout.is_zero()),
-            // A try takes as long as its exchange.
+            // A try-only request has no time limit: it ends with the reply to its exchange.
             wait: self.timeout.filter(|timeout| !timeout.is_zero()),
             durability: self.durability.unwrap_or(client.durability()),
         };

@@ -61,7 +61,7 @@ pub enum AcquireError {
         #[source]
         source: CommitError,
     },
-    /// The request failed as it can fail for every object.
+    /// The request failed for a reason that all objects share.
     ///
     /// Nothing is held, unless it is [`Failure::OutcomeUnknown`]: the request is sent until it is
     /// answered, for 30 s. Permits that it took are returned then. If it is never answered, leased

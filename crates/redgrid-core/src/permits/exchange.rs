@@ -15,8 +15,8 @@ use crate::lease::{LeaseMode, with_margin};
 use crate::name::{InvalidName, Name, companion, suffixed};
 
 static EXCHANGE: IdempotentScript<2> = IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
-/// The same script with the keys of a fair semaphore's server queue. Other kinds do not declare
-/// these keys: absent keys are a problem while a slot migrates.
+/// `EXCHANGE` with the keys of a fair semaphore's server queue. Other kinds do not declare these
+/// keys: absent keys are a problem while a slot migrates.
 static FAIR_EXCHANGE: IdempotentScript<4> =
     IdempotentScript::new("permits/exchange", include_str!("scripts/exchange.lua"));
 

@@ -93,8 +93,8 @@ impl<T> Future for LoopResult<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         if self.inline_loop.as_ref().is_some_and(|inline_loop| inline_loop.poll(cx)) {
-            // Not registered with the receiver: a result from the inline loop would wake the task
-            // that polls that loop just now.
+            // Polling the receiver would register this task with it. A result from the inline loop
+            // would then wake this task, which polls that loop anyway.
             return match self.receiver.try_recv() {
                 Err(oneshot::error::TryRecvError::Empty) => Poll::Pending,
                 result => Poll::Ready(result.ok()),

@@ -176,7 +176,7 @@ impl PermitSet {
         self.count == 0
     }
 
-    /// Returns until when all of them are valid locally.
+    /// Returns the time until which all of them are valid locally.
     pub(super) fn deadline(&self) -> Instant {
         self.leases.iter().map(|lease| lease.deadline()).min().unwrap_or(Instant::MAX)
     }

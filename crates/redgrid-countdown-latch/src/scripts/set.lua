@@ -15,10 +15,10 @@
 if redis.call('EXISTS', KEYS[2]) == 1 then
   return answer({0})
 end
--- Above the numbers of all earlier rounds: the time if their number has expired, else at least the
--- last number plus one. The clock may have been set back since, or be another server's. A number
--- that has expired by some clock is below that clock's time. One case remains: a clock set back, or
--- another server's that lags, by more than the lifetime of numbers after the number has expired.
+-- The number must be higher than those of all earlier rounds. It is the time, and at least the last
+-- number plus one: the clock may have been set back since, or be another server's. Without a stored
+-- number it is the time alone. This fails only if the clock was set back, or another server's clock
+-- lags, by more than the lifetime of the number.
 local now = redis.call('TIME')
 local former = math.abs(tonumber(redis.call('GET', KEYS[3]) or '0') or 0)
 local round = math.max(now[1] * 1000000 + now[2], former + 1)

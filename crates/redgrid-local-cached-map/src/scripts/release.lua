@@ -6,7 +6,7 @@
 -- Returns  number of available permits
 --
 -- The requesting client deletes the semaphore. A semaphore without a lifetime gets one of a minute:
--- that of Redisson 3.x, and one of a client that has gone.
+-- Redisson 3.x sets none, and INCRBY creates the key anew if the client has already deleted it.
 -- Work: O(1). Not to be sent twice: one cache would count for two.
 local permits = redis.call('INCRBY', KEYS[1], 1)
 if redis.call('PTTL', KEYS[1]) == -1 then

@@ -1,4 +1,4 @@
-//! A read-write lock: Redisson's `RReadWriteLock` on the wire.
+//! A read-write lock. On the wire it is Redisson's `RReadWriteLock`.
 
 mod acquire;
 mod guards;
@@ -35,8 +35,8 @@ const ENTRY_GATE: &str = "redgrid_rw_line";
 /// Prefix of the key of the upgrade lock.
 const UPGRADE_LOCK: &str = "redgrid_rw_upgrade";
 
-/// A lock with many readers or one writer, over all processes that use the same server. Redisson's
-/// `RReadWriteLock` on the wire.
+/// A lock with many readers or one writer, over all processes that use the same server. On the wire
+/// it is Redisson's `RReadWriteLock`.
 ///
 /// ```no_run
 /// # async fn demo(client: redgrid_locks::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -119,9 +119,9 @@ impl RwLock {
     /// this way.
     ///
     /// Readers and writers first wait in the queue of a [`FairLock`](crate::FairLock), the entry
-    /// gate. Its holder requests the lock itself. Redisson's free edition has no such lock. Its
-    /// clients, and redgrid clients that do not use the gate, are excluded as usual, and have no
-    /// position in the queue.
+    /// gate. The holder of the gate then requests the read-write lock. Redisson's free edition has
+    /// no such lock. Its clients, and redgrid clients that do not use the gate, are excluded as
+    /// usual, and have no position in the queue.
     ///
     /// A reader behind a writer waits for it, even while others read. Consecutive readers hold the
     /// lock together. A holder re-enters without the gate. `try_read` and `try_write` return `None`

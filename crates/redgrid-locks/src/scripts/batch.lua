@@ -7,9 +7,9 @@
 -- ARGV[2i + 2], ARGV[2i + 3]  of the i-th
 --          a release: holder, channel
 --          an acquire: holder, lease in milliseconds
--- Returns  the time (microseconds since 1970), and for each the reply of its own script. An error
---          in its place means that it was not done. For an acquire, 1 stands for the time, and 2
---          for {2, time, 0}
+-- Returns  the time (microseconds since 1970), and the reply of each call. A call that failed has
+--          an error as its reply, and changed nothing. The replies are those of release.lua and
+--          acquire.lua, but an acquire returns 1 for its time, and 2 for {2, time, 0}
 --
 -- Work: O(keys), writes each. Sent twice, each does what its own script does when it is sent twice.
 -- A full server checks its memory only before the first write of a script: after a release it

@@ -32,9 +32,9 @@ use crate::map::Map;
 /// A map in front of a store; created by [`Map::backed`]. Missing entries are loaded from the
 /// store, and changes are written to it.
 ///
-/// Cheap to clone; clones share one queue and their loads. Calls take ownership of keys and values:
-/// a started change continues in its own task until map and store agree, even if the caller is
-/// dropped. It must be used within a tokio runtime.
+/// It is cheap to clone; clones share one queue and their loads. Calls take ownership of keys and
+/// values: a started change continues in its own task until map and store agree, even if the caller
+/// is dropped. It must be used within a tokio runtime.
 ///
 /// # Promises
 ///

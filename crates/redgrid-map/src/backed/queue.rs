@@ -48,7 +48,8 @@ pub(super) struct QueueState<K, V> {
     pub(super) pending_since: Option<Instant>,
     /// The total number of keys that were ever enqueued.
     pub(super) enqueued: u64,
-    /// The first so many keys that were enqueued are written without a delay.
+    /// Keys are written without a delay up to this number, in the order in which they were
+    /// enqueued.
     pub(super) flush_up_to: u64,
     pub(super) totals: WriteBehindStats,
     /// The number of changes that wait for capacity.

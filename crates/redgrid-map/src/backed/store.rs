@@ -81,9 +81,9 @@ pub struct StoreTimeout(pub Duration);
 pub enum BackedError {
     /// A request to the map failed. The contained error states whether anything may have changed.
     ///
-    /// After `OutcomeUnknown` the map may have the change. The map was then read, and the store was
-    /// given the part of the change that the map has. A `compare_and_remove` and an `alter` that
-    /// removes are exceptions: the store was not given them.
+    /// After `OutcomeUnknown` the map may have the change. The map was read again, and the part of
+    /// the change that it has was passed to the store. Exceptions are a `compare_and_remove`, and
+    /// an `alter` that removes: they were not passed to the store.
     ///
     /// After `Decode` of a change, map and store have the change, and the previous value cannot be
     /// decoded.

@@ -176,8 +176,8 @@ impl<K: Storable, V: Storable, KC: Encode<K>, VC: Encode<V> + Decode<V>> BackedM
     ///
     /// # Errors
     ///
-    /// As for [`BackedMap::insert`]. [`ObjectError::Contended`] if other clients were faster until
-    /// the time limit of a call.
+    /// As for [`BackedMap::insert`]. [`ObjectError::Contended`] if other clients changed the value
+    /// before each attempt, until the time limit of a call.
     ///
     /// # Cancel safety
     ///

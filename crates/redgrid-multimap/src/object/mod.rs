@@ -37,7 +37,7 @@ const MAX_KEYS: u64 = 10_000;
 
 /// A multimap as a whole, by its kind `Y`; created by [`Multimap::object`].
 ///
-/// On the server it consists of one key for each of its keys, and one or two others.
+/// On the server it consists of one Redis key for each key of the map, and one or two others.
 ///
 /// A change of the whole map is one step. The keys are read, and a script changes them if they are
 /// still the same. Otherwise this is repeated, up to the time limit of a call. The number of keys

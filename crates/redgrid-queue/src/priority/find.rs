@@ -134,9 +134,9 @@ impl<T: Send + 'static, C: Decode<T>> PriorityQueue<T, C> {
     /// 100.
     ///
     /// An element that stays in the queue all the time, with one priority, is returned once. An
-    /// element that cannot be decoded is an error, after which the stream continues. After any
-    /// other error it ends. One such error is about members that are out of order, because another
-    /// program has given one a score.
+    /// element that cannot be decoded is an error, after which the stream continues. It ends after
+    /// any other error, for example if another program has set a score, so that members are out of
+    /// order.
     #[doc(alias = "iterator")]
     pub fn stream(&self) -> BoxStream<'static, Result<(i64, T), ObjectError>> {
         stream_from(self.elements.clone(), End::Front)

@@ -46,9 +46,9 @@ queue_type! {
     /// # Ok(()) }
     /// ```
     ///
-    /// Cheap to clone; clones are handles of the same queue. The codec `C` is part of the type, as
-    /// for a [`Queue`](crate::Queue), and waiters have the same promises. A priority queue exists
-    /// while it has elements.
+    /// It is cheap to clone; clones are handles of the same queue. The codec `C` is part of the
+    /// type, as for a [`Queue`](crate::Queue), and waiters have the same promises. A priority queue
+    /// exists while it has elements.
     #[doc(alias = "RPriorityQueue")]
     #[doc(alias = "RPriorityBlockingQueue")]
     #[doc(alias = "RPriorityDeque")]

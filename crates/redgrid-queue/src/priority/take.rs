@@ -166,7 +166,7 @@ impl<T, C: Decode<T>> PriorityQueue<T, C> {
         members.first().map(|member| self.decode(member)).transpose()
     }
 
-    /// Moves the element at an end to an end of a [`Queue`](crate::Queue) or a
+    /// Moves the element at one end of this queue to an end of a [`Queue`](crate::Queue) or a
     /// [`Deque`](crate::Deque), in one step.
     ///
     /// Returns it with the priority that it had; `None` if there is none. It has no priority in the

@@ -3,8 +3,9 @@
 -- KEYS[1]  list: elements that a client of Redisson has moved because they were due, and elements
 --          that were put back
 -- KEYS[2]  sorted set: elements after an id, by their due times in milliseconds since 1970
--- Returns  {number of due elements, number of the others, the first due element or nothing};
---          nothing also if the first is not an item of a delayed queue, which a take reports
+-- Returns  {number of due elements, number of the others, the first due element or nothing}.
+--          There is no first element either if it is not an item of a delayed queue; a take
+--          reports that as an error
 --
 -- Work: O(log n); read-only. Sent twice, it reads twice.
 local clock = redis.call('TIME')

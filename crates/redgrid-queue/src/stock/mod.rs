@@ -95,7 +95,8 @@ struct Offered {
     until: Instant,
 }
 
-/// An element that is offered to a caller. Dropping it leaves the element to the next one.
+/// An element that is offered to a caller. Dropping it makes the element available to the next
+/// waiter.
 pub(crate) struct Claim<S: TakeSource> {
     stock: Arc<Stock<S>>,
     number: u64,
@@ -171,7 +172,7 @@ impl<S: TakeSource> Stock<S> {
 }
 
 impl<S: TakeSource> Claim<S> {
-    /// Returns the element; `None` if the second was over.
+    /// Returns the element; `None` if the offer has expired.
     pub(crate) fn take(self) -> Option<Bytes> {
         let mut state = self.stock.state();
         let offered = state.offered.remove(&self.number);

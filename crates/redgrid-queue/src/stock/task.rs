@@ -19,7 +19,8 @@ const MAX_TAKEN: usize = 100;
 
 /// How long a request that takes is awaited: 120 s.
 ///
-/// A request is sent for 30 s and may wait for one before it; that is well below this time.
+/// It covers the 30 s for which a request is sent, and the wait for an earlier request of the same
+/// queue.
 const TAKE_TIME: Duration = Duration::from_secs(120);
 
 /// How long a request that puts back is awaited: above the 30 s for which it is sent.
@@ -172,13 +173,13 @@ impl<S: TakeSource> Stock<S> {
         }
     }
 
-    /// Sends the request that puts unclaimed elements back, if there are any; of many the last
-    /// ones.
+    /// Sends the request that puts unclaimed elements back, if there are any. If they are too many
+    /// for one request, it puts back the last ones.
     fn put_back(self: &Arc<Self>, client: &BackgroundClient) -> Option<InFlight> {
         let elements: Vec<Bytes> = {
             let mut state = self.state();
             let unclaimed: Vec<(u64, Bytes)> = std::mem::take(&mut state.unclaimed).into_iter().collect();
-            // The last part first: the others are to be in front of it.
+            // The last chunk is put back first, so that the others end up in front of it.
             let last = chunks(&unclaimed, |(_, element)| element.len()).last().map_or(0, <[_]>::len);
             let (stays, goes) = unclaimed.split_at(unclaimed.len() - last);
             state.unclaimed = stays.iter().cloned().collect();

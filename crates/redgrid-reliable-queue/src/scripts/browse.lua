@@ -7,8 +7,9 @@
 -- Returns     for each message, flat: message, attempt, priority, pushed, state, until, reason,
 --             bytes. The state is ready, delayed, flight or dead. `until` is its end; for dead
 --             letters the time of death; for ready ones 0; in milliseconds since 1970.
---             `first` returns those that a receive would get now, in that order, at most 4 MiB and
---             one. Expired messages are left out, even if they have not been dropped yet.
+--             `first` returns those that a receive would get now, in that order. All replies have
+--             at most 4 MiB, or one larger message. Expired messages are left out, even if they
+--             have not been dropped yet.
 --
 -- Work: O(log n) for each message. For `first`: of 100 that are ready, 100 that are due, and 100
 -- that were not settled in time. Writes nothing.

@@ -13,15 +13,14 @@
 -- ARGV[8]   visibility  if the queue has none, in milliseconds
 -- ARGV[9…]  for each waiter: the maximum number of messages, and their visibility in milliseconds;
 --           0 for the queue's setting
--- Returns   {1, due, more, waiter, message, attempt, priority, pushed, visibility, bytes, …}  times
--- in
---                          milliseconds; `due` from now, -1 if there is none; `more` is 1 if more
---                          may be available now
+-- Returns   {1, due, more, waiter, message, attempt, priority, pushed, visibility, bytes, …}
+--                          times in milliseconds; `due` from now, -1 if there is none; `more` is
+--                          1 if more may be available now
 --           {-1, time}     too late: nothing is done; the server's time in microseconds
 --
--- Work: O(log n) for each delivered message, at most 100 and about 4 MiB, and for 100 each that are
--- due, were not settled in time, or have expired. Sent twice, it returns the same messages for the
--- same waiters.
+-- Work: O(log n) for each delivered message (at most 100, about 4 MiB). The same for at most 100
+-- messages each that are due, were not settled in time, or have expired. Sent twice, it returns the
+-- same messages for the same waiters.
 if time[1] * 1000000 + time[2] > tonumber(ARGV[1]) then
   return {-1, text(time[1] * 1000000 + time[2])}
 end

@@ -24,7 +24,7 @@ use crate::elements::{Elements, handle};
 /// `RSortedSet` is different, and its keys cannot be shared: a list under a lock, ordered by a Java
 /// class.
 ///
-/// Cheap to clone; clones are handles of the same set. A set exists while it has values.
+/// It is cheap to clone; clones are handles of the same set. A set exists while it has values.
 #[doc(alias = "RSortedSet")]
 pub struct SortedSet<T, C = Natural> {
     pub(crate) inner: Elements<T, C>,
@@ -32,7 +32,7 @@ pub struct SortedSet<T, C = Natural> {
 
 /// A set of text in the order of its bytes, which for UTF-8 is that of the code points.
 ///
-/// Redisson's `RLexSortedSet` on the wire.
+/// On the wire it is Redisson's `RLexSortedSet`.
 #[doc(alias = "RLexSortedSet")]
 #[doc(alias = "RedissonLexSortedSet")]
 pub type LexSortedSet = SortedSet<String, Text>;

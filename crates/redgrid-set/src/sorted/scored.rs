@@ -21,12 +21,12 @@ redgrid_core::default_codec! {
     /// A set of values of type `T` with scores, in the order of the scores, shared by all
     /// processes that reach the same server.
     ///
-    /// Redisson's `RScoredSortedSet` on the wire.
+    /// On the wire it is Redisson's `RScoredSortedSet`.
     ///
-    /// Scores are `f64`, including infinities, but not NaN. Values with the same score are
-    /// sorted by their bytes. Cheap to clone; clones are handles of the same set. The codec `C`
-    /// is part of the type: with the feature `json`, the default is `Json`. A set exists while
-    /// it has values.
+    /// Scores are `f64`, including infinities, but not NaN. Values with the same score are sorted
+    /// by their bytes. It is cheap to clone; clones are handles of the same set. The codec `C` is
+    /// part of the type: with the feature `json`, the default is `Json`. A set exists while it has
+    /// values.
     #[doc(alias = "RScoredSortedSet")]
     #[doc(alias = "RedissonScoredSortedSet")]
     pub struct ScoredSortedSet<T; C> {

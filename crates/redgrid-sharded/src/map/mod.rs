@@ -22,8 +22,8 @@ redgrid_core::default_codec! {
     /// It has the methods of a [`Map`], except those that would have to be one step on the
     /// whole map.
     ///
-    /// Cheap to clone; clones are handles of the same map: create one and clone it. The codecs
-    /// of keys and values are part of the type, as in a [`Map`].
+    /// It is cheap to clone; clones are handles of the same map: create one and clone it. The
+    /// codecs of keys and values are part of the type, as in a [`Map`].
     #[doc(alias = "RClusteredMap")]
     pub struct ShardedMap<K, V; KC: Codec, VC: Codec> {
         pub(super) sharded: Sharded<Map<K, V, KC, VC>>,

@@ -38,11 +38,13 @@ static LEAVE: Script<2> = script!("leave");
 
 redgrid_core::default_codec! {
     /// A topic that delivers its messages to each subscriber at least once, even if it is away for
-    /// a while. Redisson's `RReliableTopic` on the wire: a stream with a group for each subscriber.
+    /// a while. On the wire it is Redisson's `RReliableTopic`: a stream with a group for each
+    /// subscriber.
     ///
-    /// A subscriber receives the messages that are published while it is registered: from when
-    /// [`subscribe`](ReliableTopic::subscribe) is awaited until it [leaves](Deliveries::leave),
-    /// or its lease was not renewed and has ended. The default lease is 10 minutes.
+    /// A subscriber receives the messages that are published while it is registered. That begins
+    /// when [`subscribe`](ReliableTopic::subscribe) is awaited. It ends when the subscriber
+    /// [leaves](Deliveries::leave), or when its lease ends without a renewal. The default lease is
+    /// 10 minutes.
     ///
     /// A message is kept until all subscribers have acknowledged it and all messages before it.
     /// Subscribers of Redisson acknowledge by reading. Messages published without any

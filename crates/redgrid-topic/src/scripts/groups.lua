@@ -1,7 +1,7 @@
 -- groups.lua: the common prelude of the scripts of a reliable topic.
 --
--- KEYS[1]  stream  the messages, each with the field `m`, and a group for each subscriber; it has
---                  acknowledged all messages up to the last id of its group
+-- KEYS[1]  stream  the messages, each with the field `m`, and a group for each subscriber. A
+--                  subscriber has acknowledged all messages up to the last id of its group
 -- KEYS[2]  leases  sorted set: subscribers, scored by the end of their lease, in milliseconds by
 --                  this server's clock
 --

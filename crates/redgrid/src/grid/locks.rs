@@ -14,7 +14,7 @@ impl Grid {
     ///
     /// let guard = grid.lock("lock:orders:42").acquire().timeout(Duration::from_secs(2)).await?;
     /// // … the work that only one holder may do …
-    /// guard.release().await?; // an error says if the lock had been lost
+    /// guard.release().await?; // an error if the lock had been lost
     /// # Ok(()) }
     /// ```
     #[cfg(feature = "locks")]

@@ -75,8 +75,8 @@ impl Driver {
         others.abort_all();
         core.subscriptions.close();
         let mut closed = core.topology.close();
-        // Connections that do not end in time end by themselves soon after. They carry no requests
-        // for holds any more.
+        // Connections that are not closed in time end by themselves soon after. They carry no more
+        // requests for holds.
         loop {
             tokio::select! {
                 // This branch is polled first, even if the deadline has passed: its first poll

@@ -72,7 +72,7 @@ impl Lifecycle {
         })
     }
 
-    /// Returns until when the shutdown waits; `None` while the client is open.
+    /// Returns the time until which the shutdown waits; `None` while the client is open.
     pub fn closes_by(&self) -> Option<Instant> {
         self.0.borrow().closes_by
     }

@@ -17,7 +17,7 @@ use crate::sync::Mutex;
 /// Work that ends by itself and delivers its own result.
 pub type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is held through a client.
+/// The holdings of a client: its locks and permits.
 pub trait Service: Any + Send + Sync {
     /// Does the work of the service until it is dropped, beside the other tasks of the client.
     ///
@@ -85,7 +85,8 @@ impl ServiceSlot {
 
     #[cold]
     fn attach<S: Service>(&self, core: &Arc<Core>, make: impl FnOnce() -> S) -> &Arc<dyn Service> {
-        // Held during the attachment, so that `close` finds the service, or this finds it closed.
+        // Locked during the attachment: either `close` finds the service, or this method finds that
+        // `close` was called.
         let is_closed = self.is_closed.lock();
         let service = self.service.get_or_init(|| {
             let service = make();
@@ -106,7 +107,7 @@ impl ServiceSlot {
     }
 }
 
-/// Runs the service once it is attached. Notices before that concern nothing that is held.
+/// Runs the service once it is attached. Earlier notices concern no hold of this client.
 pub(in crate::connection) async fn serve(slot: Arc<ServiceSlot>, mut notices: OrderedSubscription) {
     let mut first = None;
     let service = loop {

@@ -37,7 +37,8 @@ mod with {
 
     struct Current {
         connector: TlsConnector,
-        /// The files' contents that they were made from; `None` if they never change.
+        /// The contents of the files from which the connector was made; `None` if they cannot
+        /// change.
         pems: Option<Pems>,
         /// Why the files cannot be used now, as it was logged.
         trouble: Option<String>,

@@ -38,8 +38,8 @@ pub struct ServerClock {
 #[derive(Debug, Default, Clone, Copy)]
 struct Samples {
     best: Option<Sample>,
-    /// The best sample of the window before, so that a change of windows does not forget it at
-    /// once.
+    /// The best sample of the previous window. It also counts, so that the estimate does not start
+    /// over with each window.
     former: Option<Sample>,
     since: Option<Instant>,
     /// When the server's clock was last found set back, and by how much within the two windows

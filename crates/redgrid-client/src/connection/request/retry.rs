@@ -61,7 +61,7 @@ impl Tries {
         Tries { policy, until, first: None, unknowns: 0, unanswered: None }
     }
 
-    /// Returns until when a transmission that is sent now may execute.
+    /// Returns the time until which a transmission that is sent now may execute.
     pub(super) fn limit(&self, sent: Instant, timeout: Duration) -> Instant {
         match (self.policy, self.first) {
             (RetryPolicy::Within(window), Some(first)) => (sent + timeout).min(first + window),

@@ -125,10 +125,11 @@ impl Map {
     /// Returns the index of the trusted map among those reported by different nodes; `None` if
     /// there is none.
     ///
-    /// A node that was cut off or has hung reports an old map without any sign of its age. So
-    /// another node must confirm a map that takes slots from an answering node in favour of an
-    /// unlikely one. Unlikely owners are silent nodes, replicas, and nodes that lost slots
-    /// recently.
+    /// A node that was cut off or has hung reports an old map without any sign of its age. So a map
+    /// is doubtful if it takes slots from a responding node, and gives them to a silent node, a
+    /// replica, or a node that lost slots recently. Slots that their node has redirected there
+    /// (MOVED) are not doubtful. A doubtful map is trusted only if another node reports the same
+    /// moves.
     pub(super) fn believed(&self, told: &[Vec<Range>], now: Instant, answers: impl Fn(&Node) -> bool) -> Option<usize> {
         let doubtful: Vec<_> = told.iter().map(|ranges| self.doubtful(ranges, now, &answers)).collect();
         let is_confirmed = |at: usize| {

@@ -161,8 +161,8 @@ impl Table {
         let served = {
             let mut state = self.state();
             let pass = Self::pass_of(&mut state, server_lease)?.local_pass.as_mut()?;
-            // A pass request in flight may not have left yet: report its served positions here,
-            // too.
+            // A pass request that counts as in flight may not be sent yet: report its served
+            // positions here, too.
             pass.reporting.iter().copied().chain(std::mem::take(&mut pass.served)).collect::<Vec<_>>()
         };
         if served.is_empty() {
@@ -356,8 +356,9 @@ impl Table {
             }
             status.position.left();
         }
-        // The request does not wait any more, or is enqueued under another number. A server lease
-        // of this process under this number is released with its hold.
+        // The request no longer waits, or has another number by now. So its position, or a grant to
+        // it, is released. If this process has the server lease with this number, the release of
+        // its hold does that.
         let ours = lock.and_then(|lock| lock.server_lease.as_ref());
         if ours.is_none_or(|ours| ours.id != *number) {
             let limit = asked.retransmission_ends.unwrap_or(Instant::MIN).max(status.may_execute_until());

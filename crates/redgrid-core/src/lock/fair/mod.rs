@@ -70,8 +70,8 @@ pub trait ServerQueue: Send + Sync {
     /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
     fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
 
-    /// Keeps the lock under `claim`'s field for the next positions of this process, and enqueues
-    /// new ones.
+    /// Keeps the lock under `claim`'s field if the next positions belong to this process. Removes
+    /// served positions, and enqueues new ones.
     ///
     /// The reply is one of:
     ///

@@ -9,7 +9,7 @@ pub use self::acquire::MultiOutcome;
 pub use self::release::MultiGrant;
 use super::protocol::HoldArgs;
 
-/// A lock kind of which one script acquires several keys.
+/// A lock kind with a script that acquires several keys at once.
 pub trait MultiKeyProtocol {
     /// Acquires all of the keys, which share a hash slot, or none.
     ///

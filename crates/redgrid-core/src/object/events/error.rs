@@ -52,7 +52,7 @@ pub enum ListenError {
     /// earliest.
     #[error("no permission for the channels of events (grant the user `&__key*__:*`)")]
     Denied,
-    /// The subscription failed as a request for every object can fail.
+    /// The subscription failed for a reason that all objects share.
     #[error(transparent)]
     Failed(#[from] Failure),
     /// The object is not valid. No request was sent.

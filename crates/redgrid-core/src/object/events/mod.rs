@@ -29,8 +29,8 @@
 //! expires. It deletes it on the next access, or when its periodic scan finds it, normally within a
 //! second. A command on several keys causes several events, and a call here may send several
 //! commands. An event belongs to a key: the companions of an object, such as the queue of a fair
-//! lock, are keys of their own. A server that is replaced loses what it had published, and may
-//! execute it again.
+//! lock, are keys of their own. A failover may lose changes that were already published as events.
+//! Such a change may be executed, and published, again.
 
 use std::fmt;
 

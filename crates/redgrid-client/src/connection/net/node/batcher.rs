@@ -20,15 +20,16 @@
 //! On a runtime with one thread, client and server would idle alternately with one request in
 //! flight. There four requests are in flight with a quarter of the calls in each, and their replies
 //! are delivered in order. The callers of one reply send again before the next reply is delivered,
-//! so the server has work meanwhile. With 64 tasks this has 1.7 times the rate, while the machine
-//! has a core for the server; with 8 tasks it has the same rate for twice the CPU time. On a
-//! machine without a free core it is slower (0.5 with 8 tasks, 0.9 with 256). On several threads
-//! the woken callers start on other threads, some time later. There ordered delivery only delays
-//! the rest (0.8 times).
+//! so the server has work meanwhile. If the machine has a core for the server, this has 1.7 times
+//! the rate with 64 tasks. With 8 tasks it has the same rate for twice the CPU time. On a machine
+//! without a free core it is slower: 0.5 times the rate with 8 tasks, 0.9 times with 256.
 //!
-//! Compared by `W1` of `redgrid bench`: with four requests in flight to a near server, 16 tasks had
-//! 0.95 of the rate, at 1.4 times the CPU time. Without yields before a batch, 16 to 256 tasks had
-//! 0.93 to 0.99. ARCHITECTURE.md has the rates without batches.
+//! On several threads the woken callers start on other threads, some time later. There, ordered
+//! delivery only delays the other replies (0.8 times the rate).
+//!
+//! Measured with `W1` of `redgrid bench`: with four requests in flight to a near server, 16 tasks
+//! had 0.95 times the rate, for 1.4 times the CPU time. Without yields before a batch, 16 to 256
+//! tasks had 0.93 to 0.99 times the rate. ARCHITECTURE.md has the rates without batches.
 
 use std::sync::Weak;
 use std::time::Duration;

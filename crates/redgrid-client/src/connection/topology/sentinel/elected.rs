@@ -68,8 +68,8 @@ impl Elected {
 ///
 /// A failover that is given up changes no election count. The server reports to be a primary until
 /// it is demoted, while the sentinels and other clients return to the former one. So its own report
-/// is sufficient for a limited time only. Within that time a flapping connection does not lead
-/// back.
+/// is sufficient for a limited time only. Within that time, an unstable connection does not cause a
+/// return to the former primary.
 fn goes_on(followed_for: Duration, is_primary: bool, is_backed: bool) -> bool {
     followed_for < COUNTED_WITHIN || is_primary && is_backed
 }

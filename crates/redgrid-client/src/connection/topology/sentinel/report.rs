@@ -17,10 +17,9 @@ pub(super) struct PrimaryReport {
     pub(super) is_down: bool,
 }
 
-/// Returns whether a sentinel, including itself, is connected to most of the sentinels that it
-/// knows.
+/// Returns whether a sentinel sees a majority of the sentinels that it knows, itself included.
 ///
-/// A sentinel that is cut off is not.
+/// A sentinel that is cut off from the others sees only a minority.
 pub(super) async fn is_among_most(sentinel: &dyn Server, name: &str) -> bool {
     let others = list(sentinel, "SENTINELS", name).await;
     others.is_ok_and(|others| {
