@@ -18,7 +18,6 @@ pub(crate) enum Servers {
 }
 
 /// A program and its outcome.
-
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) servers: Servers,
