@@ -7,9 +7,11 @@
 mod counters;
 mod driver;
 mod held;
+mod plot;
 mod report;
 mod rows;
 mod section;
+mod svg;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -59,10 +61,16 @@ pub(crate) struct Options {
     /// How long locks are held (W5), in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     hold: f64,
-    /// Writes the tables into docs/internals/measurements.md
+    /// Writes the tables into docs/internals/measurements.md, and draws the pictures in docs/images
     #[arg(long, conflicts_with = "only")]
     write: bool,
+    /// Measures nothing; draws the pictures in docs/images from docs/internals/measurements.md
+    #[arg(long, exclusive = true)]
+    plots: bool,
 }
+
+/// The page of the tables, relative to the workspace.
+const PAGE: &str = "docs/internals/measurements.md";
 
 /// The warm-up of a compiled driver.
 const WARM: f64 = 0.3;
@@ -84,6 +92,10 @@ const SALE: f64 = 120.0;
 /// Measures, and prints the tables. Fails if one of our drivers had errors.
 pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
     let workspace = workspace()?;
+    if options.plots {
+        plot::write(&workspace)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let server = install::server(&workspace)?;
     let ours = workspace.join("target/measured/redgrid");
     let counting = workspace.join("target/measured/redgrid-counting");
@@ -113,7 +125,8 @@ pub(crate) fn run_all(options: &Options) -> Result<ExitCode, Failure> {
     let report = report.map_err(|error| Failure::Bench { error })?;
     println!("{report}");
     if options.write {
-        report.write(&workspace.join("docs/internals/measurements.md"))?;
+        report.write(&workspace.join(PAGE))?;
+        plot::write(&workspace)?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -19,8 +19,8 @@ pub(super) struct Measured {
 }
 
 /// The tables are between these lines of docs/internals/measurements.md.
-const BEGIN: &str = "<!-- measured: begin -->";
-const END: &str = "<!-- measured: end -->";
+pub(super) const BEGIN: &str = "<!-- measured: begin -->";
+pub(super) const END: &str = "<!-- measured: end -->";
 
 /// All measurements.
 #[derive(Debug)]
