@@ -1,23 +1,7 @@
 //! Each program with its servers and the lines that it prints. `expected.rs` has the notation.
 
+use crate::deployment::Servers::{self, Cluster, Newest, Quorum, Sentinels, Single};
 use crate::expected::Order::{self, Any, Given};
-
-/// The servers that a program needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Servers {
-    /// One server.
-    Single,
-    /// One server of the newest release; without one, the program is skipped.
-    Newest,
-    /// Three servers that know nothing of each other.
-    Quorum,
-    /// A primary with replicas and sentinels.
-    Sentinels,
-    /// A cluster of three primaries.
-    Cluster,
-}
-
-use Servers::{Cluster, Newest, Quorum, Sentinels, Single};
 
 /// A program and its outcome.
 pub(crate) struct Example {
