@@ -1,16 +1,26 @@
-//! The servers of one program.
+//! The servers of one program, or of one block of the documentation.
 
 use std::error::Error;
 use std::net::SocketAddr;
 
-use redgrid_testkit::{Cluster, RedisServer, Sentinels, ServerBinary};
+use redgrid_testkit::{Cluster, RedisServer, Sentinels, ServerBinary, ServerBuilder};
 
-use crate::table::Servers;
+pub(crate) type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
-
-/// The mark of a server that votes in a quorum. It stays, as docs/internals/keys.md says.
-const SERVER_MARK: &str = "redgrid_birth";
+/// The servers that a program needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Servers {
+    /// One server.
+    Single,
+    /// One server of the newest release; without one, the program is skipped.
+    Newest,
+    /// Three servers that know nothing of each other.
+    Quorum,
+    /// A primary with replicas and sentinels.
+    Sentinels,
+    /// A cluster of three primaries.
+    Cluster,
+}
 
 /// The running servers. They end with this value.
 pub(crate) enum Deployment {
@@ -23,10 +33,8 @@ pub(crate) enum Deployment {
 impl Deployment {
     pub(crate) async fn start(servers: Servers) -> Outcome<Self> {
         Ok(match servers {
-            Servers::Single => Deployment::Single(RedisServer::start().await?),
-            Servers::Newest => {
-                Deployment::Single(RedisServer::builder().binary(ServerBinary::newest()?).start().await?)
-            }
+            Servers::Single => Deployment::Single(single().start().await?),
+            Servers::Newest => Deployment::Single(single().binary(ServerBinary::newest()?).start().await?),
             Servers::Quorum => {
                 let mut three = Vec::new();
                 for _ in 0..3 {
@@ -49,33 +57,18 @@ impl Deployment {
             Deployment::Sentinels(sentinels) => vec![
                 ("REDGRID_SENTINELS", listed(sentinels.addrs())),
                 ("REDGRID_MASTER", sentinels.master_name().to_owned()),
+                ("REDGRID_URL", sentinels.url()),
             ],
             Deployment::Cluster(cluster) => {
                 vec![("REDGRID_CLUSTER", listed(cluster.addrs())), ("REDGRID_URL", cluster.url())]
             }
         }
     }
+}
 
-    /// Returns the keys of all servers that would stay for ever.
-    pub(crate) async fn keys_without_lifetime(&self) -> Outcome<Vec<String>> {
-        let servers = match self {
-            Deployment::Single(server) => std::slice::from_ref(server),
-            Deployment::Quorum(servers) => servers,
-            Deployment::Sentinels(sentinels) => std::slice::from_ref(sentinels.current_primary().await?),
-            Deployment::Cluster(cluster) => cluster.nodes(),
-        };
-        let mut left = Vec::new();
-        for server in servers {
-            let observer = server.observer().await?;
-            for key in observer.keys("*").await? {
-                // −1: the key has no lifetime. −2: it has expired meanwhile.
-                if observer.query::<i64>(&["PTTL", &key]).await? == -1 && key != SERVER_MARK {
-                    left.push(key);
-                }
-            }
-        }
-        Ok(left)
-    }
+/// A server with the user that docs/getting-started.md logs in as.
+fn single() -> ServerBuilder {
+    RedisServer::builder().user("app", "on >secret ~* &* +@all")
 }
 
 fn listed(addrs: Vec<SocketAddr>) -> String {

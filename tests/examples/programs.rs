@@ -6,19 +6,18 @@
 
 mod deployment;
 mod expected;
+mod process;
 mod table;
 
 use std::env;
-use std::process::{ExitCode, Stdio};
-use std::time::Duration;
+use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use redgrid_testkit::ServerBinary;
-use tokio::process::Command;
+use libtest_mimic::{Failed, Trial};
 use tokio::runtime::Runtime;
 
-use deployment::Deployment;
-use table::{Example, Servers, examples};
+use deployment::{Deployment, Outcome};
+use process::Printed;
+use table::{Example, examples};
 
 /// The name of a program, and the function that runs it.
 type Program = (&'static str, fn() -> ExitCode);
@@ -28,28 +27,24 @@ include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 /// Names the program to run. Names of redgrid's settings begin with `REDGRID_`.
 const PROGRAM: &str = "EXAMPLE_PROGRAM";
 
-/// Ends a program that hangs. The longest one takes ten seconds on a quiet machine, and more than a
-/// minute on a busy one.
-const LIMIT: Duration = Duration::from_secs(300);
+/// The mark of a server that votes in a quorum. It stays, as docs/internals/keys.md says.
+const SERVER_MARK: &str = "redgrid_birth";
 
 fn main() -> ExitCode {
     if let Ok(name) = env::var(PROGRAM) {
         let found = PROGRAMS.iter().find(|(program, _)| *program == name);
         return found.map_or(ExitCode::FAILURE, |(_, run)| run());
     }
-    let mut args = Arguments::from_args();
-    let threads = env::var("RUST_TEST_THREADS").ok().and_then(|threads| threads.parse().ok());
-    args.test_threads = args.test_threads.or(threads);
+    let args = process::arguments();
     let runtime = Runtime::new().expect("a runtime starts");
     let mut trials = vec![
         Trial::test("each_program_is_in_the_table", each_program_is_in_the_table),
         Trial::test("other_lines_are_noticed", expected::other_lines_are_noticed),
     ];
     for example in examples() {
-        let (name, on) = (example.name, runtime.handle().clone());
-        let is_skipped =
-            example.servers == Servers::Newest && !args.list && ServerBinary::newest_or_skip(name).is_none();
-        let trial = Trial::test(name, move || on.block_on(run(&example)));
+        let on = runtime.handle().clone();
+        let is_skipped = process::lacks_its_server(example.name, example.servers, &args);
+        let trial = Trial::test(example.name, move || on.block_on(run(&example)));
         trials.push(trial.with_ignored_flag(is_skipped));
     }
     libtest_mimic::run(&args, trials).exit_code()
@@ -58,24 +53,32 @@ fn main() -> ExitCode {
 /// Runs one program in a process of its own.
 async fn run(example: &Example) -> Result<(), Failed> {
     let deployment = Deployment::start(example.servers).await?;
-    let mut command = Command::new(env::current_exe()?);
-    // Settings of the caller do not reach the program.
-    for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("REDGRID_")) {
-        command.env_remove(name);
+    let printed = Printed::by(process::command(PROGRAM, example.name, &deployment)?).await?;
+    expected::compare(&example.prints, example.order, &printed.out)
+        .map_err(|difference| printed.failed(&difference))?;
+    let left = keys_without_lifetime(&deployment).await?;
+    if left.is_empty() { Ok(()) } else { Err(printed.failed(&format!("keys without a lifetime are left: {left:?}"))) }
+}
+
+/// Returns the keys of all servers that would stay for ever.
+async fn keys_without_lifetime(deployment: &Deployment) -> Outcome<Vec<String>> {
+    let servers = match deployment {
+        Deployment::Single(server) => std::slice::from_ref(server),
+        Deployment::Quorum(servers) => servers,
+        Deployment::Sentinels(sentinels) => std::slice::from_ref(sentinels.current_primary().await?),
+        Deployment::Cluster(cluster) => cluster.nodes(),
+    };
+    let mut left = Vec::new();
+    for server in servers {
+        let observer = server.observer().await?;
+        for key in observer.keys("*").await? {
+            // −1: the key has no lifetime. −2: it has expired meanwhile.
+            if observer.query::<i64>(&["PTTL", &key]).await? == -1 && key != SERVER_MARK {
+                left.push(key);
+            }
+        }
     }
-    command.env(PROGRAM, example.name).envs(deployment.variables());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let ended = tokio::time::timeout(LIMIT, command.output()).await;
-    let output = ended.map_err(|_| format!("it has not ended after {LIMIT:?}"))??;
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let described =
-        |what: &str| Failed::from(format!("{what}\n--- it printed:\n{out}--- and to standard error:\n{err}"));
-    if !output.status.success() {
-        return Err(described(&output.status.to_string()));
-    }
-    expected::compare(&example.prints, example.order, &out).map_err(|difference| described(&difference))?;
-    let left = deployment.keys_without_lifetime().await?;
-    if left.is_empty() { Ok(()) } else { Err(described(&format!("keys without a lifetime are left: {left:?}"))) }
+    Ok(left)
 }
 
 fn each_program_is_in_the_table() -> Result<(), Failed> {

@@ -1,21 +1,7 @@
 //! Reads `expected.txt`: each program with its servers and the lines that it prints.
 
+use crate::deployment::Servers;
 use crate::expected::Order;
-
-/// The servers that a program needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Servers {
-    /// One server.
-    Single,
-    /// One server of the newest release; without one, the program is skipped.
-    Newest,
-    /// Three servers that know nothing of each other.
-    Quorum,
-    /// A primary with replicas and sentinels.
-    Sentinels,
-    /// A cluster of three primaries.
-    Cluster,
-}
 
 /// A program and its outcome.
 pub(crate) struct Example {
