@@ -192,7 +192,7 @@ async fn a_key_waiting_for_removal_is_not_loaded_again() {
     map.set(key("b"), 2).await.unwrap();
     map.map().remove("b").await.unwrap();
     assert_eq!(map.get(&key("b")).await.unwrap(), Some(2), "a waiting value is newer than that of the store");
-    // The same while it is being written.
+    // A read sees the value also while the store writes it.
     store.shut();
     let flush = tokio::spawn({
         let map = map.clone();

@@ -197,7 +197,7 @@ async fn hosts_with_clocks_ahead_do_not_evict_our_live_positions() {
         }));
         until_waiting(&observer, 2 * (n + 1)).await;
     }
-    // The same as if they had waited for nearly five minutes: in the chain, the next position of
+    // Their positions are as after a wait of nearly five minutes: in the chain, the next position of
     // ours would expire at once.
     let age = |place: &str| {
         let place = place.to_owned();

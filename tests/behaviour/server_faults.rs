@@ -110,7 +110,7 @@ async fn missing_permissions_are_reported_and_leave_no_lock_without_lifetime() {
     }
 }
 
-/// The same server, used by another user.
+/// A server with the URL of another user.
 struct SeenAs(String);
 
 impl AsRef<str> for SeenAs {

@@ -265,7 +265,7 @@ async fn a_missing_shard_of_a_filter_is_created() {
     assert!(filter.try_init(1000, 0.01).await.unwrap());
     let made: Vec<String> = keys(&observer).await.into_iter().filter(|key| key.ends_with(":config")).collect();
     assert_eq!(made.len(), 4);
-    // The same state as after an interrupted creation.
+    // This is the state after an interrupted creation.
     for key in &made[1..] {
         observer.cmd(&["DEL", key]).await.unwrap();
     }

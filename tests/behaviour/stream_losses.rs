@@ -127,7 +127,7 @@ async fn claimed_and_new_entries_alternate_despite_a_lost_reply() {
     hand.push(next(&mut consumer).await);
     assert_eq!(proxy.counts().swallowed, 1);
     hand.push(next(&mut consumer).await);
-    // The same for a new entry.
+    // A new entry is read in the same way.
     proxy.next(1, read_script(), Action::SwallowReply);
     add(&theirs, [6]).await;
     hand.extend([next(&mut consumer).await, next(&mut consumer).await]);

@@ -82,8 +82,8 @@ async fn a_late_copy_returns_the_servers_time() {
 
 static DATED: Script<1> = Script::new("dated", "return 5");
 
-/// The same for requests that are not exactly-once. The clock is paused, so no request is in flight
-/// when the time ends.
+/// Requests that are not exactly-once are retried, too. The clock is paused, so no request is in
+/// flight when the time ends.
 #[tokio::test(start_paused = true)]
 async fn requests_that_return_the_time_are_retried_while_their_caller_waits() {
     let late = || Ok(Reply::Array(vec![Reply::Int(-1), Reply::Bytes(Bytes::from_static(b"1700000000000000"))]));

@@ -152,7 +152,7 @@ async fn an_update_ends_at_an_unknown_outcome() {
     let told = map.update("a", |n| *n += 1).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");
     assert_eq!(map.get("a").await.unwrap(), Some(2));
-    // The same for a single comparison.
+    // A single comparison behaves in the same way.
     proxy.next(1, &of_bucket, Action::SwallowReply);
     let told = bucket.compare_and_set(&2, &3).await.unwrap_err();
     assert!(matches!(told, ObjectError::Failed(Failure::OutcomeUnknown { .. })), "{told:?}");

@@ -30,7 +30,7 @@ async fn a_lock_written_by_redisson_is_respected_and_its_message_wakes_us() {
     let listening =
         async || observer.pubsub_channels("*").await.unwrap().contains(&"redisson_lock__channel:{a}".into());
     wait_until(SOON, listening).await;
-    // The same commands as in Redisson's unlock script.
+    // These are the commands of Redisson's unlock script.
     observer.cmd(&["DEL", "a"]).await.unwrap();
     observer.cmd(&["PUBLISH", "redisson_lock__channel:{a}", "0"]).await.unwrap();
     // Its timeout is much shorter than the poll interval and the lease, so the message woke it.

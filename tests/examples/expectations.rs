@@ -6,7 +6,7 @@ use crate::deployment::Servers::{self, Cluster, Newest, Quorum, Sentinels, Singl
 
 use Expected::{Ends, Fails, Runs};
 
-/// What a block does.
+/// The expected outcome of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
     /// It ends with `Ok`.

@@ -1,5 +1,4 @@
-//! What the blocks of the documentation need: servers, and arguments of the hidden function
-//! `example`.
+//! Servers for the blocks of the documentation, and arguments of their hidden function `example`.
 
 use std::env;
 use std::error::Error;

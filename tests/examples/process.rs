@@ -40,7 +40,7 @@ pub(crate) fn command(variable: &str, name: &str, deployment: &Deployment) -> Re
     Ok(command)
 }
 
-/// What a process has printed.
+/// The output of a process.
 pub(crate) struct Printed {
     pub(crate) out: String,
     pub(crate) err: String,

@@ -19,7 +19,7 @@ scenarios![
 ];
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// The same time in milliseconds, as Java's verbs take it.
+/// An hour in milliseconds, as Java's verbs take it.
 const AN_HOUR: &str = "3600000";
 
 type Native<C> = NativeMapCache<String, String, C>;

@@ -138,7 +138,7 @@ async fn the_same_leased_calls_leave_the_same_keys_and_messages(on: Fixture) {
     }
 }
 
-/// The same state on both sides: a number without a lifetime, and so many leases.
+/// The expected state of both sides: a number without a lifetime, and so many leases.
 fn wire_of(number: &str, leases: i64) -> (State, State) {
     let state = (Some(number.to_owned()), leases, false);
     (state.clone(), state)

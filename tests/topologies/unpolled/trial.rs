@@ -44,7 +44,7 @@ macro_rules! waiter {
 }
 pub(super) use waiter;
 
-/// The same for a step without a result.
+/// Defines a step without a result.
 macro_rules! act {
     (|$client:ident, $name:ident| $work:expr) => {{
         fn act($client: Client, $name: String) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {

@@ -28,7 +28,7 @@ pub(crate) struct Ended {
     pub(crate) took: Duration,
 }
 
-/// What a lane of programs reports.
+/// A report of a thread that runs programs one after another.
 enum Report {
     Began(String),
     Ended(Result<Ended, Failure>),
