@@ -17,7 +17,7 @@
 //! let online: ShardedSet<u64> = ShardedSet::new(&client, "online");
 //! online.insert(&42).await?;
 //! let seen = ShardedBitSet::new(&client, "seen").with_size(1 << 36);
-//! seen.set(60_000_000_000, true).await?; // beyond what one key of a server holds
+//! seen.set(56_000_000_000, true).await?; // beyond what one key of a server holds
 //! let urls: ShardedBloomFilter<String> = ShardedBloomFilter::new(&client, "urls");
 //! urls.try_init(1_000_000_000, 0.01).await?;
 //! println!("{all} carts");
