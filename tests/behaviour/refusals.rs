@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use redgrid_core::{Client, Code, Config, Failure};
 use redgrid_locks::{AcquireError, Lock};
+use redgrid_semaphore::Semaphore;
 use redgrid_testkit::{Cluster, Proxy, wait_until};
 use redgrid_tests::{SOON, client_with, server};
 
@@ -66,6 +67,33 @@ async fn a_server_without_writes_is_waited_for_with_few_connections() {
     waiting.await.unwrap().unwrap().release().await.unwrap();
 }
 
+/// Waits for a lock and a permit until each has failed three times with the server's refusal as its
+/// cause, and asserts that the error never says anything else of the server.
+///
+/// If the last copy has no reply yet, the outcome of the request is unknown.
+async fn a_lasting_refusal_is_the_cause(client: &Client, expected: Code) {
+    let (lock, semaphore) = (Lock::new(client, "a"), Semaphore::new(client, "{a}:permits", 2));
+    let is_cause = |failure: Failure| match failure {
+        // A lock reports a refusal that may pass as unavailable, a semaphore as refused.
+        Failure::Unavailable { source, .. } | Failure::Refused { source, .. } if source.code() == Some(expected) => {
+            true
+        }
+        Failure::OutcomeUnknown { .. } => false,
+        other => panic!("{other:?}"),
+    };
+    let (mut locks, mut permits) = (0, 0);
+    wait_until(2 * SOON, async || {
+        let timeout = Duration::from_millis(1200);
+        let (of_lock, of_permit) = tokio::join!(lock.acquire().timeout(timeout), semaphore.acquire().timeout(timeout));
+        let Err(AcquireError::Failed(failure)) = of_lock else { panic!("{of_lock:?}") };
+        locks += u32::from(is_cause(failure));
+        let Err(redgrid_semaphore::AcquireError::Failed(failure)) = of_permit else { panic!("{of_permit:?}") };
+        permits += u32::from(is_cause(failure));
+        locks >= 3 && permits >= 3
+    })
+    .await;
+}
+
 /// A call waits for the end of a foreign script. The server replies to no client until the script
 /// is killed.
 #[tokio::test(flavor = "multi_thread")]
@@ -79,14 +107,7 @@ async fn a_foreign_endless_script_is_waited_for() {
     let endless = tokio::spawn(async move { running.cmd(&["EVAL", "while true do end", "0"]).await });
     let is_busy = async || killing.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("BUSY"));
     wait_until(SOON, is_busy).await;
-    // The request is rejected all the time. If the last copy has no reply yet, its outcome is
-    // unknown.
-    wait_until(SOON, async || match Lock::new(&client, "a").acquire().timeout(Duration::from_millis(500)).await {
-        Err(AcquireError::Failed(Failure::Unavailable { .. })) => true,
-        Err(AcquireError::Failed(Failure::OutcomeUnknown { .. })) => false,
-        other => panic!("{other:?}"),
-    })
-    .await;
+    a_lasting_refusal_is_the_cause(&client, Code::Busy).await;
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON).into_future());
     wait_until(SOON, async || client.stats().waiting == 1).await;
     killing.cmd(&["SCRIPT", "KILL"]).await.unwrap();
@@ -144,11 +165,7 @@ async fn a_cluster_that_is_down_is_waited_for() {
     let observer = home.observer().await.unwrap();
     let is_down = async || observer.cmd(&["GET", "a"]).await.is_err_and(|error| error.code() == Some("CLUSTERDOWN"));
     wait_until(SOON, is_down).await;
-    let bounded = Lock::new(&client, "a").acquire().timeout(Duration::from_millis(500)).await;
-    assert!(
-        matches!(bounded, Err(AcquireError::Failed(Failure::Unavailable { .. } | Failure::OutcomeUnknown { .. }))),
-        "{bounded:?}"
-    );
+    a_lasting_refusal_is_the_cause(&client, Code::ClusterDown).await;
     let waiting = tokio::spawn(Lock::new(&client, "a").acquire().timeout(SOON * 2).into_future());
     other.restart_with_data().await.unwrap();
     waiting.await.unwrap().unwrap().release().await.unwrap();

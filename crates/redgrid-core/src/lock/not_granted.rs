@@ -252,9 +252,6 @@ impl PendingAcquire {
 pub(super) fn no_answer(core: &Core, progress: &Progress, key: &[u8]) -> AcquireFailure {
     match progress.is_sent() {
         true => AcquireFailure::Unknown(ServerError::unknown("the time ran out before an answer came")),
-        false => match core.no_contact(key) {
-            refused @ ServerError::Unauthorized { .. } => AcquireFailure::Unauthorized(refused),
-            other => AcquireFailure::Unavailable(other),
-        },
+        false => progress.refusal().unwrap_or_else(|| core.no_contact(key)).into(),
     }
 }

@@ -149,7 +149,9 @@ impl PendingPermit {
         } else if has_contact {
             AcquireError::TimedOut { name, waited: now.since(self.entered) }
         } else {
-            AcquireError::of(&name, self.client.core().no_contact(&self.semaphore.keys.key))
+            let refusal = self.semaphore.state().underway.as_ref().and_then(|progress| progress.refusal());
+            let no_contact = || self.client.core().no_contact(&self.semaphore.keys.key);
+            AcquireError::of(&name, refusal.unwrap_or_else(no_contact))
         }
     }
 

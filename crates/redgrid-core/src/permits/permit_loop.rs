@@ -103,6 +103,7 @@ impl LocalSemaphore {
         state.reject_try_waiters(now);
         if let Some(exchange) = state.next_exchange(self, now) {
             permit_loop.idle_since = None;
+            state.underway = Some(Arc::clone(&exchange.progress));
             return Step::Exchange(Box::new(exchange));
         }
         if state.queue.is_empty() && !state.returns.is_empty() {
@@ -176,6 +177,7 @@ impl LocalSemaphore {
         let now = self.clock().now();
         let mut guard = self.state();
         let state = &mut *guard;
+        state.underway = None;
         state.last_contact = now;
         state.paused_until = Instant::MIN;
         state.refusals = 0;
@@ -308,6 +310,7 @@ impl LocalSemaphore {
         let mut guard = self.state();
         let state = &mut *guard;
         let Exchange { returns, checks, cancelled_positions, requests, extension, .. } = exchange;
+        state.underway = None;
         state.left = i64::MAX;
         if !state.closed {
             state.cancelled_positions.extend(cancelled_positions);

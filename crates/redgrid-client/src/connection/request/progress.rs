@@ -69,6 +69,7 @@ impl Progress {
     pub fn settled(&self) {
         let _ = self.step(Self::SENT, Self::NOT_SENT);
         let _ = self.step(Self::UNANSWERED, Self::NOT_SENT);
+        self.waits(None);
     }
 
     /// Notes that a transmission was sent and got no answer.
@@ -100,6 +101,15 @@ impl Progress {
 
     pub(super) fn waits(&self, obstacle: Option<Obstacle>) {
         *self.obstacle.lock() = obstacle;
+    }
+
+    /// Returns why the server rejected the last transmission, or why none was sent, unless the
+    /// node could not be reached.
+    pub fn refusal(&self) -> Option<ServerError> {
+        match &*self.obstacle.lock() {
+            Some(Obstacle::Error(error)) => Some(error.clone()),
+            _ => None,
+        }
     }
 
     /// Returns the error that describes the state at the deadline.
