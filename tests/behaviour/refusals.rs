@@ -68,7 +68,7 @@ async fn a_server_without_writes_is_waited_for_with_few_connections() {
 }
 
 /// Waits for a lock and a permit until each has failed three times with the server's refusal as its
-/// cause, and asserts that the error never says anything else of the server.
+/// cause, and asserts that no error names another cause.
 ///
 /// If the last copy has no reply yet, the outcome of the request is unknown.
 async fn a_lasting_refusal_is_the_cause(client: &Client, expected: Code) {

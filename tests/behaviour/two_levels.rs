@@ -186,7 +186,7 @@ async fn passed(first: impl AsyncFnOnce(&Lock) -> LockGuard, second: impl AsyncF
         wait_until(SOON, async || client.stats().waiting == 1).await;
         owner.release().await.unwrap();
     });
-    // Before anything slow: after half of a fixed lease, a verification follows.
+    // Read before the observer connects: after half of a fixed lease, a verification is sent.
     let asked = std::mem::take(&mut *seen.lock().unwrap());
     let left = server.observer().await.unwrap().time_to_live("a").await.unwrap().unwrap();
     let remaining = second.remaining();

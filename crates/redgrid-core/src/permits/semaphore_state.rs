@@ -90,7 +90,7 @@ pub(super) struct SemaphoreState {
     pub(super) poll_at: Instant,
     /// When the first lease of any process ends.
     pub(super) next_lease_end: Instant,
-    /// The exchange that is being sent.
+    /// Progress of the exchange that is being sent.
     pub(super) underway: Option<Arc<Progress>>,
     /// When the server last answered.
     pub(super) last_contact: Instant,

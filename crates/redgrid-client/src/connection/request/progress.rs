@@ -103,8 +103,9 @@ impl Progress {
         *self.obstacle.lock() = obstacle;
     }
 
-    /// Returns why the server rejected the last transmission, or why none was sent, unless the
-    /// node could not be reached.
+    /// Returns the server's refusal of the last transmission, or the reason why none was sent.
+    ///
+    /// Returns `None` if the node could not be reached: the node has that reason.
     pub fn refusal(&self) -> Option<ServerError> {
         match &*self.obstacle.lock() {
             Some(Obstacle::Error(error)) => Some(error.clone()),
