@@ -21,8 +21,8 @@
 //! On one server that keeps its memory and clock, at most one hold is *valid* at a time. A holder
 //! is notified of a loss before the server grants the lock to another one.
 //!
-//! A lease cannot stop a paused process from *writing*. Every guard therefore carries a [`Token`]
-//! for the store that it writes to, which can refuse a stale one. `docs/objects/locks.md` has the
+//! A lease cannot stop a paused process from *writing*. A guard of a writer therefore carries a
+//! [`Token`] for the store that it writes to, which can refuse a stale one. `docs/objects/locks.md` has the
 //! table of promises.
 //!
 //! # Keys

@@ -26,8 +26,8 @@
 //!
 //! - **Loss is reported.** If a lease cannot be renewed in time, `guard.lost()` completes before
 //!   the lease ends on the server.
-//! - **Every lock has a fencing token**, so a store can reject a writer that was paused and woke up
-//!   too late.
+//! - **Locks have fencing tokens**, so a store can reject a writer that was paused and woke up too
+//!   late.
 //! - **Waiting is safe to cancel.** A dropped `acquire()` leaves nothing locked.
 //! - **One server, replicas, Sentinel or Cluster**: the same code, another configuration.
 //!

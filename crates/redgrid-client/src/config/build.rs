@@ -257,8 +257,9 @@ setters! {
     /// Renewals and releases of single names do not wait; a release of several names at once does.
     max_in_flight: u32;
 
-    /// Sets how long a position in the queue of a fair lock outlives a silent process: 30 s unless
-    /// set. It must exceed the clock difference to hosts with Java services.
+    /// Sets how long Java services keep the position of a dead process in the queue of a fair lock:
+    /// 30 s unless set. redgrid keeps it for 1 s. It must exceed the clock difference to hosts with
+    /// Java services.
     fair_wait: Duration;
 
     /// Limits the waiters of a process with their own position in the queue of a fair lock, 1 to

@@ -125,7 +125,7 @@ pub(super) static TABLE: &[Setting] = table! {
         connections_per_node: Count(|d| &mut d.settings.connections_per_node, 1, 16) =>
             "The number of connections for requests to each node. Subscriptions have a separate one. A connection is pipelined; more of them help if the server has I/O threads. All requests of a name use the same one.";
         max_in_flight: Count(|d| &mut d.settings.max_in_flight, 1, 65_536) =>
-            "How many requests may be in flight at one node. Further requests wait in the client; that wait is not part of their `response_timeout`. A higher limit takes more memory, and each answer waits for more others. A lower limit leaves a distant server idle.";
+            "How many requests may be in flight at one node. Further requests wait in the client; that wait is not part of their `response_timeout`. A higher limit takes more memory, and each reply waits behind more others. A lower limit leaves a distant server idle.";
         address_map: AddressMap(|d| &mut d.network.address_map, 6379) =>
             "Addresses that servers and sentinels announce, each with the address to connect to instead (NAT, port forwarding). Other addresses are used unchanged.";
         socks_proxy: Address(|d| &mut d.socks_proxy, 1080) =>
@@ -139,7 +139,7 @@ pub(super) static TABLE: &[Setting] = table! {
         subscription_mode: Choice(SUBSCRIPTION_MODES, |d| &mut d.subscription_mode) =>
             "Where waiters subscribe: at the primary, or at one of its replicas. A replica takes load off the primary, but two servers then answer each release. If no replica is usable, waiters subscribe at the primary. All services that share locks need the same value.";
         max_replica_lag: Time(|d| &mut d.settings.max_replica_lag, ms(10), DAY) =>
-            "How far a replica may lag behind its primary and still be used: it has everything that the primary had that long ago. Offsets are compared every `scan_interval`, so a lagging replica is detected that much later. A longer time also uses slow replicas; a shorter one switches to the primary sooner.";
+            "How far a replica may lag behind its primary and still be used. A usable replica has everything that the primary had that long ago. Offsets are compared every `scan_interval`, so a lagging replica is detected that much later. A longer time also uses slow replicas; a shorter one switches to the primary sooner.";
         sharded_subscriptions: Choice(SHARDED, |d| &mut d.sharded_subscriptions) =>
             "Whether a cluster's messages use sharded channels. `auto` uses them if the servers have them, as Redisson does. All services that share locks need the same value.";
         protocol: Choice(PROTOCOLS, |d| &mut d.protocol) =>
@@ -147,26 +147,26 @@ pub(super) static TABLE: &[Setting] = table! {
     }
     Holds {
         watchdog_lease: Time(|d| &mut d.settings.watchdog_lease, SHORTEST_LEASE, LONGEST_LEASE) =>
-            "The lease of holds that are renewed. They are renewed after every third of it. A longer lease survives longer pauses and failovers; a shorter one frees the locks of a dead process sooner.";
+            "The lease of holds that are renewed: every third of it. A longer lease survives longer pauses and failovers; a shorter one frees the locks of a dead process sooner.";
         durability: Choice(DURABILITIES, |d| &mut d.durability) =>
             "Where a grant and its renewals must be stored before they count: in the primary's memory, on replicas, or on the primary's disk. Replicas and disk survive more failures, and cost a round trip of the servers each time.";
         durability_at_least: Count(|d| &mut d.durability_at_least, 1, 100) =>
-            "How many replicas, with `durability: replicas`. For locks that survive any failover, set it to the number of replicas that may be promoted. Then one missing replica stops new grants.";
+            "How many replicas must have a grant, with `durability: replicas`. For locks that survive any failover, set it to the number of replicas that may be promoted. Then one missing replica stops new grants.";
         durability_timeout: Time(|d| &mut d.durability_timeout, ms(10), DAY) =>
             "How long the replicas or the disk may take. After that, the grant is given back. A longer time tolerates lagging replicas; a shorter one reports the failure sooner.";
         fair_wait: Time(|d| &mut d.settings.fair_wait, ms(1000), DAY) =>
-            "How long a position in the queue of a fair lock outlives a silent process. It must exceed the difference between the clocks of hosts with Java services. A shorter time skips dead processes sooner.";
+            "How long Java services keep the position of a dead process in the queue of a fair lock; redgrid keeps it for 1 s. It must exceed the difference between the clocks of hosts with Java services, and be the same in all services. A shorter time skips dead processes sooner.";
         fair_depth: Count(|d| &mut d.settings.fair_depth, 1, 1000) =>
             "How many waiters of a process have their own positions in the queue of a fair lock. The others wait behind them inside the process. With more positions, the processes' shares follow their demand; fewer cost the server less.";
         local_handover_window: AutoTime(|d| &mut d.settings.handover_window, Duration::ZERO, LONGEST_WINDOW)
             =>
-            "How long a lock may pass between the tasks of one process while other processes wait. `auto` is ten round trips, at least 10 ms. A longer window is not faster; a shorter one makes processes alternate more often. With `0s`, every task sends a request.";
+            "How long a lock may pass between the tasks of one process while other processes wait. `auto` is ten round trips, at least 10 ms and at most 500 ms. A longer window is not faster; a shorter one makes processes alternate more often. With `0s`, every task sends a request.";
     }
     Waiting {
         poll_interval: Time(|d| &mut d.settings.poll_interval, ms(10), DAY) =>
-            "How often a waiter polls although its subscription is active. It bounds the wait after a lost message. A longer interval sends fewer requests.";
+            "How often a waiter polls while its subscription is active. It bounds the wait after a lost message. A longer interval sends fewer requests.";
         poll_budget: Count(|d| &mut d.settings.poll_budget, 1, 1_000_000) =>
-            "How many names the waiters poll, per second and node. It bounds the cost of waiters for the server. A higher limit notices a release without a message sooner.";
+            "How many names all waiters together poll, per second and node. It bounds the cost of waiters for the server. With a higher limit, waiters notice a release without a message sooner.";
     }
     Names {
         namespace: Text(|d| &mut d.namespace, namespace) =>
