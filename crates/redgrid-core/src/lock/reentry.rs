@@ -18,7 +18,8 @@ impl Hold {
 impl Table {
     /// Re-enters a hold of the request's holder, or shares a grant of readers, without a request.
     ///
-    /// Returns `None` if the request must wait for its own grant; then the key of `pending` is set.
+    /// Returns `None` if the request must wait for its own grant. The key of `pending` then says in
+    /// which queue it waits.
     pub(super) fn share_held(
         &self,
         state: &mut State,
@@ -70,7 +71,10 @@ impl Table {
     }
 }
 
-/// Re-enters the hold of the request's holder without a request; fails if that hold was lost.
+/// Re-enters the hold of the request's holder, without a request to the server.
+///
+/// Returns `None` if there is no hold to re-enter, and an error if the request must not wait, for
+/// example because that hold was lost.
 pub(super) fn reenter(
     lock: &LockState,
     request: &AcquireRequest,
