@@ -331,7 +331,7 @@ impl Table {
         let hold = Arc::new(Hold::new(Arc::clone(server_lease), from, now, request));
         let (is_first, is_earlier) = (lock.holds.is_empty(), server_lease.owner_due() < owner_due);
         if !is_first {
-            // The hold with the earliest end of a lease is checked first.
+            // The server lease is checked at the earliest end of its holds' own leases.
             server_lease.set_owner_due(owner_due.min(server_lease.owner_due()));
             if is_earlier {
                 schedule.moved(server_lease.id);

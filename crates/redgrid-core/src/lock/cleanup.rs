@@ -1,5 +1,5 @@
-//! Background releases: of locks that may have been acquired without a local owner, of holds with a
-//! denied release, and of locks that stay taken for a while.
+//! Background releases: of locks that may be held without a local owner, of holds with a denied
+//! release, and of locks that stay taken for a while.
 //!
 //! A release is repeated once no request that was sent for its holder field can execute any more.
 

@@ -170,8 +170,8 @@ impl Table {
         let seen = Arc::clone(&progress);
         let over = self.now() + self.core.settings.patience() + durability.timeout() + GRACE;
         let key = target.key.clone();
-        // It runs in its own task: the caller may leave, and a hold that was taken over must not
-        // stay without an owner.
+        // The attempt runs in its own task: the caller may leave, and a hold that was taken over
+        // must not stay without an owner.
         self.spawn_background(Box::pin(async move {
             let _ = answer.send(table.attach_for(client, kind, target, detached, (durability, progress)).await);
         }));

@@ -353,7 +353,7 @@ pub enum AttachError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its deadline passed before a renewal was confirmed, or its fixed lease ran out.
+    /// The deadline passed before a renewal was confirmed, or the fixed lease ran out.
     Expired,
     /// The server no longer has the hold: it was deleted or taken, or the server restarted empty.
     Gone,

@@ -147,9 +147,9 @@ impl YieldPlan {
     /// Returns how long the channel must be quiet before one probe is sent.
     ///
     /// The more messages are outstanding, the longer the period: up to twice the shortest one. So
-    /// the process that is next also probes first. The period is normally shorter than a hand-over
-    /// window: a probe at the end of a window would overtake a process that waits for its message.
-    /// It is longer for polling waiters, replicas and slow listeners.
+    /// the process that is next also probes first. A probe at the end of a window would overtake a
+    /// process that waits for its message. The period is therefore normally shorter than a
+    /// hand-over window; it is longer for polling waiters, replicas and slow listeners.
     pub(crate) fn quiet_period(&self, message_count: Option<u64>) -> Duration {
         if self.unannounced {
             return self.silence;

@@ -17,7 +17,7 @@ use crate::config::Durability;
 use crate::lease::deadline;
 use crate::observe::count;
 
-/// How often the clock is read to wait for a token that is not due yet. It takes some microseconds.
+/// Number of clock reads that wait for a token that is not due yet. They take some microseconds.
 ///
 /// Tokens are due at once, unless a thousand tasks in a row hold the lock for less than a
 /// microsecond each.
@@ -56,7 +56,7 @@ impl Table {
 
     /// Hands a free server lease to the next waiter, or releases it if no waiter may have it.
     ///
-    /// Returns the results to deliver.
+    /// Returns the answers to send.
     pub(super) fn hand_over_next(
         self: &Arc<Self>,
         state: &mut State,

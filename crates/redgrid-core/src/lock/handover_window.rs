@@ -1,5 +1,5 @@
-//! Decisions about handing a server lease to the next local task, as pure functions: whether the
-//! current lease suits the next request, and when a token is due.
+//! Decisions about handing a server lease to the next local task, as pure functions. Does the
+//! current lease suit the next request, and when is a token due?
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ struct CurrentLease {
     /// Whether the lease is renewed; renewals set it to `lease`.
     renewed: bool,
     lease: Duration,
-    /// The end of its local validity.
+    /// Until when the lease is valid locally.
     deadline: Instant,
     /// Durability of the server lease and of its last extension.
     durability: Durability,
@@ -23,12 +23,12 @@ struct CurrentLease {
 /// Whether the current lease suits the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseFit {
-    /// It can be used unchanged.
+    /// The current lease can be used unchanged.
     Yes,
-    /// It must first be extended to this length, and the server must have confirmed that.
+    /// The lease must first be extended to this length, and the server must have confirmed that.
     Lengthen(Duration),
-    /// It must first be shortened to this length: otherwise a crash would keep the lock for longer
-    /// than requested.
+    /// The lease must first be shortened to this length: otherwise a crash would keep the lock for
+    /// longer than requested.
     Shorten(Duration),
 }
 

@@ -98,7 +98,7 @@ impl Hold {
         if !self.is_given() {
             count::never_held(kind);
         } else if lost.is_some() && !self.is_guarded() {
-            // It was forgotten.
+            // The hold was forgotten.
             count::ended(kind, held, None);
         } else {
             // A hold that is released after its deadline had been lost before.

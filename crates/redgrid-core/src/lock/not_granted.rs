@@ -86,9 +86,9 @@ impl Table {
         is_passing
     }
 
-    /// Schedules a release of what unanswered retransmissions of a request may acquire. It is sent
-    /// when they can no longer execute. With `is_unknown`, the answered transmission may have been
-    /// granted, too, so a release is also sent at once.
+    /// Schedules a release of what unanswered retransmissions of a request may acquire. The release
+    /// is sent when they can no longer execute. With `is_unknown`, the last transmission may have
+    /// been granted, too, so a release is also sent at once.
     pub(super) fn schedule_cleanup_of_retransmissions(
         self: &Arc<Self>,
         attempt: &Attempt,
@@ -210,15 +210,15 @@ impl Table {
         if lock.holds.first().is_some_and(|hold| hold.server_lease.is_valid_locally()) {
             return Some(self.now());
         }
-        // Another process holds it. While the connection is up and the server does not hang,
+        // Another process holds the lock. While the connection is up and the server does not hang,
         // waiting does not count as loss of contact.
         let waits = if lock.contended { self.core.contact(key.key()) } else { None };
         Some(lock.contact.max(self.core.subscriptions.contact(key.key())).max(waits.unwrap_or(Instant::MIN)))
     }
 }
 
-/// Returns whether `other` would fail for the same lack of durability as `first`: it requests at
-/// least the same durability, and would wait no longer for it.
+/// Returns whether `other` would fail for the same lack of durability as `first`. It does if it
+/// requests at least the same durability, and would wait no longer for it.
 fn also_lacks_durability(failure: &AcquireFailure, first: &AcquireRequest, other: &AcquireRequest) -> bool {
     let is_lacking =
         matches!(failure, AcquireFailure::NotDurable(CommitError::Shortfall { .. } | CommitError::Unsupported { .. }));

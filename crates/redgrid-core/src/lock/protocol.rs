@@ -84,9 +84,9 @@ pub struct AcquireRequest {
 impl AcquireRequest {
     /// Returns the lease to request from the server.
     ///
-    /// A fixed lease is longer by the hand-over window and a margin: a holder to which the lock is
-    /// handed over at the end of the window still gets its full lease. The lease also covers
-    /// `at_least`, so the lock stays taken that long even if the process dies.
+    /// A fixed lease is longer by the hand-over window and a margin. So a holder that gets the lock
+    /// at the end of the window still has its full lease. The lease also covers `at_least`, so the
+    /// lock stays taken that long even if the process dies.
     pub(crate) fn server_lease(&self, handover_window: Duration) -> Duration {
         let lease = match self.lease {
             LeaseMode::Renewed(lease) => lease,
@@ -228,7 +228,7 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// cannot be reached by messages, 2 if the server rejected the message, and otherwise 0.
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Ends the hold, but keeps the lock taken for another `claim.lease`, under a separate field.
+    /// Ends the hold, and keeps the lock taken for another `claim.lease` under another holder field.
     ///
     /// So late renewals do not find the field of the ended hold. The reply is 1, or 0 if the lock
     /// was not held.

@@ -53,12 +53,12 @@ impl Table {
         }
     }
 
-    /// Returns whether the holder has the key, in this mode or the paired one.
+    /// Returns whether the holder holds the key, in this mode or the other one of a read-write lock.
     pub(crate) fn is_in(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, holder: HolderId) -> bool {
         self.any_hold(kind, keys, |hold| hold.holder() == Some(holder))
     }
 
-    /// Returns whether this client holds the key, in this mode or the paired one.
+    /// Returns whether this client holds the key, in this mode or the other one of a read-write lock.
     pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> bool {
         self.any_hold(kind, keys, |_| true)
     }

@@ -27,8 +27,8 @@ use crate::unpolled::{BackgroundTask, InlineTask};
 impl HoldGuard {
     /// Releases the hold and waits for the reply, for `response_timeout` at most.
     ///
-    /// Without a reply in that time, the release goes on in the background. It ends when it is
-    /// answered, or when the server has no lease of the hold any more, including that of an
+    /// Without a reply in that time, the release goes on in the background until it is answered. It
+    /// also ends when the server has no lease of the hold any more, including that of an
     /// [`extend`](HoldGuard::extend) that was not answered.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ pub(super) struct Release {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReleaseMode {
     Release,
-    /// While other requests of this process wait.
+    /// The lock is released while other requests of this process wait.
     Yield,
     /// The lock stays taken for this long.
     Retain(Duration),

@@ -202,7 +202,7 @@ impl Table {
             };
             match answer.result.clone().and_then(Reply::into_typed::<Vec<i64>>) {
                 Ok(statuses) if statuses.len() == server_leases.len() => {
-                    // A verification writes nothing.
+                    // A verification writes nothing, so it does not count as a renewal.
                     let is_renewed = |nth: &usize| statuses[*nth] == 1 && !leases[*nth].is_zero();
                     let durability = (0..leases.len()).find(is_renewed).map(|nth| wanted[nth]).unwrap_or_default();
                     if !Durability::Primary.covers(durability) {
@@ -312,7 +312,7 @@ fn lease_to_send(server_lease: &ServerLease, now: Instant) -> Duration {
 enum Due {
     /// Nothing is due before this time.
     At(Instant),
-    /// Its caller has not polled for the grant. If the caller polls later, it sends a new request.
+    /// The caller has not polled for the grant. If the caller polls later, it sends a new request.
     NotTaken,
     /// The hold's own lease has ended.
     Over,
@@ -320,7 +320,7 @@ enum Due {
 
 fn due_of(hold: &Hold, now: Instant) -> Due {
     let name = &hold.server_lease.keys.name;
-    // After a revoked offer, another guard of the same hold may be alive.
+    // When the offer is revoked, another guard of the same hold may still be alive.
     if now >= hold.offered_until() && hold.revoke_offer() && hold.guards.fetch_sub(1, Ordering::AcqRel) == 1 {
         tracing::debug!(%name, "granted, and not taken");
         hold.end(None);

@@ -40,10 +40,10 @@ pub(crate) struct Table {
     pub(super) attended: AtomicU64,
 }
 
-/// A map by lock.
+/// A map with locks as keys.
 ///
-/// The keys come from the application itself, so a seeded, fast hash suffices. Every hand-over does
-/// several look-ups.
+/// The names of locks come from the application itself, so a seeded, fast hash suffices. Every
+/// hand-over does several look-ups.
 pub(super) type ByName<T> = HashMap<LockId, T, foldhash::fast::RandomState>;
 
 /// The schedule of all server leases of a client.
@@ -175,8 +175,8 @@ pub(super) enum Busy {
     AdjustingLease(u64),
     /// The current server lease is being released.
     Release {
-        /// Id of the release. A server lease that was reclaimed meanwhile is released under another
-        /// id.
+        /// Id of the release. If the server lease is reclaimed meanwhile, its next release has
+        /// another id.
         id: u64,
         /// The release was not sent yet, so a new request may still reclaim the server lease.
         queued: bool,

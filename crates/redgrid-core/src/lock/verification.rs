@@ -1,4 +1,4 @@
-//! Verification of server leases: which may be lost, and which are.
+//! Verification of server leases: which ones may be lost, and which ones are lost.
 //!
 //! A lease is verified by a renewal that is due at once. If the server replies that the lease is
 //! not held, it is lost.

@@ -73,7 +73,7 @@ struct WaitLoop {
     changed: Arc<Notify>,
     watch: Option<Watch>,
     yield_plan: Option<YieldPlan>,
-    /// How often a waiter is announced, for lock kinds where others step back for it.
+    /// Interval of a waiter's announcements; `None` for lock kinds without announcements.
     announces: Option<Duration>,
     /// Consecutive yields that ended by their quiet period.
     silent: u32,
@@ -175,8 +175,8 @@ impl Table {
         if let Some(server_lease) = &lock.server_lease {
             wait_loop.tries = 0;
             if let Some((listeners, missing)) = wait_loop.end_turn(self.message_count(&wait_loop.key)) {
-                // The yield ended by its quiet period, and the lock was free. So the missing
-                // subscribers do not wait for it.
+                // The yield ended by its quiet period, and the lock was free. So the subscribers
+                // that acquired nothing do not wait for it.
                 phantoms.turn_ended(&wait_loop.key, listeners, missing, self.now());
             }
             let half = self.handover_window(lock.protocol, &wait_loop.key) / 2;

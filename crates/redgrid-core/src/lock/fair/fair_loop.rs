@@ -255,8 +255,8 @@ impl Table {
         };
         lock.contact = received;
         lock.contended = lock.server_lease.is_none() && !lock.queue.is_empty();
-        // `left` is the PTTL of the lock, or -2 if it is free. `first` is the position at the head,
-        // counted from 1.
+        // `left` is the PTTL of the lock, or -2 if it is free. `first` says which position is the
+        // head, counted from 1.
         let (left, first) = (parts[1], parts[2]);
         let mut lost = Vec::new();
         for (nth, ((request, number), kept)) in (1..).zip(positions.iter().zip(&parts[3..])) {

@@ -69,7 +69,7 @@ pub trait ServerQueue: Send + Sync {
     /// | element | meaning |
     /// |---|---|
     /// | `left` | PTTL of the lock, -2 if it is free |
-    /// | `first` | number of the position at the head, counted from 1, or 0 |
+    /// | `first` | which of the positions is the head, counted from 1; 0 if none is |
     /// | `kept` | for each position: 1 if it is in the queue, otherwise 0 |
     fn keep(&self, target: &LockKeys, places: &[Bytes], kept: Duration, all: bool) -> Request;
 
@@ -80,7 +80,7 @@ pub trait ServerQueue: Send + Sync {
     ///
     /// | reply | meaning |
     /// |---|---|
-    /// | `{1, time, number, …}` | held; numbers of its positions at the head of the queue |
+    /// | `{1, time, number, …}` | held; numbers of this process's positions at the head of the queue |
     /// | `{0, time}` | the lock is not held under this field |
     /// | `{3, time}` | the lock was released |
     /// | `{-1, time}` | too late |

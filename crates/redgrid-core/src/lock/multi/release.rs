@@ -128,8 +128,8 @@ impl Table {
                 match self.begin_release(&release) {
                     // A new request has reclaimed it.
                     None => {}
-                    // Requests of this process wait for it by now. It is released alone, in the
-                    // mode that lets other processes go first.
+                    // Requests of this process wait for the lock by now. It is released alone, in
+                    // the mode that lets other processes go first.
                     Some(true) => waited.push(self.release_alone(release, Some(true))),
                     Some(false) => {
                         self.take_out_served_of(&release.server_lease);

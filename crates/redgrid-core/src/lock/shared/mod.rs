@@ -85,7 +85,7 @@ pub trait ReadWriteMode: Send + Sync {
     /// Ends a retention by [`LockProtocol::retain`], for kinds where the lifetime of the key may
     /// not end it.
     ///
-    /// Further holders may extend the lifetime of the key. The request may be sent more than once.
+    /// Other holders may extend the lifetime of the key. The request may be sent more than once.
     fn end_retained(&self, _claim: HoldArgs<'_>) -> Option<Request> {
         None
     }
@@ -112,8 +112,8 @@ impl SharedGrant {
     }
 }
 
-/// Number of grants of a key with which a new request is compared, from the newest on: 4. Further
-/// grants exist only for other options.
+/// Number of grants of a key with which a new request is compared, from the newest on: 4. More
+/// grants that can be shared exist only if requests differ in their options.
 const COMPARED_GRANTS: usize = 4;
 
 /// The further grants of each key, by lock kind.
@@ -273,7 +273,7 @@ impl Table {
 }
 
 impl HoldGuard {
-    /// Converts this hold: requests a hold of the other mode on the same key, under this one.
+    /// Converts this hold: requests a hold of the other mode on the same key, and keeps this one.
     ///
     /// Returns `None` if other holders have the key, or if tasks that share this hold's grant would
     /// be excluded by the new hold.

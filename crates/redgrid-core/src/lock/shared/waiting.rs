@@ -95,7 +95,7 @@ impl Table {
 }
 
 impl LockState {
-    /// Records that the server found the lock taken at its time `time`.
+    /// Records that the server found the lock taken at the server time `time`.
     pub(in crate::lock) fn begins_to_wait(&mut self, time: u64, waits: bool) {
         let Some(mode) = self.protocol.read_write() else { return };
         let shared = self.shared.get_or_insert_default();
