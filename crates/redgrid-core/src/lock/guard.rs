@@ -29,8 +29,8 @@ pub trait FromHoldGuard: Sized {
 }
 
 impl HoldGuard {
-    /// Creates a further guard of a hold. Unlike a first guard, it is not offered: the caller has it
-    /// at once.
+    /// Creates a further guard of a hold. Unlike a first guard, it is not offered: its caller has
+    /// it at once.
     ///
     /// The caller holds the table's lock, which protects the number of guards.
     pub(super) fn further(client: Client, hold: Arc<Hold>) -> Self {

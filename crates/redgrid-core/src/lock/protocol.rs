@@ -228,7 +228,7 @@ pub trait LockProtocol: Send + Sync + 'static {
     /// cannot be reached by messages, 2 if the server rejected the message, and otherwise 0.
     fn release_yielding(&self, claim: HoldArgs<'_>) -> Request;
 
-    /// Ends the hold, and keeps the lock taken for another `claim.lease` under another holder field.
+    /// Ends the hold, and keeps the lock taken for `claim.lease` by another holder field.
     ///
     /// So late renewals do not find the field of the ended hold. The reply is 1, or 0 if the lock
     /// was not held.

@@ -53,12 +53,14 @@ impl Table {
         }
     }
 
-    /// Returns whether the holder holds the key, in this mode or the other one of a read-write lock.
+    /// Returns whether the holder holds the key, in this mode or the other one (reading or
+    /// writing).
     pub(crate) fn is_in(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>, holder: HolderId) -> bool {
         self.any_hold(kind, keys, |hold| hold.holder() == Some(holder))
     }
 
-    /// Returns whether this client holds the key, in this mode or the other one of a read-write lock.
+    /// Returns whether this client holds the key, in this mode or the other one (reading or
+    /// writing).
     pub(crate) fn holds_key(&self, kind: &dyn LockProtocol, keys: &Arc<LockKeys>) -> bool {
         self.any_hold(kind, keys, |_| true)
     }

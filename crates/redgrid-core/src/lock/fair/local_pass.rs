@@ -91,7 +91,8 @@ impl Table {
         self.take_out_served(lock);
     }
 
-    /// Returns the server queue along which the current server lease is passed; `None` if it is not.
+    /// Returns the server queue along which the current server lease is passed; `None` if it is not
+    /// passed along.
     pub(in crate::lock) fn passes_locally(&self, lock: &LockState) -> Option<&'static dyn ServerQueue> {
         let queue = lock.protocol.queue().filter(|_| self.core.settings.handover_window != Some(Duration::ZERO))?;
         let server_lease = lock.server_lease.as_ref().filter(|server_lease| server_lease.is_valid_locally())?;

@@ -80,7 +80,7 @@ pub trait ServerQueue: Send + Sync {
     ///
     /// | reply | meaning |
     /// |---|---|
-    /// | `{1, time, number, …}` | held; numbers of this process's positions at the head of the queue |
+    /// | `{1, time, number, …}` | held; numbers of this process's positions at the queue's head |
     /// | `{0, time}` | the lock is not held under this field |
     /// | `{3, time}` | the lock was released |
     /// | `{-1, time}` | too late |
